@@ -1,0 +1,36 @@
+"""The errors that a user may meet: each says what is wrong, how to go on, and which exit code it ends with."""
+
+
+class CodeA1Error(Exception):
+    """Base of every error shown as `error: what` and `hint: how`, without a traceback."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, hint: str | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.hint = hint
+
+    def __reduce__(self):  # keeps the hint when an error crosses a process boundary
+        return type(self), (self.what, self.hint)
+
+
+class UserError(CodeA1Error, ValueError):
+    """Wrong usage, a wrong recipe or a bad input file."""
+
+    exit_code = 2
+
+
+class EnvironmentFault(CodeA1Error, OSError):
+    """The machine, its devices or the sandbox cannot do what was asked."""
+
+    exit_code = 3
+
+    def __str__(self) -> str:  # OSError would print the pair (what, hint)
+        return self.what
+
+
+class RunFailed(CodeA1Error, RuntimeError):
+    """A run that started and could not go on."""
+
+    exit_code = 1

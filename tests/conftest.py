@@ -1,0 +1,13 @@
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real problems and cases; tests that need it are skipped where it is absent."""
+    folder = Path(os.environ.get("CODEA1_SHARED") or Path(__file__).parents[1] / ".." / "shared").resolve()
+    if not (folder / "data").is_dir():
+        pytest.skip(f"no data under {folder}: set CODEA1_SHARED")
+    return folder
