@@ -1,0 +1,185 @@
+"""The Problem row that everything trains and evaluates on, and its files: .jsonl, .jsonl.gz and .parquet."""
+
+import gzip
+import io
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from codea1_cli.errors import UserError
+
+log = logging.getLogger(__name__)
+
+
+class Problem(BaseModel):
+    """One function-level problem; the field names are the columns of its file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    id: str = Field(min_length=1)
+    question: str = Field(min_length=1)
+    declaration: str
+    entry_point: str
+    reference: str = Field(min_length=1)
+    tests: list[str] = Field(default_factory=list)
+    extra_tests: list[str] = Field(default_factory=list)
+    test_code: str | None = None
+    source: str = ""
+    license: str = ""
+    meta: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("entry_point")
+    @classmethod
+    def _is_a_name(cls, name: str) -> str:
+        if not name.isidentifier():
+            raise ValueError("is not a Python name")
+        return name
+
+
+FIELDS = tuple(Problem.model_fields)
+
+
+def read_problems(path: Path | str, limit: int | None = None) -> list[Problem]:
+    """Read the first `limit` problems (all when None) of a .jsonl, .jsonl.gz or .parquet file, in file order.
+
+    Unknown fields move to `meta`, with one warning for the file. Raises UserError naming file, line and field for a
+    row that is no problem, and for an id that repeats.
+    """
+    path = Path(path)
+    problems: list[Problem] = []
+    line_of: dict[str, int] = {}
+    unknown: dict[str, None] = {}
+    for number, row in islice(_rows(path), limit):
+        problem = _problem(row, f"{path}:{number}", unknown)
+        if problem.id in line_of:
+            raise UserError(
+                f"{path}:{number}: id {problem.id!r} repeats line {line_of[problem.id]}",
+                hint="give every problem its own id, or remove one of the two rows",
+            )
+        line_of[problem.id] = number
+        problems.append(problem)
+    if unknown:
+        log.warning("%s: unknown fields kept in meta: %s", path, ", ".join(unknown))
+    return problems
+
+
+def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
+    """Write problems to a .jsonl, .jsonl.gz or .parquet file; a crash leaves the old file or the new one, whole.
+
+    The bytes depend on the problems alone. Raises UserError for another suffix.
+    """
+    path = Path(path)
+    data = _encode(path, [problem.model_dump() for problem in problems])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _rows(path: Path) -> Iterator[tuple[int, object]]:
+    """Yield (line or row number from 1, decoded row); blank lines are skipped."""
+    kind = _kind(path)
+    if not path.is_file():
+        raise UserError(
+            f"no such file: {path}", hint="give the path of a .jsonl, .jsonl.gz or .parquet file of problems"
+        )
+    if kind == "parquet":
+        yield from enumerate(_parquet_rows(path), start=1)
+        return
+    with gzip.open(path) if kind == "gzip" else path.open("rb") as lines:
+        number = 0
+        try:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield number, json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+        except json.JSONDecodeError as error:
+            raise UserError(
+                f"{path}:{number}: not JSON: {error.msg} at column {error.colno}", hint=_ONE_A_LINE
+            ) from None
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}:{number}: not UTF-8: {error.reason}", hint=_ONE_A_LINE) from None
+        except RecursionError:
+            raise UserError(f"{path}:{number}: JSON nested too deeply", hint=_ONE_A_LINE) from None
+        except (EOFError, gzip.BadGzipFile) as error:
+            raise UserError(f"{path}:{number + 1}: broken gzip file: {error}", hint="fetch or write it again") from None
+
+
+_ONE_A_LINE = "each line holds one problem as a JSON object in UTF-8"
+
+
+def _parquet_rows(path: Path) -> Iterator[object]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        for batch in pq.ParquetFile(path).iter_batches(batch_size=1024):
+            yield from batch.to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path}: not a parquet file: {error}", hint="write it again") from None
+
+
+def _problem(row: object, where: str, unknown: dict[str, None]) -> Problem:
+    """Build one problem; names met outside the schema are added to `unknown`."""
+    if not isinstance(row, dict):
+        raise UserError(f"{where}: a {type(row).__name__}, not an object with fields", hint=_ONE_A_LINE)
+    known = {name: row[name] for name in FIELDS if row.get(name) is not None}
+    extra = {name: value for name, value in row.items() if name not in FIELDS}
+    unknown.update(dict.fromkeys(extra))
+    meta = known.get("meta", {})
+    if isinstance(meta, str):  # parquet has no free-form column: ours holds JSON
+        try:
+            meta = json.loads(meta)
+        except ValueError:
+            raise UserError(f"{where}: field meta: not JSON", hint="leave meta out, or write it as an object") from None
+    if isinstance(meta, dict):
+        meta = {**meta, **extra}
+    try:
+        return Problem.model_validate({**known, "meta": meta})
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        what = f"lacks the field {field}" if first["type"] == "missing" else f"field {field}: {first['msg']}"
+        raise UserError(
+            f"{where}: {what}", hint="a problem needs id, question, declaration, entry_point and reference"
+        ) from None
+
+
+def _kind(path: Path) -> str:
+    name = path.name.lower()
+    for suffix, kind in ((".jsonl", "plain"), (".jsonl.gz", "gzip"), (".parquet", "parquet")):
+        if name.endswith(suffix):
+            return kind
+    raise UserError(f"cannot tell the format of {path}", hint="name it .jsonl, .jsonl.gz or .parquet")
+
+
+def _encode(path: Path, rows: list[dict[str, Any]]) -> bytes:
+    kind = _kind(path)
+    if kind == "parquet":
+        return _parquet_bytes(rows)
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    data = text.encode("utf-8")
+    return gzip.compress(data, mtime=0) if kind == "gzip" else data
+
+
+def _parquet_bytes(rows: list[dict[str, Any]]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = {"tests": pa.list_(pa.string()), "extra_tests": pa.list_(pa.string())}
+    schema = pa.schema([(name, types.get(name, pa.string())) for name in FIELDS])
+    columns = [{**row, "meta": json.dumps(row["meta"], ensure_ascii=False)} for row in rows]
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(columns, schema=schema), buffer)
+    return buffer.getvalue()
