@@ -1,0 +1,229 @@
+"""What every command shares: two themed consoles, `--json` output, errors with hints, exit codes.
+
+Data goes to stdout, everything else (tables' notes, warnings, errors) to stderr. With `--json` stdout carries one JSON
+document and nothing more. Rich is imported on the first line printed, so that `codea1 --help` stays quick.
+"""
+
+import errno
+import json
+import math
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_ENVIRONMENT, EXIT_BELOW, EXIT_INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+THEME = {
+    "error": "bold red",
+    "hint": "cyan",
+    "warn": "yellow",
+    "ok": "green",
+    "bad": "red",
+    "muted": "dim",
+    "title": "bold",
+    "name": "cyan",
+    "code": "none",
+}
+
+# A pipe has no width: wide enough that no table cell is cut for a `grep` behind it.
+PIPE_WIDTH = 240
+
+_ENVIRONMENT_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EMFILE, errno.ENOMEM}
+
+_verbose = False
+
+
+def _set_verbose(value: bool) -> bool:
+    global _verbose
+    _verbose = _verbose or bool(value)
+    return value
+
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Put the data alone on stdout, as one JSON document.")]
+VerboseOption = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Show tracebacks.", callback=_set_verbose, is_eager=True),
+]
+RunOption = Annotated[
+    str | None, typer.Option("--run", metavar="RUN", help="A run's name or folder; the newest run when left out.")
+]
+RunsOption = Annotated[
+    Path | None,
+    typer.Option("--runs", metavar="DIR", help="The folder of runs; CODEA1_RUNS or ./runs when left out."),
+]
+
+
+@cache
+def _console(stderr: bool) -> "Console":
+    from rich.console import Console
+    from rich.theme import Theme
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or os.environ.get("COLUMNS") else PIPE_WIDTH
+    return Console(stderr=stderr, theme=Theme(THEME), highlight=False, width=width)
+
+
+def out() -> "Console":
+    """The console on stdout: data for people."""
+    return _console(False)
+
+
+def err() -> "Console":
+    """The console on stderr: progress, warnings, errors."""
+    return _console(True)
+
+
+def note(text: str) -> None:
+    """A line beside the data."""
+    err().print(text, style="muted", markup=False, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    err().print(f"warning: {text}", style="warn", markup=False, soft_wrap=True)
+
+
+def jsonable(value: Any) -> Any:
+    """`value` in JSON's types: paths and enums as text, NaN and infinities as null, sets sorted."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if hasattr(value, "model_dump"):
+        return jsonable(value.model_dump())
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: jsonable(getattr(value, name)) for name in value.__dataclass_fields__}
+    if isinstance(value, set | frozenset):
+        return sorted((jsonable(item) for item in value), key=repr)
+    if isinstance(value, Iterable):
+        return [jsonable(item) for item in value]
+    return str(value)
+
+
+def emit(data: Any) -> None:
+    """Writes `data` as the one JSON document of stdout; lone surrogates and odd terminals cannot break it."""
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    text = json.dumps(jsonable(data), ensure_ascii=not unicode, allow_nan=False, indent=2)
+    # A lone surrogate, which models do write, becomes \udXXX: the same escape in JSON.
+    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+    sys.stdout.flush()
+
+
+def printable(text: str) -> str:
+    """`text` without control sequences: what a model wrote must not steer the reader's terminal."""
+    cleaned = "".join(c if c == "\n" or c == "\t" or c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+    return cleaned.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def near(name: str, names: Iterable[str], count: int = 3) -> list[str]:
+    """Up to `count` of `names` close to `name`, best first; case and the part behind the last '/' are forgiven."""
+    pool = list(dict.fromkeys(names))
+    folded: dict[str, list[str]] = {}
+    for candidate in pool:
+        for key in {candidate.casefold(), candidate.casefold().rsplit("/", 1)[-1]}:
+            folded.setdefault(key, []).append(candidate)
+    matches = get_close_matches(name.casefold(), folded, n=count * 2, cutoff=0.6)
+    return list(dict.fromkeys(candidate for match in matches for candidate in folded[match]))[:count]
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str | None:
+    """The hint 'did you mean ...?' or None when nothing is near."""
+    matches = near(name, names)
+    return f"did you mean {' or '.join(repr(match) for match in matches)}?" if matches else None
+
+
+def confirm(question: str, yes: bool) -> bool:
+    """Asks on the terminal; without one, `--yes` must have been given.
+
+    Raises UserError when nobody can answer.
+    """
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise UserError(f"{question} needs a yes, and nobody is there to ask", hint="add --yes")
+    err().print(f"{question} [y/N] ", end="", markup=False)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def show_error(error: BaseException) -> int:
+    """Prints `error: what` and `hint: how` on stderr and returns the exit code it stands for."""
+    what, hint, code = _describe(error)
+    if _verbose:
+        err().print("".join(traceback.format_exception(error)), markup=False, end="", soft_wrap=True)
+    _labelled("error", what)
+    if hint:
+        _labelled("hint", hint)
+    return code
+
+
+def _labelled(label: str, text: str) -> None:
+    from rich.text import Text
+
+    err().print(Text.assemble((f"{label}: ", label), printable(text)), soft_wrap=True)
+
+
+def _describe(error: BaseException) -> tuple[str, str | None, int]:
+    if isinstance(error, CodeA1Error):
+        return error.what, error.hint, error.exit_code
+    if isinstance(error, typer.TyperException):
+        return _describe_usage(error)
+    if isinstance(error, OSError) and error.errno in _ENVIRONMENT_ERRNOS:
+        where = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror or error}{where}", None, EnvironmentFault.exit_code
+    text = str(error).strip().splitlines()
+    named = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+    return f"unexpected {named}", None if _verbose else "run with -v for the traceback", EXIT_FAILED
+
+
+def _describe_usage(error: typer.TyperException) -> tuple[str, str | None, int]:
+    message = error.format_message().rstrip(".")
+    context = getattr(error, "ctx", None)
+    hint = f"see {context.command_path} --help" if context is not None else None
+    if " Did you mean " in message:
+        message, _, rest = message.partition(" Did you mean ")
+        hint = f"did you mean {rest}"
+    elif getattr(error, "possibilities", None):
+        options: Sequence[str] = sorted(error.possibilities)  # type: ignore[attr-defined]
+        message, hint = message.partition(" (Possible options")[0], f"did you mean {' or '.join(options)}?"
+    return message[:1].lower() + message[1:].rstrip("."), hint, error.exit_code
+
+
+def run_app(app: Any, argv: Sequence[str] | None = None, prog_name: str = "codea1") -> int:
+    """Runs a Typer app or a command of it and returns the exit code; nothing is raised for a user to see.
+
+    `argv` is without the program's name; None takes the process's own.
+    """
+    global _verbose
+    _verbose = False
+    try:
+        result = app(args=None if argv is None else list(argv), prog_name=prog_name, standalone_mode=False)
+    except typer.Abort:
+        return EXIT_INTERRUPTED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Keeps the interpreter's last flush from complaining about the reader that went away.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except typer.TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            return EXIT_USAGE
+        return show_error(error)
+    except Exception as error:
+        return show_error(error)
+    return result if isinstance(result, int) and not isinstance(result, bool) else EXIT_OK
