@@ -1,0 +1,170 @@
+"""Recipes as files: finding, extending, overriding, and errors that name the nearest key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from codea1_cli.errors import UserError
+from codea1_cli.recipe import Recipe
+
+
+def recipe_folder() -> Path:
+    """The folder of the shipped recipes: package data in a wheel, `recipes/` in a source tree."""
+    packaged = Path(str(files("codea1_cli"))) / "recipes"
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "recipes"
+
+
+def recipe_names() -> list[str]:
+    """The shipped recipes' names, smallest model first."""
+    return sorted((p.stem for p in recipe_folder().glob("*.yaml")), key=_size)
+
+
+def _size(name: str) -> float:
+    number, unit = name[:-1], name[-1:]
+    if not number.replace(".", "", 1).isdigit():
+        return 0.0
+    return float(number) * {"m": 1e6, "b": 1e9}.get(unit, 1.0)
+
+
+def recipe_path(name: str) -> Path:
+    """The file behind a shipped name or a path.
+
+    Raises:
+        UserError: neither a shipped name nor a file.
+    """
+    path = Path(name)
+    if path.suffix in {".yaml", ".yml"} or "/" in name:
+        if not path.is_file():
+            raise UserError(f"no recipe file {name}", hint=f"shipped recipes: {', '.join(recipe_names())}")
+        return path
+    shipped = recipe_folder() / f"{name}.yaml"
+    if not shipped.is_file():
+        near = difflib.get_close_matches(name, recipe_names(), 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UserError(f"no recipe named {name!r}", hint=f"{hint}shipped recipes: {', '.join(recipe_names())}; or give a .yaml file")
+    return shipped
+
+
+def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
+    if path in seen:
+        raise UserError(f"{path}: recipes extend each other in a circle")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: a recipe is a mapping of sections, this is {type(content).__name__}")
+    parent = content.pop("extends", None)
+    if parent is None:
+        return content
+    base = _read(_parent_path(path, str(parent)), (*seen, path))
+    return _merge(base, content)
+
+
+def _parent_path(path: Path, parent: str) -> Path:
+    beside = path.parent / f"{parent}.yaml"
+    return beside if beside.is_file() else recipe_path(parent)
+
+
+def _merge(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in change.items():
+        old = merged.get(key)
+        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def parse_override(text: str) -> tuple[list[str], Any]:
+    """`a.b=v` as (["a", "b"], v); the value is read as YAML.
+
+    Raises:
+        UserError: no `=`, an empty key, or a value that is not YAML.
+    """
+    key, sign, value = text.partition("=")
+    parts = key.strip().split(".")
+    if not sign or not all(parts):
+        raise UserError(f"override {text!r} is not key=value", hint="for example: train.max_steps=20")
+    try:
+        return parts, yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise UserError(f"override {text!r}: the value is not valid YAML") from None
+
+
+def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
+    """Reads a shipped recipe or a file, applies overrides in order, and checks the whole.
+
+    Raises:
+        UserError: an unknown recipe, key or value; the message names the key and the nearest known one.
+    """
+    path = recipe_path(name)
+    content = _read(path)
+    content.setdefault("name", path.stem)
+    for override in overrides:
+        parts, value = parse_override(override)
+        target = content
+        for part in parts[:-1]:
+            nested = target.get(part)
+            if not isinstance(nested, dict):
+                nested = {}
+            target[part] = dict(nested)
+            target = target[part]
+        target[parts[-1]] = value
+    return validate_recipe(content, str(path))
+
+
+def validate_recipe(content: dict[str, Any], origin: str) -> Recipe:
+    """A checked Recipe from plain data.
+
+    Raises:
+        UserError: names every wrong key with the reason.
+    """
+    try:
+        return Recipe.model_validate(content)
+    except ValidationError as error:
+        lines, hints = [], []
+        for problem in error.errors():
+            key = ".".join(str(part) for part in problem["loc"])
+            if problem["type"] == "extra_forbidden":
+                lines.append(f"unknown key {key}")
+                near = _same_leaf(key) or difflib.get_close_matches(key, all_keys(), 1, cutoff=0.5)
+                if near:
+                    hints.append(f"did you mean {near[0]}?")
+            elif problem["type"] == "missing":
+                lines.append(f"{key} is missing")
+            else:
+                lines.append(f"{key}: {problem['msg'].removeprefix('Value error, ')}" if key else problem["msg"])
+        raise UserError(f"{origin}: {'; '.join(lines)}", hint=" ".join(hints) or "`codea1 recipes show NAME` lists every key") from None
+
+
+def _same_leaf(key: str) -> list[str]:
+    leaf = key.rpartition(".")[2]
+    leaves = {known.rpartition(".")[2]: known for known in all_keys()}
+    return [leaves[name] for name in difflib.get_close_matches(leaf, leaves, 1, cutoff=0.7)]
+
+
+def all_keys() -> list[str]:
+    """Every dotted key that a recipe may hold."""
+    return [key for key, _ in walk_fields(Recipe)]
+
+
+def walk_fields(model: type[BaseModel], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    """(dotted key, pydantic FieldInfo) of every leaf and section, depth first."""
+    for name, info in model.model_fields.items():
+        yield prefix + name, info
+        for kind in (info.annotation, *get_args(info.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from walk_fields(kind, f"{prefix}{name}.")
+
+
+def recipe_text(recipe: Recipe) -> str:
+    """The recipe as YAML with every default written out."""
+    return yaml.safe_dump(recipe.dump(), sort_keys=False, allow_unicode=True)
