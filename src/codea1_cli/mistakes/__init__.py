@@ -1,0 +1,1 @@
+"""The Mistake Book of a run on disk, and the views of it that people and pytest read."""

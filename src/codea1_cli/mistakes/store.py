@@ -1,0 +1,218 @@
+"""The Mistake Book of a run as a log of events in SQLite: the book at any step is the fold of its events in order.
+
+One transaction a step, rollback journal (not WAL) and full synchronisation: after `kill -9` the file holds whole steps
+only, and between steps it is one plain file that `cp` copies.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from codea1_cli.errors import EnvironmentFault, UserError
+
+# `book` clamps at 0 as the fold does: a test that reached 0 is gone, and one passed again while gone stays at 0. The
+# clamped walk is S - min(0, min S) over the running sum S of changes.
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS events(
+    step INTEGER NOT NULL, problem_id TEXT NOT NULL, test TEXT NOT NULL, change INTEGER NOT NULL, candidate TEXT);
+CREATE INDEX IF NOT EXISTS events_by_problem ON events(problem_id);
+CREATE INDEX IF NOT EXISTS events_by_step ON events(step);
+CREATE VIEW IF NOT EXISTS book(problem_id, test, count, first_step, last_step) AS
+    WITH sums AS (
+        SELECT problem_id, test, step, rowid AS at,
+               SUM(change) OVER (PARTITION BY problem_id, test ORDER BY rowid) AS total FROM events),
+    walks AS (
+        SELECT problem_id, test, at, total, MIN(0, MIN(total) OVER each_test) AS floor,
+               MIN(step) OVER each_test AS first_step, MAX(step) OVER each_test AS last_step,
+               ROW_NUMBER() OVER (PARTITION BY problem_id, test ORDER BY at DESC) AS from_end
+        FROM sums WINDOW each_test AS (PARTITION BY problem_id, test))
+    SELECT problem_id, test, total - floor, first_step, last_step FROM walks
+    WHERE from_end = 1 AND total > floor ORDER BY problem_id, total - floor DESC, first_step, at;
+"""
+
+_BUSY_SECONDS = 30.0
+
+
+class MistakeEvent(NamedTuple):
+    """One change of one problem's book: +1 a candidate failed the test, -1 a candidate passed it."""
+
+    problem_id: str
+    test: str
+    change: int
+    candidate: str | None = None
+
+
+class BookEvent(NamedTuple):
+    """A MistakeEvent with its step, as read back."""
+
+    step: int
+    problem_id: str
+    test: str
+    change: int
+    candidate: str | None
+
+
+@dataclass(frozen=True)
+class BookRow:
+    """A live test: its count, and the first and last step at which its count changed."""
+
+    problem_id: str
+    test: str
+    count: int
+    first_step: int
+    last_step: int
+
+
+def fold(events: Iterable[tuple[int, str, int]]) -> list[tuple[str, int]]:
+    """The ordered book [(test, count)] that one problem's events (step, test, change) leave behind.
+
+    Each step begins with a stable sort by count, highest first; a count that reaches 0 removes its test; a new test is
+    appended.
+    """
+    book: dict[str, int] = {}
+    for _, group in groupby(events, key=lambda event: event[0]):
+        book = dict(sorted(book.items(), key=lambda item: -item[1]))
+        for _, test, change in group:
+            count = book.get(test, 0) + change
+            if count > 0:
+                book[test] = count
+            else:
+                book.pop(test, None)
+    return list(book.items())
+
+
+class MistakeStore:
+    """`mistakes.sqlite` of a run.
+
+    `read_only=True` opens an existing file beside a running writer. Raises UserError when that file is absent or is no
+    Mistake Book, EnvironmentFault when the file cannot be opened or written.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.path = Path(path)
+        if read_only and not self.path.is_file():
+            raise UserError(f"no Mistake Book at {self.path}", hint="a run writes its book from its first step on")
+        mode = "rw" if read_only else "rwc"
+        with self._faults():
+            self._db = sqlite3.connect(
+                f"{self.path.resolve().as_uri()}?mode={mode}",
+                uri=True,
+                timeout=_BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            if read_only:
+                self._db.execute("PRAGMA query_only = 1")
+                self._check_schema()
+            else:
+                self._db.execute("PRAGMA journal_mode = DELETE")
+                self._db.execute("PRAGMA synchronous = EXTRA")
+                self._db.executescript(_SCHEMA)
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise EnvironmentFault(
+                    f"{self.path}: {error}", hint="is the disk full or the folder read-only?"
+                ) from error
+            raise UserError(f"{self.path} is no Mistake Book: {error}") from error
+
+    def _check_schema(self) -> None:
+        names = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master")}
+        if not {"events", "book"} <= names:
+            raise UserError(f"{self.path} is no Mistake Book: it lacks the table events or the view book")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._faults():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    def append(self, step: int, events: Iterable[tuple[str, str, int, str | None]]) -> None:
+        """Writes a step's events (problem_id, test, change, candidate), in order, in one durable transaction.
+
+        Raises ValueError when the book already holds events of `step` or later: a step written twice would corrupt the
+        fold.
+        """
+        with self._transaction():
+            last = self.last_step()
+            if last is not None and step <= last:
+                raise ValueError(f"the Mistake Book is at step {last} already, so step {step} cannot be added")
+            self._db.executemany(
+                "INSERT INTO events(step, problem_id, test, change, candidate) VALUES (?, ?, ?, ?, ?)",
+                (
+                    (step, _clean(problem_id), _clean(test), change, _clean(candidate))
+                    for problem_id, test, change, candidate in events
+                ),
+            )
+
+    def truncate_after(self, step: int) -> int:
+        """Deletes the events later than `step` and returns their number: a resumed run forgets what it will redo."""
+        with self._transaction():
+            return self._db.execute("DELETE FROM events WHERE step > ?", (step,)).rowcount
+
+    def last_step(self) -> int | None:
+        """The newest step that changed the book; None for an empty one."""
+        with self._faults():
+            return self._db.execute("SELECT MAX(step) FROM events").fetchone()[0]
+
+    def problems(self) -> list[str]:
+        """Ids of all problems that ever had a test in the book, sorted."""
+        with self._faults():
+            return [row[0] for row in self._db.execute("SELECT DISTINCT problem_id FROM events ORDER BY problem_id")]
+
+    def book(self, problem_id: str) -> list[tuple[str, int]]:
+        """One problem's ordered book [(test, count)]; empty when it has none."""
+        with self._faults():
+            rows = self._db.execute(
+                "SELECT step, test, change FROM events WHERE problem_id = ? ORDER BY rowid", (problem_id,)
+            )
+            return fold(rows)
+
+    def all_books(self) -> dict[str, list[tuple[str, int]]]:
+        """Every problem's ordered book; problems whose tests have all retired are left out."""
+        with self._faults():
+            rows = self._db.execute("SELECT problem_id, step, test, change FROM events ORDER BY problem_id, rowid")
+            books = {
+                problem_id: fold((step, test, change) for _, step, test, change in group)
+                for problem_id, group in groupby(rows, key=lambda row: row[0])
+            }
+        return {problem_id: book for problem_id, book in books.items() if book}
+
+    def live(self, problem_id: str | None = None) -> list[BookRow]:
+        """Rows of the view `book`: all live tests, or one problem's, highest count first."""
+        where, values = ("", ()) if problem_id is None else ("WHERE problem_id = ?", (problem_id,))
+        with self._faults():
+            return [BookRow(*row) for row in self._db.execute(f"SELECT * FROM book {where}", values)]
+
+    def events(self, problem_id: str) -> list[BookEvent]:
+        """One problem's events in order."""
+        query = "SELECT step, problem_id, test, change, candidate FROM events WHERE problem_id = ? ORDER BY rowid"
+        with self._faults():
+            return [BookEvent(*row) for row in self._db.execute(query, (problem_id,))]
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __enter__(self) -> "MistakeStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _clean(text: str | None) -> str | None:
+    """SQLite keeps UTF-8 only: a lone surrogate, which models do write, is stored as its escape."""
+    return None if text is None else text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,191 @@
+"""The Mistake Book on disk: a run's book is the fold of its events in order, whatever happens to the process."""
+
+import json
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.mistakes.store import MistakeStore, fold
+
+TESTS = [f"assert f({i}) == {i * i}" for i in range(4)]
+EVENTS = st.lists(
+    st.tuples(st.sampled_from(["a", "b/1", "c d:2"]), st.sampled_from(TESTS), st.sampled_from([-2, -1, 1, 1, 3])),
+    max_size=12,
+)
+STEPS = st.lists(EVENTS, max_size=6)
+
+
+def write(path, steps):
+    with MistakeStore(path) as store:
+        for step, events in enumerate(steps, start=1):
+            store.append(step, [(*event, f"def f(): return {step}") for event in events])
+
+
+def replay(steps, problem_id):
+    """The rules of METHOD.md with a plain list: sort stably at the start of a step, append, drop at 0."""
+    book: list[list] = []
+    for events in steps:
+        mine = [(test, change) for owner, test, change in events if owner == problem_id]
+        if mine:
+            book.sort(key=lambda row: -row[1])
+        for test, change in mine:
+            row = next((row for row in book if row[0] == test), None)
+            if row is None and change > 0:
+                book.append([test, change])
+            elif row is not None:
+                row[1] += change
+                if row[1] <= 0:
+                    book.remove(row)
+    return [(test, count) for test, count in book]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_book_is_the_fold_of_its_events_and_the_view_agrees(tmp_path, steps):
+    path = tmp_path / "mistakes.sqlite"
+    path.unlink(missing_ok=True)
+    write(path, steps)
+    with MistakeStore(path, read_only=True) as store:
+        owners = {owner for events in steps for owner, *_ in events}
+        assert store.problems() == sorted(owners)
+        for owner in owners:
+            expected = replay(steps, owner)
+            assert store.book(owner) == expected
+            assert {row.test: row.count for row in store.live(owner)} == dict(expected)
+            for row in store.live(owner):
+                touched = [
+                    n for n, events in enumerate(steps, 1) if any(e[0] == owner and e[1] == row.test for e in events)
+                ]
+                assert (row.first_step, row.last_step) == (touched[0], touched[-1])
+        assert store.all_books() == {owner: replay(steps, owner) for owner in owners if replay(steps, owner)}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS, data=st.data())
+def test_truncating_after_a_step_forgets_exactly_what_came_later(tmp_path, steps, data):
+    path = tmp_path / "mistakes.sqlite"
+    path.unlink(missing_ok=True)
+    write(path, steps)
+    kept = data.draw(st.integers(0, len(steps)))
+    with MistakeStore(path) as store:
+        removed = store.truncate_after(kept)
+        assert removed == sum(len(events) for events in steps[kept:])
+        for owner in ["a", "b/1", "c d:2"]:
+            assert store.book(owner) == replay(steps[:kept], owner)
+        for step, events in enumerate(steps[kept:], start=kept + 1):  # the redone steps go in again
+            store.append(step, [(*event, None) for event in events])
+        for owner in ["a", "b/1", "c d:2"]:
+            assert store.book(owner) == replay(steps, owner)
+
+
+@pytest.mark.shared
+def test_fold_agrees_with_the_published_sequences(shared):
+    sequences = json.loads((shared / "cases" / "mistake_book.json").read_text())
+    checked = 0
+    for sequence in sequences:
+        events = []
+        for number, step in enumerate(sequence, start=1):
+            ordered = sorted(fold(events), key=lambda row: -row[1])
+            assert [test for test, _ in ordered[:8]] == step["replayed"]
+            events += [(number, test, -1) for test in step["passed_replayed"]]
+            events += [(number, test, 1) for test in step["failed_new"]]
+            assert dict(fold(events)) == step["counts_after"]
+            checked += 1
+    assert checked
+
+
+def test_a_step_written_twice_is_refused_and_changes_nothing(tmp_path):
+    with MistakeStore(tmp_path / "m.sqlite") as store:
+        store.append(3, [("p", "t", 1, None)])
+        with pytest.raises(ValueError, match="step 3 already"):
+            store.append(3, [("p", "t", 1, None)])
+        assert store.book("p") == [("t", 1)]
+        assert store.last_step() == 3
+
+
+def test_a_failed_step_leaves_the_book_as_it_was(tmp_path):
+    def broken():
+        yield ("p", "t", 1, None)
+        raise RuntimeError("the reader of rollouts died")
+
+    with MistakeStore(tmp_path / "m.sqlite") as store:
+        store.append(1, [("p", "s", 1, None)])
+        with pytest.raises(RuntimeError):
+            store.append(2, broken())
+        assert store.book("p") == [("s", 1)]
+        assert store.last_step() == 1
+
+
+def test_columns_are_the_contract(tmp_path):
+    MistakeStore(tmp_path / "m.sqlite").close()
+    with sqlite3.connect(tmp_path / "m.sqlite") as db:
+        columns = {name: [row[1] for row in db.execute(f"PRAGMA table_info({name})")] for name in ("events", "book")}
+    assert columns == {
+        "events": ["step", "problem_id", "test", "change", "candidate"],
+        "book": ["problem_id", "test", "count", "first_step", "last_step"],
+    }
+
+
+KILLED = """
+import os, signal, sys
+from codea1_cli.mistakes.store import MistakeStore
+store = MistakeStore(sys.argv[1])
+store.append(1, [("p", f"t{i}", 1, "x" * 500) for i in range(2000)])
+def half():
+    for i in range(40000):
+        yield ("p", f"u{i}", 1, "y" * 500)
+    os.kill(os.getpid(), signal.SIGKILL)
+store.append(2, half())
+"""
+
+
+def test_kill_9_inside_a_step_leaves_whole_steps_only(tmp_path):
+    path = tmp_path / "m.sqlite"
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    with MistakeStore(path, read_only=True) as store:  # a reader comes first: it has to roll back
+        assert store.last_step() == 1
+        assert len(store.book("p")) == 2000
+    with MistakeStore(path) as store:
+        store.append(2, [("p", "t0", 1, None)])
+    shutil.copy(path, tmp_path / "copy.sqlite")
+    with MistakeStore(tmp_path / "copy.sqlite", read_only=True) as store:
+        assert dict(store.book("p"))["t0"] == 2
+
+
+def test_a_reader_beside_the_writer_sees_whole_steps(tmp_path):
+    path = tmp_path / "m.sqlite"
+    writer = MistakeStore(path)
+    reader = MistakeStore(path, read_only=True)
+    for step in range(1, 4):
+        writer.append(step, [("p", f"t{step}", 1, None)])
+        assert reader.last_step() == step
+    with pytest.raises(EnvironmentFault):
+        reader.append(9, [("p", "t", 1, None)])
+
+
+def test_a_file_that_is_no_book_is_named(tmp_path):
+    with pytest.raises(UserError, match="no Mistake Book at"):
+        MistakeStore(tmp_path / "absent.sqlite", read_only=True)
+    (tmp_path / "noise.sqlite").write_bytes(b"not a database, but long enough to look at" * 50)
+    with pytest.raises(UserError, match="is no Mistake Book"):
+        MistakeStore(tmp_path / "noise.sqlite", read_only=True)
+    sqlite3.connect(tmp_path / "other.sqlite").execute("CREATE TABLE x(y)").connection.close()
+    with pytest.raises(UserError, match="lacks the table"):
+        MistakeStore(tmp_path / "other.sqlite", read_only=True)
+    with pytest.raises(EnvironmentFault):
+        MistakeStore(tmp_path / "absent_folder" / "m.sqlite")
+
+
+def test_a_lone_surrogate_is_kept_as_its_escape(tmp_path):
+    with MistakeStore(tmp_path / "m.sqlite") as store:
+        store.append(1, [("p", "assert f('\udc80') == 1", 1, "def f(x): return '\udc80'")])
+        (event,) = store.events("p")
+    assert event.candidate == "def f(x): return '\\udc80'"
