@@ -1,0 +1,1 @@
+"""Two TRL trainers in Ray actors and the arena in which they meet."""
