@@ -1,0 +1,1 @@
+"""Runs model-written programs and says what each test came to."""

@@ -1,0 +1,51 @@
+"""What every sandbox backend offers: run one program on some calls, within limits, and hand back typed answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from codea1_cli.sandbox.verdicts import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one program may use.
+
+    Seconds are wall-clock. A program that has used up `time_s` on `patience` calls gets an eighth of it for every
+    further call (at least a quarter of a second), so that a program that always loops cannot hold a worker for
+    minutes. `memory_mb` counts what the program adds to an idle interpreter; `output_kb` bounds what a call may
+    print and how large a file may grow; `processes` counts threads too.
+    """
+
+    time_s: float = 4.0
+    load_s: float = 10.0
+    memory_mb: int = 1024
+    output_kb: int = 4096
+    processes: int = 64
+    patience: int = 3
+
+
+@dataclass(slots=True)
+class ProgramRun:
+    """One program's run: `answers` in the order of the calls.
+
+    `loaded` is None when the sandbox failed, False when the program could not be loaded (each answer then carries
+    the reason's kind), else True.
+    """
+
+    loaded: bool | None
+    load_detail: str = ""
+    answers: list[Answer] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Sandbox(Protocol):
+    """A backend; `run` is thread-safe and blocking, and reports its own failures as `unscored`, never raises them."""
+
+    def run(
+        self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0
+    ) -> ProgramRun: ...
+
+    def close(self) -> None: ...
