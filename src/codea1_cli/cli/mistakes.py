@@ -1,0 +1,195 @@
+"""`codea1 mistakes`: the tests that a run's candidates keep failing."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from codea1_cli.cli import console
+from codea1_cli.cli.console import JsonOption, RunOption, RunsOption, VerboseOption
+from codea1_cli.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from codea1_cli.mistakes.replay import Replayed
+    from codea1_cli.mistakes.store import MistakeStore
+    from codea1_cli.problem import Problem
+    from codea1_cli.run_dir import RunDir
+
+app = typer.Typer(no_args_is_help=True, help="Show, inspect and export the Mistake Book of a run.")
+
+
+@app.command("list")
+def list_(
+    run: RunOption = None,
+    runs: RunsOption = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Rows of the table; 0 shows all.")] = 30,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """List the problems with tests in the book, most mistakes first."""
+    from codea1_cli.mistakes.inspect import summaries
+
+    run_dir, store = _open(run, runs)
+    with store:
+        rows = summaries(store)
+    if as_json:
+        console.emit({"run": run_dir.name, "problems": rows})
+        return
+    if not rows:
+        console.note(f"no test is in the Mistake Book of {run_dir.name}")
+        return
+    from rich.table import Table
+
+    table = Table(title=f"Mistake Book of {run_dir.name}", title_style="title", box=None, title_justify="left")
+    for heading in ("tests", "mistakes", "last step"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("problem", style="name", overflow="fold")
+    table.add_column("most frequent test", overflow="ellipsis", no_wrap=True)
+    for row in rows[: limit or None]:
+        cells = (str(row.tests), str(row.mistakes), str(row.last_step), row.problem_id, row.worst)
+        table.add_row(*map(_plain, cells))
+    console.out().print(table)
+    if limit and len(rows) > limit:
+        console.note(f"and {len(rows) - limit} problems more: --limit 0 shows all")
+    console.note("next: codea1 mistakes inspect PROBLEM_ID")
+
+
+@app.command()
+def inspect(
+    problem_id: Annotated[str, typer.Argument(metavar="PROBLEM_ID", help="As `codea1 mistakes list` shows it.")],
+    run: RunOption = None,
+    runs: RunsOption = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Run the live tests again on the candidates that failed them.")
+    ] = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Show one problem: its live tests, who fails them and where, the trend, and what has been learned."""
+    from codea1_cli.mistakes.inspect import view
+    from codea1_cli.mistakes.replay import judge_of
+    from codea1_cli.mistakes.replay import replay as run_again
+
+    run_dir, store = _open(run, runs)
+    problems = _problems(run_dir)
+    with store:
+        known = store.problems()
+        if problem_id not in known and problem_id not in problems:
+            raise UserError(
+                f"no problem {problem_id!r} in {run_dir.name}",
+                hint=console.did_you_mean(problem_id, [*known, *problems])
+                or "codea1 mistakes list shows what there is",
+            )
+        problem = problems.get(problem_id)
+        question, entry_point = (problem.question, problem.entry_point) if problem else ("", "")
+        shown = view(store, run_dir.path / "rollouts", problem_id, question, entry_point)
+    replayed: list[Replayed] | None = None
+    if replay:
+        if problem is None:
+            raise UserError(f"cannot replay {problem_id!r}: its problem is not in the run's data any more")
+        with judge_of(run_dir.recipe()) as judge:
+            replayed = run_again(judge, problem, shown.live)
+    if as_json:
+        data = console.jsonable(shown)
+        console.emit({"run": run_dir.name, **data, "replay": replayed})
+        return
+    from codea1_cli.cli.mistakes_view import show
+
+    show(shown, replayed)
+
+
+@app.command()
+def export(
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FILE", help="Where to write; stdout when left out.")
+    ] = None,
+    format_: Annotated[
+        Literal["jsonl", "pytest"] | None,
+        typer.Option("--format", help="jsonl, or pytest; by FILE's suffix when left out."),
+    ] = None,
+    problem: Annotated[
+        list[str] | None, typer.Option("--problem", metavar="ID", help="Only this problem; may be repeated.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE when it exists.")] = False,
+    run: RunOption = None,
+    runs: RunsOption = None,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Write the live tests as jsonl, or as a pytest file that passes on the references."""
+    if as_json and to is None:
+        raise UserError("--json needs --to: the exported file itself would go to stdout", hint="add --to FILE")
+    if to is not None and to.exists() and not force:
+        raise UserError(f"{to} exists", hint="add --force to replace it")
+    kind = format_ or ("pytest" if to is not None and to.suffix == ".py" else "jsonl")
+    run_dir, store = _open(run, runs)
+    with store:
+        for wanted in problem or ():
+            if wanted not in (known := store.problems()):
+                raise UserError(
+                    f"no problem {wanted!r} in the book of {run_dir.name}", hint=console.did_you_mean(wanted, known)
+                )
+        text, tests, skipped = _exported(kind, run_dir, store, problem)
+    if to is None:
+        typer.echo(text, nl=False)
+    else:
+        from codea1_cli.run_dir import write_atomic
+
+        if not to.absolute().parent.is_dir():
+            raise UserError(f"no folder {to.parent}", hint="create it first")
+        write_atomic(to, text)
+    if as_json:
+        console.emit({"run": run_dir.name, "file": to, "format": kind, "tests": tests, "skipped": skipped})
+        return
+    if skipped:
+        console.warn(f"{len(skipped)} tests left out, the first: {skipped[0]['test']}: {skipped[0]['reason']}")
+    if to is not None:
+        console.note(f"{tests} tests of {run_dir.name} in {to}")
+
+
+def _exported(
+    kind: str, run_dir: "RunDir", store: "MistakeStore", wanted: list[str] | None
+) -> tuple[str, int, list[dict[str, str]]]:
+    """The exported text, the number of its tests, and what was left out."""
+    from codea1_cli.mistakes.export import jsonl, pytest_file
+    from codea1_cli.mistakes.replay import answered_cases, judge_of
+
+    rows = [row for row in store.live() if not wanted or row.problem_id in wanted]
+    problems = _problems(run_dir)
+    if kind == "jsonl":
+        return jsonl(rows, problems), len(rows), []
+    by_problem: dict[str, list] = {}
+    for row in rows:
+        by_problem.setdefault(row.problem_id, []).append(row)
+    recipe = run_dir.recipe()
+    with judge_of(recipe) as judge:
+        cases, left_out = answered_cases(judge, by_problem, problems)
+    tolerance = recipe.judge.float_tolerance
+    text = pytest_file(run_dir.name, store.last_step() or 0, cases, problems, tolerance)
+    skipped = [{"problem_id": row.problem_id, "test": row.test, "reason": reason} for row, reason in left_out]
+    return text, sum(map(len, cases.values())), skipped
+
+
+def _open(run: str | None, runs: Path | None) -> "tuple[RunDir, MistakeStore]":
+    from codea1_cli.mistakes.store import MistakeStore
+    from codea1_cli.run_dir import find_run, runs_root
+
+    run_dir = find_run(run, runs_root(runs))
+    return run_dir, MistakeStore(run_dir.mistakes_file, read_only=True)
+
+
+def _problems(run_dir: "RunDir") -> "dict[str, Problem]":
+    """The run's problems; without them (the data moved away) the book alone still serves."""
+    try:
+        return run_dir.problems()
+    except UserError as error:
+        console.warn(f"the run's problems cannot be read: {error.what}")
+        return {}
+
+
+def _plain(text: str) -> "Text":
+    from rich.text import Text
+
+    return Text(console.printable(text))

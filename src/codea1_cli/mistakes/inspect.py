@@ -1,0 +1,245 @@
+"""What `mistakes list` and `mistakes inspect` show, as plain data: no terminal, no sandbox."""
+
+import ast
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from codea1_cli.mistakes.rollouts import Candidate, TestRun, history
+from codea1_cli.mistakes.store import BookEvent, BookRow, MistakeStore
+
+
+@dataclass(frozen=True)
+class ProblemSummary:
+    """One line of the list: a problem with live tests. `mistakes` is the sum of their counts."""
+
+    problem_id: str
+    tests: int
+    mistakes: int
+    last_step: int
+    worst: str
+
+
+@dataclass(frozen=True)
+class Latest:
+    """The newest run of a test: one candidate's verdict, and how many of that step's candidates failed it."""
+
+    step: int
+    candidate_index: int
+    verdict: str
+    expected: str
+    got: str
+    failing: int
+    candidates: int
+    code: str
+
+
+@dataclass(frozen=True)
+class LiveTest:
+    """A test that is in the book; `latest` is None when no rollout file of the run holds it any more."""
+
+    test: str
+    count: int
+    first_step: int
+    last_step: int
+    latest: Latest | None
+
+
+@dataclass(frozen=True)
+class RetiredTest:
+    """A test that every candidate learned to pass: its highest count and the steps it first and last changed at."""
+
+    test: str
+    peak: int
+    first_step: int
+    last_step: int
+
+
+@dataclass(frozen=True)
+class FailingCandidate:
+    """The newest candidate that fails a live test. `line` (from 1) is where it fails, or None when that is not known."""
+
+    step: int
+    candidate_index: int | None
+    code: str
+    test: str
+    verdict: str
+    got: str
+    line: int | None
+
+
+@dataclass(frozen=True)
+class TrendPoint:
+    """The book of the problem after a step: live tests and the sum of their counts."""
+
+    step: int
+    tests: int
+    mistakes: int
+
+
+@dataclass(frozen=True)
+class ProblemView:
+    """Everything `inspect` shows of one problem."""
+
+    problem_id: str
+    question: str
+    entry_point: str
+    live: list[LiveTest]
+    failing: FailingCandidate | None
+    trend: list[TrendPoint]
+    retired: list[RetiredTest]
+
+
+def summaries(store: MistakeStore) -> list[ProblemSummary]:
+    """The problems with live tests, most mistakes first."""
+    rows = sorted(store.live(), key=lambda row: row.problem_id)
+    found = []
+    for problem_id, group in groupby(rows, key=lambda row: row.problem_id):
+        tests = list(group)
+        found.append(
+            ProblemSummary(
+                problem_id,
+                tests=len(tests),
+                mistakes=sum(row.count for row in tests),
+                last_step=max(row.last_step for row in tests),
+                worst=max(tests, key=lambda row: row.count).test,
+            )
+        )
+    return sorted(found, key=lambda summary: (-summary.mistakes, summary.problem_id))
+
+
+def trend(events: Sequence[BookEvent]) -> list[TrendPoint]:
+    """The book's size after each step that changed it."""
+    points: list[TrendPoint] = []
+    counts: dict[str, int] = {}
+    for step, group in groupby(events, key=lambda event: event.step):
+        for event in group:
+            counts[event.test] = max(0, counts.get(event.test, 0) + event.change)
+        live = [count for count in counts.values() if count]
+        points.append(TrendPoint(step, len(live), sum(live)))
+    return points
+
+
+def retired(events: Sequence[BookEvent], live: Iterable[str]) -> list[RetiredTest]:
+    """Tests that were in the book and left it, the newest to leave first."""
+    still = set(live)
+    by_test: dict[str, list[BookEvent]] = {}
+    for event in events:
+        if event.test not in still:
+            by_test.setdefault(event.test, []).append(event)
+    gone = []
+    for test, own in by_test.items():
+        count = peak = 0
+        for event in own:
+            count = max(0, count + event.change)
+            peak = max(peak, count)
+        gone.append(RetiredTest(test, peak, own[0].step, own[-1].step))
+    return sorted(gone, key=lambda item: (-item.last_step, item.test))
+
+
+def view(store: MistakeStore, rollouts: Path, problem_id: str, question: str, entry_point: str) -> ProblemView:
+    """The full view of one problem, from its book and the rollout files in `rollouts`."""
+    rows = store.live(problem_id)
+    events = store.events(problem_id)
+    latest, failing = _newest(rows, history(rollouts, problem_id, since=min((r.last_step for r in rows), default=0)))
+    return ProblemView(
+        problem_id=problem_id,
+        question=question,
+        entry_point=entry_point,
+        live=[LiveTest(r.test, r.count, r.first_step, r.last_step, latest.get(r.test)) for r in rows],
+        failing=_failing_candidate(failing, entry_point) or _from_events(events, rows, entry_point),
+        trend=trend(events),
+        retired=retired(events, (row.test for row in rows)),
+    )
+
+
+def _newest(
+    rows: Sequence[BookRow], steps: Iterable[list[Candidate]]
+) -> tuple[dict[str, Latest], tuple[Candidate, TestRun] | None]:
+    """Each live test's newest run, and the newest candidate that fails one, the most frequent test first."""
+    latest: dict[str, Latest] = {}
+    failing: tuple[Candidate, TestRun] | None = None
+    for candidates in steps:
+        for row in rows:
+            runs = [(c, run) for c in candidates if (run := c.run_of(row.test)) is not None]
+            if not runs:
+                continue
+            failures = [(c, run) for c, run in runs if run.failing]
+            candidate, run = (failures or runs)[-1]
+            if failures and (failing is None):
+                failing = (candidate, run)
+            latest.setdefault(
+                row.test,
+                Latest(
+                    candidate.step,
+                    candidate.index,
+                    run.verdict,
+                    run.expected,
+                    run.got,
+                    len(failures),
+                    len(runs),
+                    candidate.code,
+                ),
+            )
+        if failing is not None and len(latest) == len(rows):
+            break
+    return latest, failing
+
+
+def _failing_candidate(found: tuple[Candidate, TestRun] | None, entry_point: str) -> FailingCandidate | None:
+    if found is None:
+        return None
+    candidate, run = found
+    detail = candidate.load_detail if run.verdict == "load_error" else run.got
+    return FailingCandidate(
+        candidate.step,
+        candidate.index,
+        candidate.code,
+        run.test,
+        run.verdict,
+        run.got,
+        failing_line(candidate.code, entry_point, run.verdict, detail),
+    )
+
+
+def _from_events(events: Sequence[BookEvent], rows: Sequence[BookRow], entry_point: str) -> FailingCandidate | None:
+    """The book keeps the source of whatever failed: it serves when the rollout files are gone."""
+    live = {row.test for row in rows}
+    for event in reversed(events):
+        if event.test in live and event.change > 0 and event.candidate:
+            line = failing_line(event.candidate, entry_point, "failed", "")
+            return FailingCandidate(event.step, None, event.candidate, event.test, "failed", "", line)
+    return None
+
+
+def failing_line(code: str, entry_point: str, verdict: str, detail: str) -> int | None:
+    """The line (from 1) of `code` at which it fails, as far as it can be told without running it.
+
+    A detail that names a line wins; a wrong value of a function with a single `return` comes from there.
+    """
+    if named := re.findall(r"\bline (\d+)", detail):
+        line = int(named[-1])
+        return line if 1 <= line <= code.count("\n") + 1 else None
+    if verdict != "failed":
+        return None
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == entry_point:
+            returns = [child for child in ast.walk(node) if isinstance(child, ast.Return)]
+            return returns[0].lineno if len(returns) == 1 else None
+    return None
+
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[int], width: int = 60) -> str:
+    """Block characters for `values` scaled to their maximum; a zero is the lowest bar; only the last `width` are drawn."""
+    shown = list(values)[-width:]
+    top = max(shown, default=0)
+    return "".join(_BARS[round(value / top * (len(_BARS) - 1)) if top else 0] for value in shown)
