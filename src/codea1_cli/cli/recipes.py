@@ -1,0 +1,163 @@
+"""`codea1 recipes`: what is shipped, what a recipe comes to with its defaults, whether it holds together."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from codea1_cli.cli import console
+from codea1_cli.cli.console import JsonOption, VerboseOption
+from codea1_cli.errors import CodeA1Error, UserError
+
+if TYPE_CHECKING:
+    from codea1_cli.recipe import Recipe
+
+app = typer.Typer(no_args_is_help=True, help="List, show and check recipes.")
+
+
+@app.command("list")
+def list_(as_json: JsonOption = False, verbose: VerboseOption = False) -> None:
+    """List the shipped recipes, smallest model first."""
+    from codea1_cli.recipe_io import load_recipe, recipe_names, recipe_path
+
+    rows = []
+    for name in recipe_names():
+        recipe = load_recipe(name)
+        rows.append(
+            {
+                "name": name,
+                "description": recipe.description,
+                "model": recipe.model,
+                "problems_per_step": recipe.train.problems_per_step,
+                "data": recipe.data.train or recipe.data.expects,
+                "file": str(recipe_path(name)),
+            }
+        )
+    if as_json:
+        console.emit(rows)
+        return
+    from rich.table import Table
+
+    table = Table(box=None)
+    table.add_column("recipe", style="name", no_wrap=True)
+    table.add_column("model", overflow="fold")
+    table.add_column("what it is", overflow="fold")
+    for row in rows:
+        table.add_row(*(str(row[key]) for key in ("name", "model", "description")))
+    console.out().print(table)
+    console.note("next: codea1 train --recipe tiny")
+
+
+@app.command()
+def show(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A shipped name or a .yaml file.")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to it.")] = None,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Print a recipe as YAML with every default written out and explained; the output is itself a recipe."""
+    from codea1_cli.recipe_io import load_recipe
+
+    loaded = load_recipe(recipe, overrides or ())
+    if as_json:
+        console.emit(loaded.dump())
+    else:
+        typer.echo(commented_yaml(loaded), nl=False)
+
+
+@app.command()
+def check(
+    recipes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RECIPE]... [KEY=VALUE]...",
+            help="Names or files, and changes to them; all shipped ones when left out.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Check recipes: keys, values, batch arithmetic, and the files that they name. Exit 2 when one is wrong."""
+    from codea1_cli.recipe_io import recipe_names
+
+    overrides = [word for word in recipes or () if "=" in word and not Path(word).is_file()]
+    names = [word for word in recipes or () if word not in overrides] or recipe_names()
+    results = [_checked(name, overrides) for name in names]
+    if as_json:
+        console.emit(results)
+    else:
+        for result in results:
+            line = f"ok     {result['recipe']}" if result["ok"] else f"wrong  {result['recipe']}: {result['error']}"
+            console.out().print(line, style="ok" if result["ok"] else "bad", markup=False, soft_wrap=True)
+            for text in (result["hint"], *result["notes"]):
+                if text:
+                    console.note(f"       {text}")
+    if not all(result["ok"] for result in results):
+        raise typer.Exit(console.EXIT_USAGE)
+
+
+def _checked(name: str, overrides: list[str]) -> dict[str, Any]:
+    from codea1_cli.recipe_io import load_recipe
+
+    result: dict[str, Any] = {"recipe": name, "ok": True, "error": None, "hint": None, "notes": []}
+    try:
+        result["notes"] = _holds_together(load_recipe(name, overrides))
+    except CodeA1Error as error:
+        result |= {"ok": False, "error": error.what, "hint": error.hint}
+    return result
+
+
+def _holds_together(recipe: "Recipe") -> list[str]:
+    """Checks what loading does not; returns what the user still has to bring.
+
+    Raises UserError for batches that cannot be cut, a missing data file or a missing model folder.
+    """
+    from codea1_cli.data.load import problems_file
+    from codea1_cli.engine.models import resolve_model
+    from codea1_cli.plan import ROLES, batches
+
+    notes = []
+    for role in ROLES:
+        section = recipe.role(role)
+        gpus = len(section.gpus) if isinstance(section.gpus, list) else section.gpus
+        batches(recipe, role, section.ranks or gpus or 1)
+        resolve_model(recipe.model_of(role))
+    for source in (recipe.data.train, recipe.data.heldout):
+        if source is not None:
+            problems_file(source)
+    if recipe.data.train is None:
+        notes.append(f"needs data.train={'FILE: ' + recipe.data.expects if recipe.data.expects else 'FILE'}")
+    return notes
+
+
+_KEY = re.compile(r"^( *)([A-Za-z_0-9]+):")
+
+
+def commented_yaml(recipe: "Recipe") -> str:
+    """The recipe as YAML with every default written out and each key's meaning behind it.
+
+    Loading it again gives the same recipe.
+    """
+    import yaml
+
+    from codea1_cli.recipe import Recipe as Model
+    from codea1_cli.recipe_io import walk_fields
+
+    meaning = {key: info.description for key, info in walk_fields(Model) if info.description}
+    # An endless width keeps each value on its line, where a comment can follow it.
+    text = yaml.safe_dump(recipe.dump(), sort_keys=False, allow_unicode=True, width=10**9)
+    lines: list[str] = []
+    path: list[str] = []
+    for line in text.splitlines():
+        found = _KEY.match(line)
+        if found:
+            depth = len(found.group(1)) // 2
+            path = [*path[:depth], found.group(2)]
+            if about := meaning.get(".".join(path)):
+                line = f"{line:<36}  # {about}"
+        lines.append(line)
+    result = "\n".join(lines) + "\n"
+    if yaml.safe_load(result) != recipe.dump():
+        raise UserError("the recipe holds text that cannot be commented", hint="use --json")
+    return result

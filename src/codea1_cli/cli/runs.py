@@ -1,0 +1,181 @@
+"""`codea1 runs`: what runs there are, how far they came, and giving their disk space back."""
+
+import shutil
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from codea1_cli.cli import console
+from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
+from codea1_cli.errors import UserError
+
+if TYPE_CHECKING:
+    from codea1_cli.run_dir import RunDir
+
+app = typer.Typer(no_args_is_help=True, help="List, show and prune runs.")
+
+NameArgument = Annotated[
+    str | None, typer.Argument(metavar="[RUN]", help="A run's name or folder; the newest when left out.")
+]
+
+
+@app.command("list")
+def list_(runs: RunsOption = None, as_json: JsonOption = False, verbose: VerboseOption = False) -> None:
+    """List the runs, newest first."""
+    from codea1_cli.run_dir import list_runs, runs_root
+    from codea1_cli.run_summary import summarise
+
+    root = runs_root(runs)
+    rows = [summarise(run) for run in list_runs(root)]
+    if as_json:
+        console.emit(rows)
+        return
+    if not rows:
+        console.note(f"no run in {root}: start one with codea1 train --recipe tiny")
+        return
+    from rich.table import Table
+
+    table = Table(box=None)
+    for name in ("run", "recipe", "step", "state", "started", "size"):
+        table.add_column(name, justify="right" if name in {"step", "size"} else "left", no_wrap=name != "run")
+    styles = {"running": "ok", "finished": "ok", "interrupted": "warn", "failed": "bad"}
+    from rich.text import Text
+
+    for row in rows:
+        step = f"{row.step}/{row.total}" if row.total else str(row.step)
+        state = Text(row.state, style=styles.get(row.state, "none"))
+        table.add_row(Text(row.name), Text(row.recipe), step, state, row.started or "", size_text(row.bytes))
+    console.out().print(table)
+
+
+@app.command()
+def show(
+    name: NameArgument = None,
+    runs: RunsOption = None,
+    steps: Annotated[int, typer.Option("--steps", min=0, help="Last steps to show.")] = 5,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Show one run: where it stands, its checkpoints, its last steps and evaluations."""
+    from codea1_cli.run_dir import find_run, runs_root
+    from codea1_cli.run_summary import checkpoints, last_metrics, summarise
+
+    run = find_run(name, runs_root(runs))
+    row, info, kept = summarise(run), run.info(), checkpoints(run)
+    step_lines, eval_lines = last_metrics(run, steps)
+    if as_json:
+        data = console.jsonable(row)
+        console.emit({**data, "run": info, "checkpoints": kept, "last_steps": step_lines, "evals": eval_lines})
+        return
+    out = console.out()
+    total = f" of {row.total}" if row.total else ""
+    out.print(f"{row.name}: {row.state} at step {row.step}{total}", style="title", markup=False, soft_wrap=True)
+    facts = {"folder": row.path, "recipe": row.recipe, "started": row.started, "size": size_text(row.bytes)}
+    facts["checkpoints"] = ", ".join(f"{item['step']} ({size_text(item['bytes'])})" for item in kept) or "none"
+    if row.error:
+        facts["error"] = row.error
+    for key, value in {**facts, **_flat(info, skip=("error", "state"))}.items():
+        out.print(f"  {key:<14} {console.printable(str(value))}", markup=False, soft_wrap=True)
+    for heading, lines in (("last steps", step_lines), ("evaluations", eval_lines)):
+        if lines:
+            out.print(heading, style="title")
+        for line in lines:
+            numbers = "  ".join(f"{key} {_number(value)}" for key, value in _flat(line, skip=("time",)).items())
+            out.print(f"  {numbers}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def prune(
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="Only this run; all runs when left out.")
+    ] = None,
+    runs: RunsOption = None,
+    keep: Annotated[int, typer.Option("--keep", min=1, help="Newest checkpoints to keep in each run.")] = 1,
+    whole: Annotated[bool, typer.Option("--whole", help="Delete the whole run named by --run.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be freed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Delete old checkpoints, never a run's newest; with --whole, a whole run. Runs in progress are left alone."""
+    from codea1_cli.run_dir import find_run, list_runs, runs_root
+
+    if whole and run is None:
+        raise UserError("--whole deletes the run that --run names, and none is named", hint="add --run NAME")
+    root = runs_root(runs)
+    chosen = [find_run(run, root)] if run is not None else list_runs(root)
+    busy = [item for item in chosen if item.locked_by() is not None]
+    if busy and run is not None:
+        raise UserError(f"run {busy[0].name} is in progress", hint="wait for it, or stop it first")
+    plan = _plan([item for item in chosen if item not in busy], keep, whole)
+    freed = sum(entry["bytes"] for entry in plan)
+    if not as_json:
+        for item in busy:
+            console.note(f"{item.name} is in progress and left alone")
+        for entry in plan:
+            what = "the whole run" if entry["step"] is None else f"checkpoint {entry['step']}"
+            console.out().print(f"{entry['run']}: {what}, {size_text(entry['bytes'])}", markup=False, soft_wrap=True)
+    if plan and not dry_run:
+        if not console.confirm(f"delete {len(plan)} of these, {size_text(freed)}?", yes):
+            console.note("nothing deleted")
+            return
+        _delete(chosen, plan)
+    if as_json:
+        console.emit({"deleted": [] if dry_run else plan, "would_delete": plan if dry_run else [], "bytes": freed})
+    elif not plan:
+        console.note("nothing to delete")
+    else:
+        console.note(f"{'would free' if dry_run else 'freed'} {size_text(freed)}")
+
+
+def _plan(chosen: "list[RunDir]", keep: int, whole: bool) -> list[dict[str, Any]]:
+    from codea1_cli.run_summary import folder_bytes
+
+    if whole:
+        return [{"run": item.name, "step": None, "bytes": folder_bytes(item.path)} for item in chosen]
+    return [
+        {"run": item.name, "step": step, "bytes": folder_bytes(item.checkpoint(step))}
+        for item in chosen
+        for step in item.committed_steps()[:-keep]
+    ]
+
+
+def _delete(chosen: "list[RunDir]", plan: list[dict[str, Any]]) -> None:
+    by_name = {item.name: item for item in chosen}
+    for entry in plan:
+        item = by_name[entry["run"]]
+        with item.locked():
+            if entry["step"] is not None:
+                item.delete_checkpoint(entry["step"])
+                continue
+            # Out of the list at once: a crash in the middle leaves a hidden leftover, not half a run.
+            doomed = item.path.with_name(f".{item.name}.deleted")
+            shutil.rmtree(doomed, ignore_errors=True)
+            item.path.rename(doomed)
+        shutil.rmtree(doomed)
+
+
+def size_text(count: int) -> str:
+    """Bytes for people, in decimal units as disks are sold."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit in {"B", "kB"} else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def _flat(data: dict[str, Any], prefix: str = "", skip: tuple[str, ...] = ()) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        if key in skip:
+            continue
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else console.printable(str(value))
