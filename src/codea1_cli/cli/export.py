@@ -1,0 +1,34 @@
+"""`codea1 export`: a policy of a run as a plain Hugging Face folder."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from codea1_cli.cli import console
+from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
+
+
+def export(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's name or folder.")],
+    role: Annotated[Literal["code", "test"], typer.Option("--role", help="Which of the two policies.")],
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="A new or empty folder.")],
+    step: Annotated[
+        int | None, typer.Option("--step", min=1, help="A checkpoint's step; the newest when left out.")
+    ] = None,
+    runs: RunsOption = None,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Write one policy of a checkpoint as a folder that `from_pretrained` loads; LoRA adapters are merged."""
+    from codea1_cli.checkpoint_export import export_policy
+    from codea1_cli.run_dir import find_run, runs_root
+
+    done = export_policy(find_run(run, runs_root(runs)), role, to, step)
+    if as_json:
+        console.emit(asdict(done))
+        return
+    what = "merged adapter" if done.merged_adapter else f"{len(done.files)} files"
+    console.note(f"{role} policy of {done.run} at step {done.step}: {what}, {done.bytes / 1e6:.1f} MB")
+    console.out().print(done.to, markup=False, soft_wrap=True)
