@@ -1,0 +1,111 @@
+"""From a Code LLM's reply to one program."""
+
+import ast
+import re
+import textwrap
+import unicodedata
+from collections.abc import Iterator
+
+from codea1_cli.extract.fences import PYTHON, Fence, answer_text, before_first_fence, body_of, closes, fences
+from codea1_cli.extract.source import parse
+
+_ENDS_TRIED = 5
+"""A docstring may hold fences: a block that does not parse is tried up to this many later fences."""
+
+_CODE_START = re.compile(r"^(?:def|class|import|from|async def|@\w)", re.MULTILINE)
+_PAPER_BLOCK = re.compile(r"```python(.*?)```", re.DOTALL)
+_PAPER_ANY_BLOCK = re.compile(r"```(.*?)```", re.DOTALL)
+
+
+def extract_code(text: str, entry_point: str, mode: str = "default") -> str:
+    """The program in a reply, "" when there is none.
+
+    default: the last python block that parses and defines `entry_point`, else the text before the first fence when
+    that does (a forgotten opening fence), else the last block that parses, else the last block as it stands; no block: the text.
+    paper: the first python block, else the first block, else the whole text.
+    """
+    if mode == "paper":
+        found = _PAPER_BLOCK.search(text) or _PAPER_ANY_BLOCK.search(text)
+        return (found[1] if found else text).strip("\n")
+    answer = answer_text(text)
+    if answer is None:
+        return ""
+    blocks = list(_blocks(answer))
+    bare = _bare(before_first_fence(answer))
+    defining = [source for source, tree in [bare, *blocks] if tree is not None and defines(tree, entry_point)]
+    if defining:
+        return defining[-1]
+    parsed = [source for source, tree in blocks if tree is not None and tree.body]
+    if parsed:
+        return parsed[-1]
+    return blocks[-1][0] if blocks else bare[0]
+
+
+def defines(tree: ast.Module, name: str) -> bool:
+    """Whether a module binds `name` at its top level, inside a top-level if or try included."""
+    name = unicodedata.normalize("NFKC", name)
+    pending: list[ast.AST] = list(tree.body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            if node.name == name:
+                return True
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            pending += ast.iter_child_nodes(node)
+        elif isinstance(node, ast.ExceptHandler):
+            pending += node.body
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+                return True
+        elif isinstance(node, ast.Import | ast.ImportFrom) and any((a.asname or a.name) == name for a in node.names):
+            return True
+    return False
+
+
+def _blocks(text: str) -> Iterator[tuple[str, ast.Module | None]]:
+    """Each python block and its tree; a block reaches to the first closing fence with which it parses."""
+    lines = fences(text)
+    index = 0
+    while index < len(lines):
+        start = lines[index]
+        index += 1
+        if not start.may_open:
+            continue
+        ends = [k for k in range(index, min(index + _ENDS_TRIED, len(lines))) if closes(lines[k], start)]
+        if start.language not in PYTHON:
+            index = ends[0] + 1 if ends else index
+            continue
+        at, source, tree = _first_that_parses(text, start, lines, ends)
+        if at is not None:
+            opens_next = lines[at].may_open and lines[at].language
+            index = at if opens_next else at + 1
+        yield source, tree
+
+
+def _first_that_parses(
+    text: str, start: Fence, lines: list[Fence], ends: list[int]
+) -> tuple[int | None, str, ast.Module | None]:
+    for k in ends:
+        source, tree = _dedented(body_of(text, start, lines[k]))
+        if tree is not None:
+            return k, source, tree
+    if ends:
+        return ends[0], body_of(text, start, lines[ends[0]]), None
+    return None, *_dedented(body_of(text, start, None))
+
+
+def _bare(text: str) -> tuple[str, ast.Module | None]:
+    source, tree = _dedented(text.strip("\n").rstrip())
+    if tree is None and (code := _CODE_START.search(source)):
+        return source[code.start() :], parse(source[code.start() :])
+    return source, tree
+
+
+def _dedented(source: str) -> tuple[str, ast.Module | None]:
+    tree = parse(source)
+    if tree is None and source[:1] in " \t":
+        shifted = textwrap.dedent(source)
+        if (tree := parse(shifted)) is not None:
+            return shifted, tree
+    return source, tree

@@ -1,0 +1,141 @@
+"""What a suite's statements leave behind for its asserts: variables, and whether a line runs at all."""
+
+import ast
+import re
+from collections.abc import Iterable
+
+from codea1_cli.extract.arguments import SelfContained, bound_names
+from codea1_cli.extract.source import parse
+
+MAX_NODES = 20_000
+"""Syntax nodes of one expression after its variables are replaced: `b = [a, a]`, `c = [b, b]`, ... doubles each time."""
+
+_HEADER = re.compile(r"(?:async\s+)?(def|class|if|elif|else|for|while|with|try|except|finally|match|case)\b")
+_MAIN_GUARD = re.compile(r"if\s+__name__\s*==")
+
+
+class Scope:
+    """The variables of a suite and the blocks around its current line.
+
+    Only simple assignments are followed. Whatever else may change a variable makes it unknown again.
+    """
+
+    def __init__(self, one_level: bool = False) -> None:
+        self._values: dict[str, ast.expr] = {}
+        self._sizes: dict[str, int] = {}
+        self._blocks: list[tuple[int, bool]] = []  # indentation of the header, whether its body is live
+        self._one_level = one_level
+
+    def enter(self, indent: int, text: str, tree: ast.Module | None) -> bool:
+        """Take in a line before its statements are executed; returns whether it is live.
+
+        Live are the top level and the bodies of test functions, test classes and the main guard: what a test runner
+        would run, once. Loops, branches and other functions are not.
+        """
+        while self._blocks and indent <= self._blocks[-1][0]:
+            self._blocks.pop()
+        live = self._blocks[-1][1] if self._blocks else True
+        header = _HEADER.match(text)
+        if header and tree is None:
+            whole = parse(text + " pass")
+            runs = header[1] == "class" or bool(_MAIN_GUARD.match(text))
+            if whole is not None:
+                for node in whole.body:
+                    self._forget(_names_bound(node))
+                    runs = runs or (isinstance(node, ast.FunctionDef) and _is_test(node))
+            self._blocks.append((indent, live and runs))
+        return live
+
+    def execute(self, node: ast.stmt, live: bool) -> None:
+        """Follow a simple assignment; forget every variable that another statement may change."""
+        if isinstance(node, ast.Assign):
+            self._forget(_names_bound(node))
+            if live and (not self._one_level or len(node.targets) == 1):
+                self._assign([t.id for t in node.targets if isinstance(t, ast.Name)], node.value)
+        elif isinstance(node, ast.AnnAssign) and node.value is not None and isinstance(node.target, ast.Name):
+            self._forget([node.target.id])
+            if live and not self._one_level:
+                self._assign([node.target.id], node.value)
+        elif not self._one_level and not _is_print(node):
+            self._forget(child.id for child in ast.walk(node) if isinstance(child, ast.Name))
+            self._forget(_names_bound(node))
+
+    def resolve(self, node: ast.expr) -> ast.expr | None:
+        """`node` with variables replaced, at any depth; None when that makes it too large."""
+        if self._one_level:
+            return node
+        if self._size(node) > MAX_NODES:
+            return None
+        try:
+            resolved = SelfContained(self._values, bound_names(node)).visit(node)
+        except RecursionError:
+            return None
+        assert isinstance(resolved, ast.expr)
+        return resolved
+
+    def resolve_call(self, call: ast.Call) -> ast.Call | None:
+        """The call with its arguments resolved; with one level, only arguments that are variables themselves."""
+        if self._one_level:
+            args = [self._variable(argument) for argument in call.args]
+            keywords = [ast.keyword(k.arg, self._variable(k.value)) for k in call.keywords]
+            return ast.Call(call.func, args, keywords)
+        if sum(self._size(part) for part in (*call.args, *call.keywords)) > MAX_NODES:
+            return None
+        resolved = [self.resolve(argument) for argument in call.args]
+        named = [(k.arg, self.resolve(k.value)) for k in call.keywords]
+        if any(part is None for part in resolved) or any(value is None for _, value in named):
+            return None
+        return ast.Call(
+            call.func,
+            [part for part in resolved if part is not None],
+            [ast.keyword(name, value) for name, value in named if value is not None],
+        )
+
+    def _variable(self, node: ast.expr) -> ast.expr:
+        return self._values.get(node.id, node) if isinstance(node, ast.Name) else node
+
+    def _assign(self, names: list[str], value: ast.expr) -> None:
+        resolved = self.resolve(value)
+        if resolved is None:
+            return
+        size = self._size(value)
+        for name in names:
+            self._values[name] = resolved
+            self._sizes[name] = size
+
+    def _size(self, node: ast.AST) -> int:
+        return sum(
+            self._sizes.get(child.id, 1) if isinstance(child, ast.Name) else 1
+            for child in ast.walk(node)
+            if not isinstance(child, ast.expr_context)
+        )
+
+    def _forget(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._values.pop(name, None)
+            self._sizes.pop(name, None)
+
+
+def _names_bound(node: ast.AST) -> list[str]:
+    names = []
+    for child in ast.walk(node):
+        if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store | ast.Del):
+            names.append(child.id)
+        elif isinstance(child, ast.Subscript | ast.Attribute) and isinstance(child.ctx, ast.Store | ast.Del):
+            names += [part.id for part in ast.walk(child.value) if isinstance(part, ast.Name)]
+        elif isinstance(child, ast.arg):
+            names.append(child.arg)
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.append(child.name)
+        elif isinstance(child, ast.alias):
+            names.append((child.asname or child.name).partition(".")[0])
+    return names
+
+
+def _is_test(node: ast.FunctionDef) -> bool:
+    return node.name.startswith("test")
+
+
+def _is_print(node: ast.stmt) -> bool:
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"

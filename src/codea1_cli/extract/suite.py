@@ -1,0 +1,159 @@
+"""From a Test LLM's reply to its assert statements."""
+
+import ast
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from codea1_cli.extract.arguments import allowed
+from codea1_cli.extract.fences import answer_text, before_first_fence, python_bodies
+from codea1_cli.extract.folding import Stated, fold
+from codea1_cli.extract.lines import LineReader
+from codea1_cli.extract.scope import Scope
+from codea1_cli.extract.source import MAX_REPLY_CHARS, MAX_STATEMENT_CHARS, normal_newlines, parse, unparse
+
+SYNTAX = "syntax"
+NESTED = "nested"
+NO_COMPARISON = "no_comparison"
+OTHER_COMPARISON = "other_comparison"
+CHAINED = "chained"
+OTHER_CALL = "other_call"
+SELF_COMPARISON = "self_comparison"
+ARGUMENTS = "arguments"
+TOO_LARGE = "too_large"
+
+_ASSERT = re.compile(r"assert\b")
+_PAPER_BLOCK = re.compile(r"```python(.*?)```", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class AssertStatement:
+    """One assert of a suite.
+
+    `call` is the call in normal form, its variables replaced by their values, None when invalid. `stated` is the
+    answer the model gave, None when it does not fold. `invalid` is the reason that it is no test, None when it is one.
+    """
+
+    source: str
+    call: str | None = None
+    stated: Stated | None = None
+    invalid: str | None = None
+
+
+def parse_suite(text: str, entry_point: str, cap: int | None = None, mode: str = "default") -> list[AssertStatement]:
+    """The first `cap` asserts of a reply (all when None), in order; never raises, whatever the text.
+
+    default: every assert counts; one that is no `assert entry_point(arguments) == value` carries the reason. A suite
+    whose python blocks hold no assert is read up to its first fence.
+    paper: asserts that do not parse or compare no call are left out, other comparisons are read as `==`.
+    """
+    found: list[AssertStatement] = []
+    for source in _sources(text, mode):
+        for statement in _Reader(entry_point, mode).read(source):
+            if cap is not None and len(found) >= cap:
+                return found
+            found.append(statement)
+    return found
+
+
+def _sources(text: str, mode: str) -> Iterable[str]:
+    """The texts to read, each on its own: one text of all blocks, so that variables live on from block to block."""
+    if mode == "paper":
+        text = text[:MAX_REPLY_CHARS]
+        return ["\n".join(_PAPER_BLOCK.findall(text)) or normal_newlines(text)]
+    answer = answer_text(text)
+    if answer is None:
+        return []
+    blocks = "\n".join(python_bodies(answer))
+    bare = before_first_fence(answer)
+    return [blocks if _ASSERT.search(blocks) else bare]
+
+
+class _Reader:
+    def __init__(self, entry_point: str, mode: str) -> None:
+        self.entry_point = unicodedata.normalize("NFKC", entry_point)  # as ast does to identifiers
+        self.paper = mode == "paper"
+
+    def read(self, source: str) -> Iterator[AssertStatement]:
+        """The asserts of `source`, in time linear in its length."""
+        lines = LineReader(source)
+        scope = Scope(one_level=self.paper)
+        position = 0
+        second_looks = len(source)  # characters that may be read again after a line that does not parse
+        while (line := lines.read(position)) is not None:
+            tree = parse(line.text) if len(line.text) <= MAX_STATEMENT_CHARS else None
+            if tree is None and "\n" in line.text and second_looks > 0:
+                second_looks -= line.end - line.start
+                line = lines.first_physical(line)
+                tree = parse(line.text) if len(line.text) <= MAX_STATEMENT_CHARS else None
+            position = line.end
+            live = scope.enter(line.indent, line.text, tree) or self.paper
+            if tree is not None:
+                for node in tree.body:
+                    yield from self._node(node, line.text, scope, live)
+            elif _ASSERT.match(line.text) and not self.paper:
+                yield AssertStatement(_shown(line.text), invalid=_broken(line.text))
+
+    def _node(self, node: ast.stmt, text: str, scope: Scope, live: bool) -> Iterator[AssertStatement]:
+        if isinstance(node, ast.Assert):
+            statement = self._assert(node, text, scope, live)
+            if statement is not None:
+                yield statement
+            return
+        scope.execute(node, live)
+        if not self.paper:
+            nested = sum(isinstance(child, ast.Assert) for child in ast.walk(node))
+            yield from [AssertStatement(_shown(text), invalid=NESTED)] * nested
+
+    def _assert(self, node: ast.Assert, text: str, scope: Scope, live: bool) -> AssertStatement | None:
+        compare = node.test
+        source = _shown(text)
+        if self.paper:
+            if not (isinstance(compare, ast.Compare) and self._is_call(compare.left)):
+                return None
+            return self._test(source, compare.left, compare.comparators[0], scope)
+        reason = self._reason(compare) if live else NESTED
+        if reason is not None:
+            return AssertStatement(source, invalid=reason)
+        assert isinstance(compare, ast.Compare)
+        return self._test(source, compare.left, compare.comparators[0], scope)
+
+    def _reason(self, test: ast.expr) -> str | None:
+        """Why `assert test` is no equality test of the function, None when it is one."""
+        if not isinstance(test, ast.Compare):
+            return NO_COMPARISON
+        if len(test.ops) > 1:
+            return CHAINED
+        if not isinstance(test.ops[0], ast.Eq):
+            return OTHER_COMPARISON
+        if not self._is_call(test.left):
+            return OTHER_CALL
+        if any(isinstance(n, ast.Name) and n.id == self.entry_point for n in ast.walk(test.comparators[0])):
+            return SELF_COMPARISON
+        return None
+
+    def _is_call(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == self.entry_point
+
+    def _test(self, source: str, call: ast.expr, answer: ast.expr, scope: Scope) -> AssertStatement:
+        assert isinstance(call, ast.Call)
+        resolved = scope.resolve_call(call)
+        if resolved is None:
+            return AssertStatement(source, invalid=TOO_LARGE)
+        arguments = [*resolved.args, *(keyword.value for keyword in resolved.keywords)]
+        if not self.paper and not allowed(arguments):
+            return AssertStatement(source, invalid=ARGUMENTS)
+        text = unparse(resolved)
+        if text is None or len(text) > MAX_STATEMENT_CHARS:
+            return AssertStatement(source, invalid=TOO_LARGE)
+        stated = scope.resolve(answer)
+        return AssertStatement(source, text, fold(stated) if stated is not None else None)
+
+
+def _broken(text: str) -> str:
+    return SYNTAX if len(text) <= MAX_STATEMENT_CHARS else TOO_LARGE
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= MAX_STATEMENT_CHARS else text[:MAX_STATEMENT_CHARS]
