@@ -1,0 +1,219 @@
+"""What a training run needs of this machine, checked without starting one."""
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.devices import VisibleGpu, physical_gpus, visible_gpus
+
+# What `codea1 train` imports, and what it can do without.
+REQUIRED = ("torch", "transformers", "trl", "ray", "accelerate", "datasets", "peft")
+OPTIONAL = ("vllm", "sandbox-fusion")
+
+# vLLM pins one torch; this says which vLLM to take while none is installed.
+_VLLM_FOR_TORCH = {"2.11": "0.22 to 0.26", "2.13": "0.27 to 0.31"}
+
+_FREE_DISK_GB = 2.0
+_SHM_GB = 1.0
+
+
+class Status(StrEnum):
+    """`BROKEN`: `codea1 train` cannot work. `WARNING`: it can, with what the detail says."""
+
+    OK = "ok"
+    WARNING = "warning"
+    BROKEN = "broken"
+    INFO = "info"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the doctor's report; `data` holds the same for programs."""
+
+    name: str
+    status: Status
+    detail: str
+    hint: str | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+def diagnose(runs: Path) -> list[Check]:
+    """All checks, in the order in which a run would meet the trouble. `runs` is the folder of runs."""
+    installed = installed_versions()
+    steps: list[tuple[str, Callable[[], list[Check]]]] = [
+        ("python", lambda: [_python()]),
+        ("packages", lambda: [*_packages(installed), _fit(installed)]),
+        ("devices", lambda: _devices(installed)),
+        ("sandbox", _sandbox),
+        ("disk", lambda: [_disk(runs), _shared_memory(Path("/dev/shm"))]),
+    ]
+    checks: list[Check] = []
+    for name, step in steps:
+        try:
+            checks += step()
+        except Exception as error:  # a doctor that falls ill helps nobody: the fault is a finding
+            checks.append(Check(name, Status.BROKEN, f"could not be checked: {type(error).__name__}: {error}"))
+    return checks
+
+
+def installed_versions() -> dict[str, str | None]:
+    """Version of each package that matters, None where it is not installed; nothing is imported."""
+    versions: dict[str, str | None] = {}
+    for name in (*REQUIRED, *OPTIONAL):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = None
+    return versions
+
+
+def _python() -> Check:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    version = platform.python_version()
+    data = {"python": version, "platform": platform.platform(), "cores": cores}
+    good = sys.version_info >= (3, 11) and sys.platform == "linux"
+    detail = f"{version} on {platform.system()} {platform.machine()}, {cores} cores"
+    return Check(
+        "python", Status.OK if good else Status.BROKEN, detail, None if good else "Linux and Python 3.11", data
+    )
+
+
+def _packages(installed: dict[str, str | None]) -> list[Check]:
+    checks = []
+    for name, version in installed.items():
+        if version is not None:
+            checks.append(Check(name, Status.OK, version, data={"version": version}))
+        elif name in REQUIRED:
+            checks.append(Check(name, Status.BROKEN, "not installed", "uv sync", {"version": None}))
+        else:
+            checks.append(Check(name, Status.INFO, "not installed", _how_to_get(name, installed), {"version": None}))
+    return checks
+
+
+def _how_to_get(name: str, installed: dict[str, str | None]) -> str | None:
+    if name != "vllm":
+        return None
+    release = ".".join((installed["torch"] or "").split(".")[:2])
+    fits = _VLLM_FOR_TORCH.get(release)
+    return "on GPUs: uv sync --extra vllm" + (f"; torch {release} goes with vLLM {fits}" if fits else "")
+
+
+def _fit(installed: dict[str, str | None]) -> Check:
+    """Whether the installed packages accept one another, by the ranges that each of them declares."""
+    clashes = version_clashes(installed, metadata.requires)
+    name = "torch, TRL and vLLM together"
+    if clashes:
+        return Check(name, Status.BROKEN, "; ".join(clashes), "uv sync", {"clashes": clashes})
+    return Check(name, Status.OK, "their version ranges hold", data={"clashes": []})
+
+
+def version_clashes(installed: dict[str, str | None], requires: Callable[[str], Sequence[str] | None]) -> list[str]:
+    """Every requirement between installed packages that does not hold, as 'A 1 wants B >=2, and 1.5 is installed'.
+
+    `requires(name)` gives a package's Requires-Dist lines.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    clashes = []
+    for name in ("codea1", *(name for name, version in installed.items() if version)):
+        try:
+            lines = requires(name) or ()
+        except metadata.PackageNotFoundError:
+            continue
+        # An extra counts when its package is there: trl[vllm] bounds the vLLM that TRL can drive.
+        extras = ["", *(other for other, version in installed.items() if version)]
+        for line in lines:
+            try:
+                wanted = Requirement(line)
+            except InvalidRequirement:
+                continue
+            version = installed.get(wanted.name.lower().replace("_", "-"))
+            if version is None or (wanted.marker and not any(wanted.marker.evaluate({"extra": e}) for e in extras)):
+                continue
+            if not wanted.specifier.contains(version, prereleases=True):
+                shown = f"{name} {installed[name]}" if name in installed else name
+                clashes.append(f"{shown} wants {wanted.name} {wanted.specifier}, and {version} is installed")
+    return clashes
+
+
+def _devices(installed: dict[str, str | None]) -> list[Check]:
+    machine = physical_gpus()
+    visible = visible_gpus(machine)
+    asked = os.environ.get("CUDA_VISIBLE_DEVICES")
+    data = {"cuda_visible_devices": asked, "gpus": [_gpu_data(gpu) for gpu in visible], "on_machine": len(machine)}
+    if not visible:
+        why = "none" if not machine else f"none of {len(machine)} visible: CUDA_VISIBLE_DEVICES={asked!r}"
+        return [Check("GPUs", Status.INFO, f"{why}; training uses the CPU", data=data)]
+    detail = ", ".join(_gpu_text(gpu) for gpu in visible)
+    checks = [Check("GPUs", Status.OK, detail, data=data)]
+    names = {gpu.physical.name for gpu in visible if gpu.physical}
+    if len(names) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        hint = "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or CUDA may number unlike GPUs in another order than the driver"
+        checks.append(Check("GPU order", Status.WARNING, f"unlike GPUs: {', '.join(sorted(names))}", hint))
+    if installed["torch"]:
+        checks.append(_torch_cuda(len(visible)))
+    return checks
+
+
+def _gpu_data(gpu: VisibleGpu) -> dict[str, Any]:
+    data: dict[str, Any] = {"logical": gpu.logical, "entry": gpu.entry}
+    if gpu.physical:
+        data |= {"physical": gpu.physical.index, "uuid": gpu.physical.uuid, "name": gpu.physical.name}
+        data |= {"memory_mb": gpu.physical.memory_mb, "used_mb": gpu.physical.used_mb}
+    return data
+
+
+def _gpu_text(gpu: VisibleGpu) -> str:
+    if gpu.physical is None:
+        return f"{gpu.logical} -> {gpu.entry}"
+    free = (gpu.physical.memory_mb - gpu.physical.used_mb) / 1024
+    return f"{gpu.logical} -> {gpu.physical.index} {gpu.physical.name} ({free:.0f} GiB free)"
+
+
+def _torch_cuda(expected: int) -> Check:
+    """Only on a machine with GPUs is torch imported: it alone knows whether its CUDA goes with the driver."""
+    import torch
+
+    seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    data = {"torch_cuda": torch.version.cuda, "seen": seen}
+    if seen == expected:
+        return Check("torch on GPU", Status.OK, f"CUDA {torch.version.cuda}, {seen} visible", data=data)
+    hint = "the driver may be older than torch's CUDA; nvidia-smi shows its version"
+    detail = f"CUDA {torch.version.cuda}: torch sees {seen} of {expected} GPUs"
+    return Check("torch on GPU", Status.BROKEN, detail, hint, data)
+
+
+def _disk(runs: Path) -> Check:
+    folder = runs.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    if not os.access(folder, os.W_OK):
+        return Check("runs folder", Status.BROKEN, f"{folder} cannot be written", "set CODEA1_RUNS or --runs")
+    free = shutil.disk_usage(folder).free / 1e9
+    status = Status.OK if free >= _FREE_DISK_GB else Status.BROKEN
+    hint = None if status is Status.OK else "free some, or set CODEA1_RUNS to another disk; codea1 runs prune helps"
+    data = {"folder": str(runs.absolute()), "free_gb": round(free, 1)}
+    return Check("runs folder", status, f"{runs.absolute()}: {free:.1f} GB free", hint, data)
+
+
+def _shared_memory(folder: Path) -> Check:
+    if not folder.is_dir():
+        return Check("shared memory", Status.WARNING, f"no {folder}", "Ray falls back to slow files in /tmp")
+    free = shutil.disk_usage(folder).free / 1e9
+    good = free >= _SHM_GB
+    hint = None if good else "in a container: start it with a larger --shm-size"
+    data = {"free_gb": round(free, 2)}
+    return Check("shared memory", Status.OK if good else Status.WARNING, f"{folder}: {free:.1f} GB free", hint, data)
+
+
+def _sandbox() -> list[Check]:
+    from codea1_cli.sandbox_doctor import sandbox_checks
+
+    return sandbox_checks()
