@@ -59,9 +59,11 @@ def _edge_word(parameters: Parameters, rng: random.Random) -> str:
     shape = rng.random()
     if shape < 0.2:
         return ""
+    if shape < 0.35:
+        return letter
     if "k" in parameters and shape < 0.8:
         return "abcdefgh"[: max(_k(parameters, 2) + rng.choice((-1, 0, 0, 1)), 1)]
-    return rng.choice((letter, letter * 2, letter + "b" + letter, "b" + letter, letter + "x", "ab", "u", "aba"))
+    return rng.choice((letter * 2, letter + "b" + letter, "b" + letter, letter + "x", "ab", "u", "aba", "abca"))
 
 
 def _bland_number(parameters: Parameters, rng: random.Random) -> int:

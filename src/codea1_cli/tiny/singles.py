@@ -72,7 +72,7 @@ WORDS = [
     _family(
         "mirror", "s",
         ("Check whether s is a palindrome.", "Return True if s reads the same backwards.", "Decide if s equals its reverse.", "Tell whether s is its own reverse.", "Is s the same from both ends?"),
-        ("return s == s[::-1]",), ("return s[0] == s[-1]", "return len(s) > 1 and s == s[::-1]", "return s[:1] == s[-1:]", "return s[:2] == s[::-1][:2]"),
+        ("return s == s[::-1]",), ("return s[0] == s[-1]", "return len(s) > 1 and s == s[::-1]", "return s[:1] == s[-1:]", "return len(s) < 3 or s == s[::-1]"),
     ),
     _family(
         "starts", "s",
