@@ -46,7 +46,8 @@ def parse_suite(text: str, entry_point: str, cap: int | None = None, mode: str =
 
     default: every assert counts; one that is no `assert entry_point(arguments) == value` carries the reason. A suite
     whose python blocks hold no assert is read up to its first fence.
-    paper: asserts that do not parse or compare no call are left out, other comparisons are read as `==`.
+    paper: asserts that do not parse or compare no call are left out, any call counts (`f(x).count("a")` too, then
+    `call` is that expression), other comparisons are read as `==`.
     """
     found: list[AssertStatement] = []
     for source in _sources(text, mode):
@@ -110,7 +111,7 @@ class _Reader:
         compare = node.test
         source = _shown(text)
         if self.paper:
-            if not (isinstance(compare, ast.Compare) and self._is_call(compare.left)):
+            if not (isinstance(compare, ast.Compare) and isinstance(compare.left, ast.Call)):
                 return None
             return self._test(source, compare.left, compare.comparators[0], scope)
         reason = self._reason(compare) if live else NESTED

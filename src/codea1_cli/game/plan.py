@@ -1,0 +1,196 @@
+"""From parsed suites to judged ones: which calls to ask the reference, and what its and the candidate's answers make of
+each assert."""
+
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from codea1_cli.extract import AssertStatement, Stated
+from codea1_cli.extract.folding import fold
+from codea1_cli.extract.source import parse, unparse
+from codea1_cli.game.rules import GameRules
+from codea1_cli.sandbox.verdicts import Verdict
+
+DUPLICATE = "duplicate"
+NOT_FOLDABLE = "not_foldable"
+UNSCORED = "unscored"
+
+
+class ExpectedAnswer(Protocol):
+    """What a call should give: `valid` False with the `reason` when that is no answer to test against."""
+
+    @property
+    def valid(self) -> bool: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def value(self) -> Any: ...
+    @property
+    def text(self) -> str: ...
+
+
+class TestVerdict(Protocol):
+    """What a candidate made of one call."""
+
+    @property
+    def verdict(self) -> Verdict: ...
+    @property
+    def got(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class StatedAnswer:
+    """An ExpectedAnswer taken from the model itself: validation off."""
+
+    value: Any
+    text: str
+    valid: bool = True
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class JudgedTest:
+    """One assert, judged. `source` is `assert CALL == EXPECTED` as the Mistake Book keeps it, for an invalid one the text
+    that the model wrote. `stated_correctly` and `verdict` are None where there was nothing to compare or run."""
+
+    source: str
+    call: str | None
+    valid: bool
+    reason: str | None = None
+    stated_correctly: bool | None = None
+    verdict: Verdict | None = None
+    expected: str = ""
+    got: str = ""
+
+
+@dataclass(frozen=True)
+class JudgedSuite:
+    """One suite on one candidate; `unscored` when the sandbox failed on any of its calls."""
+
+    text: str
+    tests: tuple[JudgedTest, ...] = field(default=())
+    unscored: bool = False
+
+
+@dataclass(frozen=True)
+class BookTest:
+    """A test of the Mistake Book, read back: its call and the answer it holds."""
+
+    source: str
+    call: str
+    stated: Stated | None
+
+
+def read_book_test(source: str) -> BookTest | None:
+    """The book's test in parts, None for a text that is no `assert CALL == EXPECTED`."""
+    tree = parse(source)
+    test = tree.body[0].test if tree and len(tree.body) == 1 and isinstance(tree.body[0], ast.Assert) else None
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq) or len(test.ops) > 1:
+        return None
+    call = unparse(test.left)
+    return BookTest(source, call, fold(test.comparators[0])) if call is not None else None
+
+
+def calls_for_reference(
+    rules: GameRules, suites: Iterable[Sequence[AssertStatement]], book: Iterable[BookTest] = ()
+) -> list[str]:
+    """The distinct calls whose values the reference decides, in order of appearance; none with validation off."""
+    if not rules.validation:
+        return []
+    calls = [test.call for test in book]
+    calls += [s.call for suite in suites for s in suite[: rules.cap] if s.invalid is None and s.call is not None]
+    return list(dict.fromkeys(calls))
+
+
+def stated_answers(tests: Iterable[AssertStatement | BookTest]) -> dict[str, StatedAnswer]:
+    """What the tests themselves state, by call, the first statement of each call: expected values with validation off.
+
+    One suite (or the book) at a time: two suites may state two answers to one call.
+    """
+    answers: dict[str, StatedAnswer] = {}
+    for test in tests:
+        if test.call is not None and test.stated is not None:
+            answers.setdefault(test.call, StatedAnswer(test.stated.value, repr(test.stated.value)))
+    return answers
+
+
+def judged_suite(
+    rules: GameRules,
+    text: str,
+    statements: Sequence[AssertStatement],
+    expected: Mapping[str, ExpectedAnswer],
+    verdicts: Mapping[str, TestVerdict],
+    equal: Callable[[Any, Any], bool],
+) -> JudgedSuite:
+    """Put a suite's asserts, the expected answers and one candidate's verdicts together.
+
+    `expected` holds every call of `calls_for_reference` (with validation off: `stated_answers` of this suite);
+    `verdicts` may lack calls of a candidate that does not load. `equal(value, stated)` decides whether the model's own
+    answer is right.
+    """
+    tests = []
+    seen: set[str] = set()
+    for statement in statements[: rules.cap]:
+        test = _judged(rules, statement, expected, verdicts, equal, seen)
+        if test.valid and test.call is not None:
+            seen.add(test.call)
+        tests.append(test)
+    unscored = any(test.reason == UNSCORED or test.verdict is Verdict.UNSCORED for test in tests)
+    return JudgedSuite(text, tuple(tests), unscored)
+
+
+def judged_book(
+    book: Sequence[BookTest], expected: Mapping[str, ExpectedAnswer], verdicts: Mapping[str, TestVerdict]
+) -> tuple[JudgedTest, ...]:
+    """The replayed tests of the Mistake Book on one candidate, in order; keeps the book's own text of each test."""
+    tests = []
+    for test in book:
+        answer = expected[test.call]
+        found = verdicts.get(test.call)
+        tests.append(
+            JudgedTest(
+                source=test.source,
+                call=test.call,
+                valid=answer.valid,
+                reason=None if answer.valid else _reason(answer),
+                verdict=found.verdict if found and answer.valid else None,
+                expected=answer.text,
+                got=found.got if found else "",
+            )
+        )
+    return tuple(tests)
+
+
+def _judged(
+    rules: GameRules,
+    statement: AssertStatement,
+    expected: Mapping[str, ExpectedAnswer],
+    verdicts: Mapping[str, TestVerdict],
+    equal: Callable[[Any, Any], bool],
+    seen: set[str],
+) -> JudgedTest:
+    call, stated = statement.call, statement.stated
+    if statement.invalid is not None or call is None:
+        return JudgedTest(statement.source, None, valid=False, reason=statement.invalid)
+    if not rules.validation and stated is None:
+        return JudgedTest(statement.source, call, valid=False, reason=NOT_FOLDABLE)
+    answer = expected[call]
+    if not answer.valid:
+        return JudgedTest(statement.source, call, valid=False, reason=_reason(answer))
+    if call in seen:
+        return JudgedTest(statement.source, call, valid=False, reason=DUPLICATE, expected=answer.text)
+    found = verdicts.get(call)
+    return JudgedTest(
+        source=f"assert {call} == {answer.text}",
+        call=call,
+        valid=True,
+        stated_correctly=not rules.validation or (stated is not None and equal(answer.value, stated.value)),
+        verdict=found.verdict if found else None,
+        expected=answer.text,
+        got=found.got if found else "",
+    )
+
+
+def _reason(answer: ExpectedAnswer) -> str:
+    return str(answer.reason or "no_answer")
