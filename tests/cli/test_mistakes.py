@@ -1,0 +1,270 @@
+"""`codea1 mistakes`: what is shown, suggested, exported, and replayed."""
+
+import json
+import math
+import subprocess
+import sys
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from fake_run import LETTERS, PROBLEMS, WRONG_DOUBLE, make_run
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codea1_cli.cli import mistakes
+from codea1_cli.mistakes.export import text_source, value_source
+from codea1_cli.mistakes.inspect import failing_line, sparkline
+from codea1_cli.mistakes.rollouts import call_of
+
+DOUBLE = "basic/double it:1"
+
+
+def test_list_ranks_problems_by_their_mistakes(run, call):
+    data = call(mistakes.app, "list", "--json").data
+    assert data["run"] == "first"
+    assert data["problems"] == [
+        {"problem_id": DOUBLE, "tests": 2, "mistakes": 4, "last_step": 3, "worst": "assert double(3) == 6"},
+        {
+            "problem_id": "basic/letters",
+            "tests": 2,
+            "mistakes": 3,
+            "last_step": 2,
+            "worst": "assert letters('') == set()",
+        },
+        {"problem_id": "basic/ratio", "tests": 3, "mistakes": 3, "last_step": 3, "worst": "assert ratio(1, 0) == nan"},
+    ]
+    table = call(mistakes.app, "list", "--limit", "1")
+    assert DOUBLE in table.out
+    assert "basic/letters" not in table.out
+    assert "2 problems more" in table.err
+
+
+def test_inspect_gives_counts_steps_verdicts_trend_and_retired_tests(run, call):
+    data = call(mistakes.app, "inspect", DOUBLE, "--json").data
+    assert data["question"] == "Return twice the number."
+    first, second = data["live"]
+    assert (first["test"], first["count"], first["first_step"], first["last_step"]) == (
+        "assert double(3) == 6",
+        3,
+        1,
+        3,
+    )
+    # The rollout file names the test by its call alone: it is the same test.
+    assert {
+        key: first["latest"][key] for key in ("step", "candidate_index", "verdict", "expected", "failing", "candidates")
+    } == {
+        "step": 3,
+        "candidate_index": 1,
+        "verdict": "raised",
+        "expected": "6",
+        "failing": 1,
+        "candidates": 3,
+    }
+    assert first["latest"]["got"].startswith("ZeroDivisionError")
+    assert (second["test"], second["count"]) == ("assert double(-1) == -2", 1)
+    assert (second["latest"]["step"], second["latest"]["got"], second["latest"]["code"]) == (1, "-1", WRONG_DOUBLE)
+    assert (data["failing"]["step"], data["failing"]["candidate_index"], data["failing"]["line"]) == (3, 1, 2)
+    assert data["trend"] == [
+        {"step": 1, "tests": 3, "mistakes": 4},
+        {"step": 2, "tests": 2, "mistakes": 3},
+        {"step": 3, "tests": 2, "mistakes": 4},
+    ]
+    assert data["retired"] == [{"test": "assert double(0) == 0", "peak": 1, "first_step": 1, "last_step": 2}]
+    assert data["replay"] is None
+
+
+def test_inspect_shows_it_all_to_people(run, call):
+    shown = call(mistakes.app, "inspect", DOUBLE).out
+    for part in (
+        "Return twice the number.",
+        "assert double(3) == 6",
+        "raised",
+        "1/3",
+        "❱ 2     return 1 / 0",
+        "1 retired",
+    ):
+        assert part in shown
+    assert "▆█"[1] in shown
+
+
+def test_a_run_without_rollout_files_still_shows_the_failing_source(run, call):
+    for file in (run.path / "rollouts").iterdir():
+        file.unlink()
+    data = call(mistakes.app, "inspect", DOUBLE, "--json").data
+    assert [test["latest"] for test in data["live"]] == [None, None]
+    assert (data["failing"]["code"], data["failing"]["test"]) == (WRONG_DOUBLE, "assert double(3) == 6")
+    assert call(mistakes.app, "inspect", DOUBLE).code == 0
+
+
+def test_a_problem_without_mistakes_is_no_error(run, call):
+    data = call(mistakes.app, "inspect", "never/seen", "--json").data
+    assert (data["live"], data["failing"], data["trend"], data["retired"]) == ([], None, [], [])
+    assert "no live tests" in call(mistakes.app, "inspect", "never/seen").out
+
+
+@pytest.mark.parametrize("words", [("inspect", "basic/double it:2"), ("export", "--problem", "Double it:1")])
+def test_unknown_ids_suggest_near_ones(run, call, words):
+    done = call(mistakes.app, *words)
+    assert done.code == 2
+    assert "did you mean 'basic/double it:1'" in done.err
+    assert done.out == ""
+
+
+def test_no_run_and_unknown_run_are_usage_errors(run, call, tmp_path):
+    assert call(mistakes.app, "list", "--runs", tmp_path / "empty").code == 2
+    done = call(mistakes.app, "list", "--run", "frist")
+    assert done.code == 2
+    assert "did you mean first" in done.err
+
+
+def test_the_newest_run_is_the_default_and_data_may_be_gone(run, call):
+    make_run(run.path.parent, "second")
+    assert call(mistakes.app, "list", "--json").data["run"] == "second"
+    (run.path.parent / "problems.jsonl").unlink()
+    done = call(mistakes.app, "inspect", DOUBLE, "--run", "first", "--json")
+    assert done.code == 0
+    assert done.data["question"] == ""
+    assert "cannot be read" in done.err
+
+
+def test_jsonl_export_has_a_line_a_live_test(run, call, tmp_path):
+    to = tmp_path / "book.jsonl"
+    done = call(mistakes.app, "export", "--to", to, "--json")
+    assert done.data == {"run": "first", "file": str(to), "format": "jsonl", "tests": 7, "skipped": []}
+    rows = [json.loads(line) for line in to.read_text().splitlines()]
+    assert len(rows) == 7
+    assert {
+        "problem_id": DOUBLE,
+        "entry_point": "double",
+        "test": "assert double(3) == 6",
+        "call": "double(3)",
+        "count": 3,
+        "first_step": 1,
+        "last_step": 3,
+    } in rows
+    assert call(mistakes.app, "export").out == to.read_text()
+    assert [
+        json.loads(line)["test"] for line in call(mistakes.app, "export", "--problem", "basic/letters").out.splitlines()
+    ] == list(LETTERS)
+    refused = call(mistakes.app, "export", "--to", to)
+    assert (refused.code, "--force" in refused.err) == (2, True)
+    assert call(mistakes.app, "export", "--to", to, "--force").code == 0
+    assert call(mistakes.app, "export", "--json").code == 2
+
+
+def run_pytest(file):
+    return subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--noconftest",
+            f"--rootdir={file.parent}",
+            file,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=file.parent,
+    )
+
+
+def test_pytest_export_passes_on_the_reference_and_fails_on_wrong_code(run, call, tmp_path):
+    to = tmp_path / "test_book.py"
+    done = call(mistakes.app, "export", "--to", to, "--json")
+    assert done.code == 0
+    assert (done.data["format"], done.data["tests"]) == ("pytest", 6)
+    (skipped,) = done.data["skipped"]  # its call raises on the reference: nothing to expect
+    assert skipped["test"] == "assert ratio(1, 'x') == 0"
+    passed = run_pytest(to)
+    assert passed.returncode == 0, passed.stdout
+    assert "6 passed" in passed.stdout
+    assert "import codea1" not in to.read_text()
+    to.write_text(to.read_text().replace(text_source(PROBLEMS[0].reference), text_source(WRONG_DOUBLE)))
+    failed = run_pytest(to)
+    assert "2 failed, 4 passed" in failed.stdout
+
+
+def test_replay_judges_the_failing_candidates_again(run, call):
+    data = call(mistakes.app, "inspect", DOUBLE, "--replay", "--json").data
+    assert [(row["test"], row["before"], row["verdict"], row["expected"]) for row in data["replay"]] == [
+        ("assert double(3) == 6", "raised", "raised", "6"),
+        ("assert double(-1) == -2", "failed", "failed", "-2"),
+    ]
+    assert data["replay"][1]["got"] == "-1"
+    assert "replayed now" in call(mistakes.app, "inspect", DOUBLE, "--replay").out
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.complex_numbers()
+    | st.text()
+    | st.binary()
+    | st.decimals(allow_nan=False)
+    | st.fractions()
+    | st.dates(),
+    lambda inner: (
+        st.lists(inner)
+        | st.tuples(inner)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text(), inner)
+        | st.sets(st.integers() | st.text())
+        | st.frozensets(st.integers())
+    ),
+    max_leaves=6,
+)
+
+
+@given(values)
+def test_a_value_s_source_builds_that_value(value):
+    import datetime
+
+    names = {"inf": math.inf, "nan": math.nan, "Decimal": Decimal, "Fraction": Fraction, "datetime": datetime}
+    built = eval(value_source(value), names)
+    assert repr(built) == repr(value) or built == value
+    assert type(built) is type(value)
+
+
+def test_integers_too_long_for_repr_have_a_source():
+    assert eval(value_source(-(10**6000))) == -(10**6000)
+    with pytest.raises(TypeError, match="object"):
+        value_source(object())
+
+
+@given(st.text())
+def test_a_text_s_source_is_that_text(text):
+    assert eval(text_source(text)) == text
+
+
+@given(st.text(max_size=40))
+def test_any_text_has_a_call(text):
+    assert isinstance(call_of(text), str)
+    assert call_of(f"assert f({text!r}) == 1") == f"f({text!r})"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "detail", "line"),
+    [
+        ("raised", "ValueError: bad (line 3)", 3),
+        ("raised", "ValueError: bad", None),
+        ("raised", "ValueError at line 99", None),
+        ("failed", "5", 4),
+        ("timeout", "", None),
+    ],
+)
+def test_the_line_that_failed(verdict, detail, line):
+    assert failing_line("import os\n\ndef f(x):\n    return x\n\ndef g():\n    return 1", "f", verdict, detail) == line
+
+
+def test_sparklines_scale_to_their_maximum():
+    assert sparkline([0, 4, 8]) == "▁▅█"
+    assert sparkline([0, 0]) == "▁▁"
+    assert sparkline([]) == ""
+    assert len(sparkline(list(range(100)), width=60)) == 60

@@ -1,0 +1,104 @@
+"""Listing, showing and pruning runs."""
+
+import fcntl
+
+import pytest
+from fake_run import age, make_run
+
+from codea1_cli.cli import runs
+from codea1_cli.cli.runs import size_text
+
+
+def test_list_tells_states_apart(run, call):
+    root = run.path.parent
+    make_run(root, "killed", steps=2, total=5)
+    make_run(root, "died", steps=1, total=5, error="test[0] died at step 2")
+    make_run(root, "busy", steps=1, total=5)
+    with open(root / "busy" / "lock", "w") as lock:
+        lock.write("77\n")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        rows = {row["name"]: row for row in call(runs.app, "list", "--json").data}
+        assert call(runs.app, "list").code == 0
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "first": "finished",
+        "killed": "interrupted",
+        "died": "failed",
+        "busy": "running",
+    }
+    assert (rows["killed"]["step"], rows["killed"]["total"]) == (2, 5)
+    assert rows["died"]["error"] == "test[0] died at step 2"
+    assert all(row["recipe"] == "small" and row["bytes"] > 0 for row in rows.values())
+
+
+def test_list_of_nothing_says_how_to_start(tmp_path, call):
+    done = call(runs.app, "list", "--runs", tmp_path / "none")
+    assert (done.code, done.out) == (0, "")
+    assert "codea1 train" in done.err
+    assert call(runs.app, "list", "--runs", tmp_path / "none", "--json").data == []
+
+
+def test_a_broken_run_is_listed_with_its_fault(run, call):
+    (run.path / "run.json").write_text("{")
+    run.recipe_file.write_text("a: [")
+    (row,) = call(runs.app, "list", "--json").data
+    assert (row["state"], row["error"], row["recipe"]) == ("failed", "run.json is broken", "?")
+
+
+def test_show_takes_the_newest_run_or_the_named_one(run, call):
+    newer = make_run(run.path.parent, "second", steps=2)
+    age(run, 60)
+    shown = call(runs.app, "show", "--json").data
+    assert shown["name"] == newer.name
+    assert [item["step"] for item in shown["checkpoints"]] == [1, 2]
+    shown = call(runs.app, "show", "first", "--steps", "2", "--json").data
+    assert [line["step"] for line in shown["last_steps"]] == [2, 3]
+    assert shown["evals"] == [{"step": 3, "eval": "heldout", "pass@1": 0.5}]
+    text = call(runs.app, "show", "first").out
+    assert "first: finished at step 3 of 3" in text
+    assert "pass@1 0.5" in text
+    wrong = call(runs.app, "show", "frst")
+    assert wrong.code == 2
+    assert "first" in wrong.err
+
+
+def test_prune_keeps_the_newest_and_dry_run_deletes_nothing(run, call):
+    planned = call(runs.app, "prune", "--dry-run", "--json").data
+    assert [entry["step"] for entry in planned["would_delete"]] == [1, 2]
+    assert planned["bytes"] == sum(entry["bytes"] for entry in planned["would_delete"]) > 0
+    assert run.committed_steps() == [1, 2, 3]
+    assert call(runs.app, "prune", "--keep", "2", "--yes").code == 0
+    assert run.committed_steps() == [2, 3]
+    assert call(runs.app, "prune", "--yes", "--json").data["deleted"][0]["step"] == 2
+    assert run.committed_steps() == [3]
+    assert call(runs.app, "prune", "--yes", "--json").data["deleted"] == []
+    assert call(runs.app, "prune", "--keep", "0").code == 2
+
+
+def test_prune_asks_and_leaves_runs_in_progress_alone(run, call, monkeypatch):
+    monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: SIM115
+    refused = call(runs.app, "prune")
+    assert refused.code == 2
+    assert "hint: add --yes" in refused.err
+    with run.locked():
+        done = call(runs.app, "prune", "--yes")
+        assert "in progress" in done.err
+        assert call(runs.app, "prune", "--run", "first", "--yes").code == 2
+        assert call(runs.app, "prune", "--run", "first", "--whole", "--yes").code == 2
+    assert run.committed_steps() == [1, 2, 3]
+
+
+def test_a_whole_run_goes_only_when_named(run, call):
+    assert call(runs.app, "prune", "--whole", "--yes").code == 2
+    other = make_run(run.path.parent, "other")
+    assert call(runs.app, "prune", "--run", "first", "--whole", "--yes").code == 0
+    assert [path.name for path in sorted(run.path.parent.iterdir())] == ["other", "problems.jsonl"]
+    assert other.committed_steps() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1500, "2 kB"), (2_500_000, "2.5 MB"), (7e9, "7.0 GB"), (3e12, "3.0 TB")],
+)
+def test_sizes(count, text):
+    assert size_text(count) == text
