@@ -20,12 +20,16 @@ class PhysicalGpu:
 
 
 @dataclass(frozen=True)
-class VisibleGpu:
-    """Logical GPU `logical` is the physical one; `physical` is None for an entry that the driver lists differently (MIG)."""
+class Gpu:
+    """Logical GPU `logical` of this process. `physical` is what CUDA_VISIBLE_DEVICES calls it for a child: the driver's
+    index, or the name of a MIG slice, of which the driver's tool tells no more (name and memory are empty)."""
 
     logical: int
-    entry: str
-    physical: PhysicalGpu | None
+    physical: str
+    name: str = ""
+    uuid: str = ""
+    memory_mb: int = 0
+    used_mb: int = 0
 
 
 def physical_gpus() -> list[PhysicalGpu]:
@@ -47,24 +51,32 @@ def _mebibytes(text: str) -> int:
     return int(text) if text.isdigit() else 0  # "[N/A]" on some devices
 
 
-def visible_gpus(gpus: Sequence[PhysicalGpu], environment: Mapping[str, str] | None = None) -> list[VisibleGpu]:
+def visible_gpus(
+    machine: Sequence[PhysicalGpu] | None = None, environment: Mapping[str, str] | None = None
+) -> list[Gpu]:
     """The logical -> physical map under CUDA_VISIBLE_DEVICES, which holds indices or UUID prefixes.
 
-    As CUDA does, the list ends at the first entry that names no device.
+    As CUDA does, the list ends at the first entry that names no device. Without arguments: this machine's GPUs and this
+    process's environment.
     """
+    machine = physical_gpus() if machine is None else machine
     wanted = (os.environ if environment is None else environment).get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
-        return [VisibleGpu(logical, str(gpu.index), gpu) for logical, gpu in enumerate(gpus)]
-    visible: list[VisibleGpu] = []
+        return [_gpu(logical, gpu) for logical, gpu in enumerate(machine)]
+    visible: list[Gpu] = []
     for entry in (part.strip() for part in wanted.split(",")):
         if entry.startswith("MIG-"):
-            visible.append(VisibleGpu(len(visible), entry, None))
+            visible.append(Gpu(len(visible), entry))
             continue
-        match = _find(entry, gpus)
-        if match is None or any(known.physical == match for known in visible):
+        match = _find(entry, machine)
+        if match is None or any(known.uuid == match.uuid for known in visible):
             break
-        visible.append(VisibleGpu(len(visible), entry, match))
+        visible.append(_gpu(len(visible), match))
     return visible
+
+
+def _gpu(logical: int, gpu: PhysicalGpu) -> Gpu:
+    return Gpu(logical, str(gpu.index), gpu.name, gpu.uuid, gpu.memory_mb, gpu.used_mb)
 
 
 def _find(entry: str, gpus: Sequence[PhysicalGpu]) -> PhysicalGpu | None:

@@ -5,13 +5,13 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.devices import VisibleGpu, physical_gpus, visible_gpus
+from codea1_cli.devices import Gpu, physical_gpus, visible_gpus
 
 # What `codea1 train` imports, and what it can do without.
 REQUIRED = ("torch", "transformers", "trl", "ray", "accelerate", "datasets", "peft")
@@ -147,13 +147,13 @@ def _devices(installed: dict[str, str | None]) -> list[Check]:
     machine = physical_gpus()
     visible = visible_gpus(machine)
     asked = os.environ.get("CUDA_VISIBLE_DEVICES")
-    data = {"cuda_visible_devices": asked, "gpus": [_gpu_data(gpu) for gpu in visible], "on_machine": len(machine)}
+    data = {"cuda_visible_devices": asked, "gpus": [asdict(gpu) for gpu in visible], "on_machine": len(machine)}
     if not visible:
         why = "none" if not machine else f"none of {len(machine)} visible: CUDA_VISIBLE_DEVICES={asked!r}"
         return [Check("GPUs", Status.INFO, f"{why}; training uses the CPU", data=data)]
     detail = ", ".join(_gpu_text(gpu) for gpu in visible)
     checks = [Check("GPUs", Status.OK, detail, data=data)]
-    names = {gpu.physical.name for gpu in visible if gpu.physical}
+    names = {gpu.name for gpu in visible if gpu.name}
     if len(names) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         hint = "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or CUDA may number unlike GPUs in another order than the driver"
         checks.append(Check("GPU order", Status.WARNING, f"unlike GPUs: {', '.join(sorted(names))}", hint))
@@ -162,19 +162,9 @@ def _devices(installed: dict[str, str | None]) -> list[Check]:
     return checks
 
 
-def _gpu_data(gpu: VisibleGpu) -> dict[str, Any]:
-    data: dict[str, Any] = {"logical": gpu.logical, "entry": gpu.entry}
-    if gpu.physical:
-        data |= {"physical": gpu.physical.index, "uuid": gpu.physical.uuid, "name": gpu.physical.name}
-        data |= {"memory_mb": gpu.physical.memory_mb, "used_mb": gpu.physical.used_mb}
-    return data
-
-
-def _gpu_text(gpu: VisibleGpu) -> str:
-    if gpu.physical is None:
-        return f"{gpu.logical} -> {gpu.entry}"
-    free = (gpu.physical.memory_mb - gpu.physical.used_mb) / 1024
-    return f"{gpu.logical} -> {gpu.physical.index} {gpu.physical.name} ({free:.0f} GiB free)"
+def _gpu_text(gpu: Gpu) -> str:
+    free = f" ({(gpu.memory_mb - gpu.used_mb) / 1024:.0f} GiB free)" if gpu.memory_mb else ""
+    return f"{gpu.logical} -> {gpu.physical} {gpu.name}".rstrip() + free
 
 
 def _torch_cuda(expected: int) -> Check:

@@ -24,11 +24,12 @@ GPUS = [PhysicalGpu(i, f"GPU-{letter}{i}", "NVIDIA H100", 81559, 10) for i, lett
         ("-1", []),
         ("GPU-", []),
         ("1,1", [1]),
+        ("MIG-x/1,2", ["MIG-x/1", 2]),
     ],
 )
 def test_logical_gpus_map_to_physical_ones_as_cuda_does(setting, physical):
     visible = visible_gpus(GPUS, {} if setting is None else {"CUDA_VISIBLE_DEVICES": setting})
-    assert [gpu.physical.index for gpu in visible] == physical
+    assert [gpu.physical for gpu in visible] == list(map(str, physical))
     assert [gpu.logical for gpu in visible] == list(range(len(physical)))
 
 
