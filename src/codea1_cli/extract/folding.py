@@ -11,13 +11,13 @@ from typing import Any
 
 from codea1_cli.extract.arguments import imported_class
 
-MAX_WEIGHT = 100_000
+MAX_WEIGHT = 20_000
 """Characters and elements that one folded answer may come to, counted through its containers."""
 
 MAX_INT_BITS = 16_384
 """A longer integer cannot be printed in decimal either, under Python's default limit of 4,300 digits."""
 
-_MAX_WORK = 10 * MAX_WEIGHT  # what all the intermediate values of one answer may weigh together
+_MAX_WORK = 2 * MAX_WEIGHT  # what all the intermediate values of one answer may weigh together
 
 _FRACTION_TEXT = re.compile(r"\s*[+-]?\d{1,1000}(?:/\d{1,1000}|\.\d{1,1000})?\s*", re.ASCII)  # no exponent: 1e999999999
 

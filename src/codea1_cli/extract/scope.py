@@ -26,23 +26,22 @@ class Scope:
         self._blocks: list[tuple[int, bool]] = []  # indentation of the header, whether its body is live
         self._one_level = one_level
 
-    def enter(self, indent: int, text: str, tree: ast.Module | None) -> bool:
+    def enter(self, indent: int, text: str, tree: ast.Module | None, header: ast.Module | None) -> bool:
         """Take in a line before its statements are executed; returns whether it is live.
 
-        Live are the top level and the bodies of test functions, test classes and the main guard: what a test runner
-        would run, once. Loops, branches and other functions are not.
+        `tree` is the whole statement when the line is one, `header` that of a block that the line opens. Live are the
+        top level and the bodies of test functions, classes and the main guard: what a test runner would run, once.
+        Loops, branches and other functions are not.
         """
         while self._blocks and indent <= self._blocks[-1][0]:
             self._blocks.pop()
         live = self._blocks[-1][1] if self._blocks else True
-        header = _HEADER.match(text)
-        if header and tree is None:
-            whole = parse(text + " pass")
-            runs = header[1] == "class" or bool(_MAIN_GUARD.match(text))
-            if whole is not None:
-                for node in whole.body:
-                    self._forget(_names_bound(node))
-                    runs = runs or (isinstance(node, ast.FunctionDef) and _is_test(node))
+        keyword = _HEADER.match(text)
+        if tree is None and keyword:
+            runs = keyword[1] == "class" or bool(_MAIN_GUARD.match(text))
+            for node in header.body if header else ():
+                self._forget(_names_bound(node))
+                runs = runs or (isinstance(node, ast.FunctionDef) and node.name.startswith("test"))
             self._blocks.append((indent, live and runs))
         return live
 
@@ -116,6 +115,11 @@ class Scope:
             self._sizes.pop(name, None)
 
 
+def header_tree(text: str) -> ast.Module | None:
+    """The tree of a line that opens a block, None for any other line (and for else, except and their like)."""
+    return parse(text + " pass") if _HEADER.match(text) else None
+
+
 def _names_bound(node: ast.AST) -> list[str]:
     names = []
     for child in ast.walk(node):
@@ -130,10 +134,6 @@ def _names_bound(node: ast.AST) -> list[str]:
         elif isinstance(child, ast.alias):
             names.append((child.asname or child.name).partition(".")[0])
     return names
-
-
-def _is_test(node: ast.FunctionDef) -> bool:
-    return node.name.startswith("test")
 
 
 def _is_print(node: ast.stmt) -> bool:

@@ -3,14 +3,14 @@
 import ast
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from codea1_cli.extract.arguments import allowed
 from codea1_cli.extract.fences import answer_text, before_first_fence, python_bodies
 from codea1_cli.extract.folding import Stated, fold
 from codea1_cli.extract.lines import LineReader
-from codea1_cli.extract.scope import Scope
+from codea1_cli.extract.scope import Scope, header_tree
 from codea1_cli.extract.source import MAX_REPLY_CHARS, MAX_STATEMENT_CHARS, normal_newlines, parse, unparse
 
 SYNTAX = "syntax"
@@ -50,25 +50,23 @@ def parse_suite(text: str, entry_point: str, cap: int | None = None, mode: str =
     `call` is that expression), other comparisons are read as `==`.
     """
     found: list[AssertStatement] = []
-    for source in _sources(text, mode):
-        for statement in _Reader(entry_point, mode).read(source):
-            if cap is not None and len(found) >= cap:
-                return found
-            found.append(statement)
+    for statement in _Reader(entry_point, mode).read(_source(text, mode)):
+        if cap is not None and len(found) >= cap:
+            break
+        found.append(statement)
     return found
 
 
-def _sources(text: str, mode: str) -> Iterable[str]:
-    """The texts to read, each on its own: one text of all blocks, so that variables live on from block to block."""
+def _source(text: str, mode: str) -> str:
+    """The Python source to read: all blocks as one text, so that variables live on from block to block."""
     if mode == "paper":
-        text = text[:MAX_REPLY_CHARS]
-        return ["\n".join(_PAPER_BLOCK.findall(text)) or normal_newlines(text)]
+        text = normal_newlines(text[:MAX_REPLY_CHARS])
+        return "\n".join(_PAPER_BLOCK.findall(text)) or text
     answer = answer_text(text)
     if answer is None:
-        return []
+        return ""
     blocks = "\n".join(python_bodies(answer))
-    bare = before_first_fence(answer)
-    return [blocks if _ASSERT.search(blocks) else bare]
+    return blocks if _ASSERT.search(blocks) else before_first_fence(answer)
 
 
 class _Reader:
@@ -83,18 +81,23 @@ class _Reader:
         position = 0
         second_looks = len(source)  # characters that may be read again after a line that does not parse
         while (line := lines.read(position)) is not None:
-            tree = parse(line.text) if len(line.text) <= MAX_STATEMENT_CHARS else None
-            if tree is None and "\n" in line.text and second_looks > 0:
+            position = line.end
+            if not line.text or line.text.startswith("#"):
+                continue
+            tree, header = _read_line(line.text)
+            if tree is None and header is None and "\n" in line.text and second_looks > 0:
                 second_looks -= line.end - line.start
                 line = lines.first_physical(line)
-                tree = parse(line.text) if len(line.text) <= MAX_STATEMENT_CHARS else None
-            position = line.end
-            live = scope.enter(line.indent, line.text, tree) or self.paper
+                position = line.end
+                tree, header = _read_line(line.text)
+            live = scope.enter(line.indent, line.text, tree, header) or self.paper
             if tree is not None:
                 for node in tree.body:
-                    yield from self._node(node, line.text, scope, live)
+                    text = line.text if len(tree.body) == 1 else unparse(node) or line.text
+                    yield from self._node(node, text, scope, live)
             elif _ASSERT.match(line.text) and not self.paper:
-                yield AssertStatement(_shown(line.text), invalid=_broken(line.text))
+                too_long = len(line.text) > MAX_STATEMENT_CHARS
+                yield AssertStatement(_shown(line.text), invalid=TOO_LARGE if too_long else SYNTAX)
 
     def _node(self, node: ast.stmt, text: str, scope: Scope, live: bool) -> Iterator[AssertStatement]:
         if isinstance(node, ast.Assert):
@@ -152,9 +155,13 @@ class _Reader:
         return AssertStatement(source, text, fold(stated) if stated is not None else None)
 
 
-def _broken(text: str) -> str:
-    return SYNTAX if len(text) <= MAX_STATEMENT_CHARS else TOO_LARGE
+def _read_line(text: str) -> tuple[ast.Module | None, ast.Module | None]:
+    """The tree of a whole statement, and of a block's header when it is one."""
+    if len(text) > MAX_STATEMENT_CHARS:
+        return None, None
+    tree = parse(text)
+    return tree, header_tree(text) if tree is None else None
 
 
 def _shown(text: str) -> str:
-    return text if len(text) <= MAX_STATEMENT_CHARS else text[:MAX_STATEMENT_CHARS]
+    return text[:MAX_STATEMENT_CHARS]
