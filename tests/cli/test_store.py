@@ -6,12 +6,15 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.game.book import Book
 from codea1_cli.mistakes.store import MistakeStore, fold
 
 TESTS = [f"assert f({i}) == {i * i}" for i in range(4)]
@@ -20,6 +23,14 @@ EVENTS = st.lists(
     max_size=12,
 )
 STEPS = st.lists(EVENTS, max_size=6)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """In memory where there is such a place: the examples write hundreds of durable transactions."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path_factory.mktemp("books")) as name:
+        yield Path(name)
 
 
 def write(path, steps):
@@ -46,10 +57,10 @@ def replay(steps, problem_id):
     return [(test, count) for test, count in book]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
-def test_book_is_the_fold_of_its_events_and_the_view_agrees(tmp_path, steps):
-    path = tmp_path / "mistakes.sqlite"
+def test_book_is_the_fold_of_its_events_and_the_view_agrees(folder, steps):
+    path = folder / "mistakes.sqlite"
     path.unlink(missing_ok=True)
     write(path, steps)
     with MistakeStore(path, read_only=True) as store:
@@ -67,10 +78,10 @@ def test_book_is_the_fold_of_its_events_and_the_view_agrees(tmp_path, steps):
         assert store.all_books() == {owner: replay(steps, owner) for owner in owners if replay(steps, owner)}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None)
 @given(steps=STEPS, data=st.data())
-def test_truncating_after_a_step_forgets_exactly_what_came_later(tmp_path, steps, data):
-    path = tmp_path / "mistakes.sqlite"
+def test_truncating_after_a_step_forgets_exactly_what_came_later(folder, steps, data):
+    path = folder / "mistakes.sqlite"
     path.unlink(missing_ok=True)
     write(path, steps)
     kept = data.draw(st.integers(0, len(steps)))
@@ -189,3 +200,27 @@ def test_a_lone_surrogate_is_kept_as_its_escape(tmp_path):
         store.append(1, [("p", "assert f('\udc80') == 1", 1, "def f(x): return '\udc80'")])
         (event,) = store.events("p")
     assert event.candidate == "def f(x): return '\\udc80'"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.lists(st.lists(st.integers(0, 7), max_size=3), max_size=3),
+            st.lists(st.lists(st.sampled_from(TESTS), max_size=4), max_size=3),
+        ),
+        max_size=6,
+    )
+)
+def test_the_store_gives_the_game_s_own_book_back(folder, steps):
+    path = folder / "game.sqlite"
+    path.unlink(missing_ok=True)
+    book = Book()
+    with MistakeStore(path) as store:
+        for step, (passing, failed) in enumerate(steps, start=1):
+            replayed = book.replay(8)
+            passed = [[replayed[i] for i in sorted(set(tests)) if i < len(replayed)] for tests in passing]
+            book, events = book.update("p", passed, failed)
+            store.append(step, [(e.problem_id, e.test, e.change, f"candidate {e.candidate_index}") for e in events])
+            assert store.book("p") == list(book.entries)
+            assert {row.test: row.count for row in store.live()} == dict(book.entries)

@@ -52,7 +52,7 @@ def list_(as_json: JsonOption = False, verbose: VerboseOption = False) -> None:
 @app.command()
 def show(
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A shipped name or a .yaml file.")],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to it.")] = None,
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes to it.")] = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -71,7 +71,7 @@ def check(
     recipes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RECIPE]... [KEY=VALUE]...",
+            metavar="RECIPE|KEY=VALUE",
             help="Names or files, and changes to them; all shipped ones when left out.",
         ),
     ] = None,

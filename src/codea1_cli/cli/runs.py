@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="List, show and prune runs.")
 
 NameArgument = Annotated[
-    str | None, typer.Argument(metavar="[RUN]", help="A run's name or folder; the newest when left out.")
+    str | None, typer.Argument(metavar="RUN", help="A run's name or folder; the newest when left out.")
 ]
 
 
@@ -74,7 +74,7 @@ def show(
     facts["checkpoints"] = ", ".join(f"{item['step']} ({size_text(item['bytes'])})" for item in kept) or "none"
     if row.error:
         facts["error"] = row.error
-    for key, value in {**facts, **_flat(info, skip=("error", "state"))}.items():
+    for key, value in {**facts, **_flat(info, skip=("error", "name", "started", "problem_ids"))}.items():
         out.print(f"  {key:<14} {console.printable(str(value))}", markup=False, soft_wrap=True)
     for heading, lines in (("last steps", step_lines), ("evaluations", eval_lines)):
         if lines:

@@ -36,13 +36,15 @@ def judge_of(recipe: Recipe) -> Iterator["Judge"]:
 
     Raises EnvironmentFault when the sandbox cannot start.
     """
-    from codea1_cli.sandbox.judge import judge_for
+    from codea1_cli.engine.judging import limits_of
+    from codea1_cli.sandbox.judge import Judge
+    from codea1_cli.sandbox.make import make_sandbox
 
-    judge = judge_for(recipe)
+    sandbox = make_sandbox(recipe.sandbox, recipe.judge.workers or 1)
     try:
-        yield judge
+        yield Judge(sandbox, limits=limits_of(recipe), tolerance=recipe.judge.float_tolerance)
     finally:
-        judge.close()
+        sandbox.close()
 
 
 def replay(judge: "Judge", problem: Problem, live: Sequence[LiveTest]) -> list[Replayed]:
