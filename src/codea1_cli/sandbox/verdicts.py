@@ -55,6 +55,20 @@ class Answer:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the reference answers to one call; without `valid` the call is no test, for the given `reason`.
+
+    `reason` is "unscored" when the sandbox failed and nothing is known about the call.
+    """
+
+    call: str
+    valid: bool
+    value: object = None
+    text: str = ""
+    reason: str = ""
+
+
 _VERDICTS = {
     AnswerKind.RAISED: Verdict.RAISED,
     AnswerKind.TIMEOUT: Verdict.TIMEOUT,

@@ -1,0 +1,133 @@
+"""A process and memory limit over all that one worker starts, where the host lets us make control groups.
+
+Both hierarchies are known: version 1 (one folder a controller) and version 2. The worker's zygote lives in its group
+too, since moving each child costs milliseconds; the kernel is told to end children first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+ROOT = Path("/sys/fs/cgroup")
+PREFIX = "codea1-"
+ZYGOTE_MB = 256
+ZYGOTE_PROCESSES = 4
+
+
+def _own_folders() -> dict[str, Path]:
+    """The folder of this process in the hierarchy of each controller, "" standing for version 2."""
+    folders = {}
+    for line in Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines():
+        _, controllers, path = line.split(":", 2)
+        for name in controllers.split(","):
+            base = ROOT / name if name else (ROOT if (ROOT / "cgroup.controllers").exists() else ROOT / "unified")
+            folders[name] = base / path.lstrip("/")
+    return folders
+
+
+def find_parents() -> dict[str, Path]:
+    """Where groups can be made: {"pids": folder, "memory": folder}, without what this host does not grant."""
+    found = {}
+    try:
+        own = _own_folders()
+    except (OSError, ValueError):
+        return {}
+    for name in ("pids", "memory"):
+        folder = own.get(name) or own.get("")
+        if folder is not None and _can_limit(folder, name, version_1=name in own):
+            found[name] = folder
+    return found
+
+
+def _can_limit(folder: Path, name: str, version_1: bool) -> bool:
+    trial = folder / f"{PREFIX}{os.getpid()}-trial-{name}"
+    try:
+        if not version_1:
+            with contextlib.suppress(OSError):
+                (folder / "cgroup.subtree_control").write_text(f"+{name}", encoding="ascii")
+        trial.mkdir()
+    except OSError:
+        return False
+    try:
+        knob = "pids.max" if name == "pids" else "memory.limit_in_bytes" if version_1 else "memory.max"
+        (trial / knob).write_text("max" if name == "pids" else str(1 << 30), encoding="ascii")
+        return os.access(trial / "cgroup.procs", os.W_OK)
+    except OSError:
+        return False
+    finally:
+        with contextlib.suppress(OSError):
+            trial.rmdir()
+
+
+def sweep(parents: dict[str, Path]) -> None:
+    """Removes empty groups that a killed parent left behind."""
+    for folder in set(parents.values()):
+        for group in folder.glob(PREFIX + "*"):
+            pid = group.name.removeprefix(PREFIX).partition("-")[0]
+            if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+                with contextlib.suppress(OSError):
+                    group.rmdir()
+
+
+class Group:
+    """The control group of one worker."""
+
+    def __init__(self, parents: dict[str, Path], name: str) -> None:
+        self._folders = {what: folder / f"{PREFIX}{os.getpid()}-{name}" for what, folder in parents.items()}
+        self._limits: tuple[int, int] | None = None
+        for folder in set(self._folders.values()):
+            folder.mkdir(exist_ok=True)
+
+    def add(self, pid: int) -> None:
+        """Puts a process, and all that it will start, under the group's limits."""
+        for folder in set(self._folders.values()):
+            (folder / "cgroup.procs").write_text(str(pid), encoding="ascii")
+
+    def limit(self, memory_mb: int, processes: int) -> None:
+        """Sets the limits of the next child."""
+        if self._limits == (memory_mb, processes):
+            return
+        self._limits = memory_mb, processes
+        memory, pids = self._folders.get("memory"), self._folders.get("pids")
+        if pids is not None:
+            (pids / "pids.max").write_text(str(processes + ZYGOTE_PROCESSES), encoding="ascii")
+        if memory is not None:
+            size = str((memory_mb + ZYGOTE_MB) << 20)
+            old, new = memory / "memory.limit_in_bytes", memory / "memory.max"
+            with contextlib.suppress(OSError):
+                (old if old.exists() else new).write_text(size, encoding="ascii")
+            with contextlib.suppress(OSError):
+                (memory / "memory.swap.max").write_text("0", encoding="ascii")
+
+    def offer(self, pid: int) -> None:
+        """Makes a child the first to go when memory runs out."""
+        if "memory" in self._folders:
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "w", encoding="ascii") as file:
+                file.write("1000")
+
+    def kills(self) -> int:
+        """How many processes of the group the kernel has ended for want of memory."""
+        memory = self._folders.get("memory")
+        if memory is None:
+            return 0
+        for name in ("memory.events", "memory.oom_control"):
+            with contextlib.suppress(OSError):
+                for line in (memory / name).read_text(encoding="ascii").splitlines():
+                    if line.startswith("oom_kill "):
+                        return int(line.split()[1])
+        return 0
+
+    def remove(self) -> None:
+        """Removes the group, whose processes have ended."""
+        for folder in set(self._folders.values()):
+            for _ in range(50):
+                try:
+                    folder.rmdir()
+                    break
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    time.sleep(0.01)

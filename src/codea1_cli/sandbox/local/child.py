@@ -1,0 +1,170 @@
+"""What runs inside the jail: load one candidate, evaluate its calls, send each answer before the next call begins.
+
+Standard library only, Python 3.10 or newer. The zygote runs this module with a private copy of the builtins, and what
+it needs of other modules is bound here at load time, so that a candidate which patches `builtins`, `json` or `os`
+harms its own program alone. A frame is `length, kind, index` and its payload; the parent trusts none of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+import sys
+import types
+from json import loads as _loads
+
+import encode
+import purity
+
+LOADED, VALUE, RAISED, MEMORY, OUTPUT, REFUSED, CRASHED, LOAD_ERROR, DONE = b"LVRMOXCED"
+ANSWERED = 77  # the exit status of a fork that has sent its answer
+
+_write, _exit, _fork, _waitpid, _kill, _fstat = os.write, os._exit, os.fork, os.waitpid, os.kill, os.fstat
+_ftruncate, _listdir, _unlink, _lstat, _rmdir = os.ftruncate, os.listdir, os.unlink, os.lstat, os.rmdir
+_encode, _Refused = encode.encode, encode.Refused
+_parse, _compile = ast.parse, compile
+
+
+class Job:
+    """One candidate and its calls, from `start` on. `sink` takes its output, `scratch` is its folder or empty."""
+
+    def __init__(self, text: bytes, start: int, out: int, sink: int, output_limit: int, scratch: str, alone: bool):
+        job = _loads(text)
+        self.program, self.entry, self.calls = job["program"], job["entry"], job["calls"]
+        self.apart = job["apart"]
+        self.start, self.out, self.sink, self.output_limit = start, out, sink, output_limit
+        self.scratch, self.alone = scratch, alone
+
+    def send(self, kind: int, index: int, payload: bytes = b"") -> None:
+        frame = b"%b%b%b%b" % (
+            (len(payload) + 5).to_bytes(4, "little"), kind.to_bytes(1, "little"), index.to_bytes(4, "little"), payload
+        )  # fmt: skip
+        sent = 0
+        while sent < len(frame):
+            sent += _write(self.out, frame[sent : sent + 65536])
+
+    def flooded(self) -> bool:
+        """Whether the candidate's output met its limit; what it printed is forgotten."""
+        size = _fstat(self.sink).st_size
+        if size:
+            _ftruncate(self.sink, 0)
+        return size >= self.output_limit - 65536
+
+    def run(self) -> None:
+        """Loads and answers; returns only after DONE or a load error."""
+        space = self.load()
+        if space is None:
+            return
+        self.send(LOADED, self.start)
+        codes, plain = self.compile_calls()
+        apart = self.apart or not (self.pure and plain)
+        for index in range(self.start, len(codes)):
+            if apart:
+                self.answer_apart(index, codes[index], space)
+            else:
+                self.answer(index, codes[index], space)
+        self.send(DONE, len(codes))
+
+    def load(self):
+        space = None
+        try:
+            tree = _parse(self.program, "<candidate>")
+            self.pure = purity.is_pure(tree)
+            code = _compile(tree, "<candidate>", "exec", 0, True)
+        except BaseException as fault:
+            return self.send(LOAD_ERROR, self.start, describe(fault))
+        try:
+            module = types.ModuleType("candidate")
+            sys.modules["candidate"] = module
+            space = module.__dict__
+            exec(code, space)
+        except MemoryError:
+            return self.send(MEMORY, self.start, b"while loading")
+        except BaseException as fault:
+            kind = OUTPUT if self.flooded() else LOAD_ERROR
+            return self.send(kind, self.start, describe(fault))
+        if self.flooded():
+            return self.send(OUTPUT, self.start, b"while loading")
+        if self.entry not in space:
+            return self.send(LOAD_ERROR, self.start, b"does not define " + self.entry.encode("utf-8", "replace"))
+        return space
+
+    def compile_calls(self):
+        """Each call's code, or the error that it raised, and whether all of them are plain."""
+        codes, plain = [], True
+        for index, call in enumerate(self.calls):
+            if index < self.start:
+                codes.append(None)
+                continue
+            try:
+                tree = _parse(call, "<call>", "eval")
+                plain = plain and purity.is_plain_call(tree)
+                codes.append(_compile(tree, "<call>", "eval", 0, True))
+            except BaseException as fault:
+                codes.append(describe(fault))
+        return codes, plain
+
+    def answer(self, index: int, code, space) -> None:
+        if type(code) is bytes:
+            return self.send(RAISED, index, code)
+        try:
+            value = eval(code, space)
+            payload = _encode(value).encode("ascii")
+            kind = VALUE
+        except MemoryError:
+            kind, payload = MEMORY, b""
+        except _Refused as fault:
+            kind, payload = REFUSED, str(fault).encode("utf-8", "replace")
+        except BaseException as fault:
+            kind, payload = RAISED, describe(fault)
+        if self.flooded():
+            kind, payload = OUTPUT, b""
+        self.send(kind, index, payload)
+
+    def answer_apart(self, index: int, code, space) -> None:
+        """Answers in a fork of the loaded candidate, so that no call sees what another one left behind."""
+        pid = _fork()
+        if not pid:
+            try:
+                self.answer(index, code, space)
+            finally:
+                _exit(ANSWERED)
+        status = _waitpid(pid, 0)[1]
+        if self.alone:  # first process of its own pid namespace: all others are the candidate's
+            try:
+                _kill(-1, signal.SIGKILL)
+                while True:
+                    _waitpid(-1, 0)
+            except OSError:
+                pass
+        if self.scratch:
+            empty(self.scratch)
+        if status != ANSWERED << 8:
+            how = b"signal %d" % (status & 127) if status & 127 else b"exit status %d" % (status >> 8)
+            self.send(CRASHED, index, how)
+
+
+def describe(fault: BaseException) -> bytes:
+    """The exception's type and message, in at most 300 characters, whatever its own methods do."""
+    kind = type(fault)
+    name = type.__getattribute__(kind, "__name__")
+    try:
+        text = ": %s" % BaseException.__str__(fault)
+    except BaseException:
+        text = ""
+    return ("%s%s" % (name, text))[:300].encode("utf-8", "replace")
+
+
+def empty(folder: str) -> None:
+    """Removes all that lies in a folder."""
+    try:
+        for name in _listdir(folder):
+            path = folder + "/" + name
+            if _lstat(path).st_mode & 0o170000 == 0o040000:
+                empty(path)
+                _rmdir(path)
+            else:
+                _unlink(path)
+    except OSError:
+        pass

@@ -1,0 +1,115 @@
+"""Raw system calls through ctypes: numbers by architecture, one error path. Standard library only, Linux only."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+SIGCHLD = 17
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+
+MACHINE = platform.machine()
+# What the newest architectures share has one number; the others are (x86_64, aarch64).
+_SHARED = {
+    "mount_setattr": 442,
+    "landlock_create_ruleset": 444,
+    "landlock_add_rule": 445,
+    "landlock_restrict_self": 446,
+}
+_SPLIT = {"clone": (56, 220), "pivot_root": (155, 41), "capset": (126, 91), "seccomp": (317, 277)}
+
+# PyDLL keeps the interpreter lock: a raw clone must not let another thread in between.
+_locked = ctypes.PyDLL(None, use_errno=True)
+_libc = ctypes.CDLL(None, use_errno=True)
+_locked.syscall.restype = ctypes.c_long
+_locked.syscall.argtypes = [ctypes.c_long] * 6
+_libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p]
+
+
+def number(name: str) -> int:
+    """The system call's number here. Raises OSError on an architecture that has no table."""
+    if name in _SHARED:
+        return _SHARED[name]
+    if MACHINE not in ("x86_64", "aarch64"):
+        raise OSError(38, "no system call table for " + MACHINE)
+    return _SPLIT[name][0 if MACHINE == "x86_64" else 1]
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, "%s: %s" % (what, os.strerror(code)))
+    return result
+
+
+def call(name: str, *args: int) -> int:
+    """One system call on integers (pass buffers by `ctypes.addressof`)."""
+    padded = list(args) + [0] * (5 - len(args))
+    return _check(_locked.syscall(number(name), *padded), name)
+
+
+def prctl(option: int, value: int) -> None:
+    _check(_libc.prctl(option, value, 0, 0, 0), "prctl %d" % option)
+
+
+def unshare(flags: int) -> None:
+    _check(_libc.unshare(flags), "unshare %x" % flags)
+
+
+def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    raw = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
+    _check(_libc.mount(raw[0], raw[1], raw[2], flags, raw[3]), "mount " + target)
+
+
+def umount(target: str, flags: int) -> None:
+    _check(_libc.umount2(os.fsencode(target), flags), "umount " + target)
+
+
+def fork_into(flags: int) -> int:
+    """fork(), the child in new namespaces by one clone; returns 0 in the child. Call it with one thread only."""
+    if not flags:
+        return os.fork()
+    api = ctypes.pythonapi
+    api.PyOS_BeforeFork()
+    pid = _locked.syscall(number("clone"), flags | SIGCHLD, 0, 0, 0, 0)
+    if pid == 0:
+        api.PyOS_AfterFork_Child()
+        return 0
+    code = ctypes.get_errno()
+    api.PyOS_AfterFork_Parent()
+    if pid < 0:
+        raise OSError(code, "clone %x: %s" % (flags, os.strerror(code)))
+    return pid
+
+
+def drop_capabilities() -> None:
+    """No capability in any set; with no_new_privs none comes back by running a program, not even as uid 0."""
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    sets = (ctypes.c_uint32 * 6)()
+    call("capset", ctypes.addressof(header), ctypes.addressof(sets))
+
+
+def address(buffer) -> int:
+    """Where a ctypes buffer lies."""
+    return ctypes.addressof(buffer)
+
+
+def text(value: str):
+    """A C string, to be kept for as long as its address is used."""
+    return ctypes.create_string_buffer(os.fsencode(value))
+
+
+def words(*values: int):
+    """An array of 64-bit words."""
+    return (ctypes.c_uint64 * len(values))(*values)

@@ -1,0 +1,243 @@
+"""The local backend: a pool of zygotes a hash seed, and one program's run put together from its children's answers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from queue import LifoQueue, SimpleQueue
+
+import codea1_cli
+from codea1_cli.sandbox.base import Limits, ProgramRun
+from codea1_cli.sandbox.local import cgroup, layers
+from codea1_cli.sandbox.local.frames import Frame, Kind
+from codea1_cli.sandbox.local.worker import Watched, Worker, WorkerLost
+from codea1_cli.sandbox.values import Undecodable, decode, show
+from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Value
+
+_KINDS = {
+    Kind.RAISED: AnswerKind.RAISED,
+    Kind.MEMORY: AnswerKind.MEMORY,
+    Kind.OUTPUT: AnswerKind.OUTPUT_LIMIT,
+    Kind.REFUSED: AnswerKind.UNENCODABLE,
+    Kind.CRASHED: AnswerKind.CRASHED,
+    Kind.LOAD_ERROR: AnswerKind.LOAD_ERROR,
+}
+_RELOAD_LIMITS = 3  # a program may spend this many load limits on being loaded again after crashes
+
+
+class LocalSandbox:
+    """Runs programs in jailed forks of warm interpreters on this machine. Thread-safe.
+
+    workers: how many programs may run at once for each hash seed. python: the candidates' interpreter (3.10 or
+    newer), default this one. require: layers that must work, names of `layers.NAMES`. without: layers to leave out.
+    apart: give every call a fork of its own, also where a program keeps no state. Raises EnvironmentFault when the
+    interpreter does not start or a required layer is missing, UserError for an unknown layer.
+    """
+
+    def __init__(
+        self,
+        workers: int = 2,
+        python: str | None = None,
+        require: Iterable[str] = (),
+        without: Iterable[str] = (),
+        warm: Iterable[str] = ("numpy",),
+        apart: bool = False,
+    ) -> None:
+        self.workers = max(1, workers)
+        self.python = python or sys.executable
+        self.apart = apart
+        without = layers.check_names(without)
+        self._setup: dict[str, object] = {
+            "without": sorted(without),
+            "hidden": [str(Path(codea1_cli.__file__).parent)],
+            "warm": list(warm),
+        }
+        parents = {k: v for k, v in cgroup.find_parents().items() if f"{k}_cgroup" not in without}
+        cgroup.sweep(parents)
+        self._parents = parents
+        self._lock = threading.Lock()
+        self._count = 0
+        self._closed = False
+        self._idle: dict[int, LifoQueue[Worker | None]] = {}
+        self._starts: SimpleQueue[tuple[Callable[[], Worker], Future[Worker]] | None] = SimpleQueue()
+        # A zygote is told to end with the thread that started it, so one thread that stays starts them all.
+        threading.Thread(target=self._start_workers, name="codea1-sandbox", daemon=True).start()
+        first = self._take(0)
+        self.hello = first.hello
+        self._give(0, first)
+        self.layers = layers.report(first.hello["layers"], parents, without)
+        try:
+            layers.demand(self.layers, require)
+        except Exception:
+            self.close()
+            raise
+
+    def _start_workers(self) -> None:
+        while (item := self._starts.get()) is not None:
+            start, future = item
+            try:
+                future.set_result(start())
+            except BaseException as fault:
+                future.set_exception(fault)
+
+    def _start(self, seed: int) -> Worker:
+        with self._lock:
+            self._count += 1
+            name = str(self._count)
+
+        def start() -> Worker:
+            group = cgroup.Group(self._parents, f"{id(self):x}-{name}") if self._parents else None
+            return Worker(self.python, seed, self._setup, group)
+
+        future: Future[Worker] = Future()
+        self._starts.put((start, future))
+        return future.result()
+
+    def _take(self, seed: int) -> Worker:
+        with self._lock:
+            if seed not in self._idle:
+                self._idle[seed] = LifoQueue()
+                for _ in range(self.workers):
+                    self._idle[seed].put(None)  # a place whose zygote is started when it is first needed
+            queue = self._idle[seed]
+        worker = queue.get()
+        try:
+            return worker or self._start(seed)
+        except BaseException:
+            queue.put(None)
+            raise
+
+    def _give(self, seed: int, worker: Worker | None) -> None:
+        if self._closed and worker is not None:
+            worker.close()
+            worker = None
+        self._idle[seed].put(worker)
+
+    def run(
+        self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0
+    ) -> ProgramRun:
+        """Loads a program and evaluates calls in it. Our own failure gives `loaded` None and `unscored` answers."""
+        began = time.monotonic()
+        job = {"program": program, "entry": entry_point, "calls": list(calls), "apart": self.apart}
+        descriptor = os.memfd_create("job", os.MFD_CLOEXEC)
+        try:
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(json.dumps(job).encode())
+            fault: Exception | None = None
+            for _ in range(2):
+                try:
+                    run = self._run_once(descriptor, len(calls), limits, hash_seed)
+                    run.seconds = time.monotonic() - began
+                    return run
+                except (WorkerLost, OSError) as lost:
+                    fault = lost
+        finally:
+            os.close(descriptor)
+        detail = f"the sandbox failed: {fault}"
+        answers = [Answer(AnswerKind.UNSCORED, detail=detail) for _ in calls]
+        return ProgramRun(None, detail, answers, time.monotonic() - began)
+
+    def _run_once(self, job: int, calls: int, limits: Limits, seed: int) -> ProgramRun:
+        worker = self._take(seed)
+        keep = False
+        try:
+            run = run_program(worker, job, calls, limits)
+            keep = True
+            return run
+        finally:
+            if not keep:
+                worker.process.kill()
+                with contextlib.suppress(Exception):
+                    worker.close()
+            self._give(seed, worker if keep else None)
+
+    def close(self) -> None:
+        """Ends all zygotes that are idle, and those at work when their job is done."""
+        self._closed = True
+        for queue in self._idle.values():
+            for _ in range(queue.qsize()):
+                with contextlib.suppress(Exception):
+                    worker = queue.get_nowait()
+                    if worker is not None:
+                        worker.close()
+                    queue.put(None)
+        self._starts.put(None)
+
+    def __enter__(self) -> LocalSandbox:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def run_program(worker: Worker, job: int, calls: int, limits: Limits) -> ProgramRun:
+    """One program on one worker: a child for all calls, and a further one after each call that ended a child."""
+    answers: list[Answer] = []
+    late, loading = 0, 0.0
+    while True:
+        call_s = limits.time_s if late < limits.patience else min(limits.time_s, max(limits.time_s / 8, 0.25))
+        request = {
+            "memory_mb": limits.memory_mb,
+            "output_kb": limits.output_kb,
+            "processes": limits.processes,
+            "cpu_s": math.ceil(limits.load_s + (calls - len(answers)) * limits.time_s) + 2,
+        }
+        seen = worker.watch(job, len(answers), calls, request, limits.load_s, call_s)
+        answers += [_answer(frame) for frame in seen.answers]
+        loading += seen.load_seconds
+        if not seen.reader.loaded:
+            fault = _load_failure(seen)
+            first = not answers
+            answers += [fault] * (calls - len(answers))
+            return ProgramRun(not first, fault.detail if first else "", answers)
+        if seen.ended == "done":
+            return ProgramRun(True, "", answers)
+        end = _end_of_call(seen)
+        late += end.kind is AnswerKind.TIMEOUT
+        over = seen.ended == "garbage" or loading > _RELOAD_LIMITS * limits.load_s
+        answers += [end] * (calls - len(answers) if over else min(1, calls - len(answers)))
+        if len(answers) == calls:
+            return ProgramRun(True, "", answers)
+
+
+def _answer(frame: Frame) -> Answer:
+    if frame.kind is not Kind.VALUE:
+        return Answer(_KINDS[frame.kind], detail=frame.payload[:400].decode("utf-8", "replace"))
+    try:
+        wire = frame.payload.decode("ascii")
+        data = decode(wire)
+    except (Undecodable, UnicodeDecodeError) as fault:
+        return Answer(AnswerKind.UNENCODABLE, detail=str(fault)[:400])
+    return Answer(AnswerKind.VALUE, Value(data, wire), show(data))
+
+
+def _load_failure(seen: Watched) -> Answer:
+    failure = seen.reader.load_failure
+    if failure is not None:
+        return _answer(failure)
+    end = _end_of_call(seen)
+    return Answer(end.kind, detail=f"while loading: {end.detail}")
+
+
+def _end_of_call(seen: Watched) -> Answer:
+    """Why a child ended before it had answered."""
+    if seen.ended == "timeout":
+        return Answer(AnswerKind.TIMEOUT, detail="time limit")
+    if seen.ended == "garbage":
+        return Answer(AnswerKind.CRASHED, detail=f"wrote to the result channel: {seen.detail}")
+    if seen.out_of_memory:
+        return Answer(AnswerKind.MEMORY, detail="memory limit")
+    if os.WIFSIGNALED(seen.status):
+        number = os.WTERMSIG(seen.status)
+        kinds = {signal.SIGXCPU: AnswerKind.TIMEOUT, signal.SIGXFSZ: AnswerKind.OUTPUT_LIMIT}
+        return Answer(kinds.get(number, AnswerKind.CRASHED), detail=signal.Signals(number).name)  # type: ignore[call-overload]
+    return Answer(AnswerKind.CRASHED, detail=f"ended with exit status {os.WEXITSTATUS(seen.status)}")

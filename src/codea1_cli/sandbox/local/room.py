@@ -1,0 +1,96 @@
+"""A worker's own view of the files: a small read-only tree that holds the interpreter and the system's libraries.
+
+Built once for each worker, in a mount namespace of its own; what is not in it does not exist for a program. Every
+program gets an empty folder in memory of its own on top (`/box/scratch`; `/tmp` leads there). Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import kernel
+
+SCRATCH = "/box/scratch"
+DEVICES = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"]
+_SYSTEM = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/alternatives",
+]
+_RDONLY, _NOSUID, _NODEV, _BIND, _REC, _PRIVATE = 1, 2, 4, 4096, 16384, 1 << 18
+_DETACH = 2
+
+
+def readable_paths() -> list[str]:
+    """What a program may read: the system's libraries, and this interpreter with its libraries."""
+    own = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
+    own += [p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages")]
+    own += [os.path.dirname(os.path.realpath(sys.executable)), os.path.dirname(os.__file__)]
+    found: list[str] = []
+    for path in [*_SYSTEM, *own, *(os.path.realpath(p) for p in own)]:
+        path = os.path.abspath(path)
+        inside = any(path == f or path.startswith(f + "/") for f in found if not os.path.islink(f))
+        if path != "/" and os.path.exists(path) and not inside:
+            found.append(path)
+    return found
+
+
+def build(stage: str, paths: list[str], hidden: list[str]) -> None:
+    """Makes `paths` (without what is `hidden`) the whole file tree of this process; `stage` is an empty folder.
+
+    Needs a mount namespace of its own and the right to mount in it. Raises OSError; half a tree may be left then,
+    so the caller must not go on in this process as if nothing had happened.
+    """
+    kernel.mount(None, "/", None, _REC | _PRIVATE)
+    kernel.mount("codea1", stage, "tmpfs", _NOSUID, "size=1m,mode=755")
+    for path in [*paths, *DEVICES]:
+        _bind(path, stage + path)
+    for path in hidden:
+        if os.path.isdir(stage + path):
+            kernel.mount("codea1", stage + path, "tmpfs", _NOSUID | _NODEV, "size=4k,mode=755")
+    os.makedirs(stage + SCRATCH)
+    if not os.path.lexists(stage + "/tmp"):
+        os.symlink(SCRATCH, stage + "/tmp")
+    os.symlink(SCRATCH, stage + "/dev/shm")
+    os.makedirs(stage + "/old")
+    os.chdir(stage)
+    here, old = kernel.text("."), kernel.text("old")
+    kernel.call("pivot_root", kernel.address(here), kernel.address(old))
+    os.chdir("/")
+    kernel.umount("/old", _DETACH)
+    _read_only()
+
+
+def _bind(source: str, target: str) -> None:
+    if os.path.islink(source):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if not os.path.lexists(target):
+            os.symlink(os.readlink(source), target)
+        return
+    if os.path.isdir(source):
+        os.makedirs(target, exist_ok=True)
+    elif os.path.exists(source):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if not os.path.exists(target):
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+    else:
+        return
+    kernel.mount(source, target, None, _BIND | _REC)
+
+
+def _read_only() -> None:
+    root, attributes = kernel.text("/"), kernel.words(_RDONLY | _NOSUID, 0, 0, 0)
+    everywhere = 0x8000  # AT_RECURSIVE
+    kernel.call("mount_setattr", -100, kernel.address(root), everywhere, kernel.address(attributes), 32)
+
+
+def mount_scratch(megabytes: int) -> None:
+    """An empty folder in memory for one program, in that program's own mount namespace."""
+    kernel.mount("scratch", SCRATCH, "tmpfs", _NOSUID | _NODEV, "size=%dm,nr_inodes=4096,mode=700" % megabytes)

@@ -1,0 +1,242 @@
+"""The parent's side of one zygote: start it, have it fork children, watch them, end them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.errors import EnvironmentFault
+from codea1_cli.sandbox.local.cgroup import Group
+from codea1_cli.sandbox.local.frames import Frame, FrameReader, Garbage
+
+HERE = Path(__file__).parent
+START_S = 60.0
+REPLY_S = 30.0
+
+
+class WorkerLost(Exception):
+    """The zygote is gone or does not answer: our failure, not the candidate's."""
+
+
+@dataclass(slots=True)
+class Watched:
+    """What was seen of one child: its answers, how it ended ("done", "exited", "timeout", "garbage"), its status."""
+
+    reader: FrameReader
+    answers: list[Frame] = field(default_factory=list)
+    ended: str = ""
+    detail: str = ""
+    status: int = 0
+    load_seconds: float = 0.0
+    out_of_memory: bool = False
+
+
+class Worker:
+    """One zygote. Not thread-safe: the pool hands it to one job at a time.
+
+    Raises EnvironmentFault when the interpreter cannot be started, WorkerLost when it goes away later.
+    """
+
+    def __init__(self, python: str, hash_seed: int, setup: dict[str, object], group: Group | None = None) -> None:
+        self.group = group
+        self._pending = False
+        self.stage = tempfile.mkdtemp(prefix="codea1-room-")
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                self.process = subprocess.Popen(
+                    [python, "-s", str(HERE / "zygote.py"), str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/",
+                    env=_environment(hash_seed), pass_fds=[theirs.fileno()], start_new_session=True,
+                )  # fmt: skip
+            except OSError as fault:
+                self.control.close()
+                os.rmdir(self.stage)
+                raise EnvironmentFault(f"cannot run {python}: {fault.strerror}", "check sandbox.python") from fault
+        self.control.settimeout(START_S)
+        try:
+            if group is not None:
+                group.add(self.process.pid)
+            self._send({**setup, "stage": self.stage, "parent": os.getpid()})
+            self.hello: dict[str, Any] = self._receive()
+        except WorkerLost as fault:
+            said = self._last_words()
+            self.close()
+            raise EnvironmentFault(
+                f"the sandbox's interpreter {python} did not start: {said}", "it must be Python 3.10 or newer"
+            ) from fault
+        self.control.settimeout(REPLY_S)
+
+    def _last_words(self) -> str:
+        self.process.kill()
+        raw = self.process.stderr.read() if self.process.stderr else b""
+        lines = raw.decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else "it ended without a word"
+
+    def _send(self, fields: dict[str, object], descriptors: tuple[int, ...] = ()) -> None:
+        try:
+            socket.send_fds(self.control, [json.dumps(fields).encode()], list(descriptors))
+        except OSError as fault:
+            raise WorkerLost(str(fault)) from fault
+
+    def _receive(self) -> dict[str, Any]:
+        try:
+            message = self.control.recv(65536)
+        except OSError as fault:
+            raise WorkerLost(str(fault)) from fault
+        if not message:
+            raise WorkerLost("the zygote is gone")
+        reply: dict[str, Any] = json.loads(message)
+        return reply
+
+    def settle(self) -> None:
+        """Waits for the end of the last child, which `watch` may have left to be buried."""
+        if self._pending:
+            self._pending = False
+            self._receive()
+
+    def watch(self, job: int, start: int, calls: int, request: dict[str, Any], load_s: float, call_s: float) -> Watched:
+        """Forks a child on the job in descriptor `job`, from call `start` on, and follows it to its end."""
+        self.settle()
+        if self.group is not None:
+            self.group.limit(request["memory_mb"], request["processes"])
+        kills = self.group.kills() if self.group is not None else 0
+        os.lseek(job, 0, os.SEEK_SET)
+        pipe, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            os.set_blocking(theirs, True)
+            try:
+                self._send({"op": "spawn", "start": start, **request}, (job, theirs))
+            finally:
+                os.close(theirs)
+            reply = self._receive()
+            if "error" in reply:
+                raise WorkerLost(str(reply["error"]))
+            seen = Watched(FrameReader(start, calls))
+            _follow(seen, pipe, int(reply["pid"]), load_s, call_s, self.group)
+        finally:
+            os.close(pipe)
+        self._send({"op": "end"})
+        if seen.ended == "done":
+            self._pending = True
+            return seen
+        seen.status = int(self._receive()["status"])
+        seen.out_of_memory = self.group is not None and self.group.kills() > kills
+        return seen
+
+    def close(self) -> None:
+        """Ends the zygote and its child, and waits until they are gone."""
+        self.control.close()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stderr:
+            self.process.stderr.close()
+        with contextlib.suppress(OSError):
+            os.rmdir(self.stage)
+        shutil.rmtree(self.stage, ignore_errors=True)
+        if self.group is not None:
+            self.group.remove()
+
+
+def _environment(hash_seed: int) -> dict[str, str]:
+    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+    return {
+        "PYTHONHASHSEED": str(hash_seed),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUTF8": "1",
+        "PYTHONIOENCODING": "utf-8:backslashreplace",
+        "MALLOC_ARENA_MAX": "2",  # every arena reserves address space, which RLIMIT_AS counts
+        "LANG": "C.UTF-8",
+        "PATH": "/usr/bin:/bin",
+        **dict.fromkeys(threads, "1"),
+    }
+
+
+def _follow(seen: Watched, pipe: int, pid: int, load_s: float, call_s: float, group: Group | None) -> None:
+    """Reads frames until the child is done, gone, late or out of order.
+
+    A deadline is only looked at when nothing is left to read, so a slow parent never makes a call late; and the time
+    that the child waited for a processor is given back to it, up to one more limit.
+    """
+    began = time.monotonic()
+    deadline, given = began + load_s, 0.0
+    limit = load_s
+    ended = os.pidfd_open(pid)
+    if group is not None:
+        group.offer(pid)
+    poller = select.poll()
+    poller.register(pipe, select.POLLIN)
+    poller.register(ended, select.POLLIN)
+    try:
+        while not seen.ended:
+            left = deadline - time.monotonic()
+            events = poller.poll(max(0.0, left * 1000))
+            if not events:
+                extra = min(_waited(pid) - given, limit)
+                if extra > 0.01:
+                    given += extra
+                    deadline = time.monotonic() + extra
+                else:
+                    seen.ended = "timeout"
+                continue
+            gone = any(fd == ended for fd, _ in events)
+            was_loaded = seen.reader.loaded
+            fresh, open_ = _drain(pipe, seen, gone)
+            if not open_:
+                poller.unregister(pipe)
+            if seen.reader.loaded and not was_loaded:
+                seen.load_seconds = time.monotonic() - began
+            if fresh or seen.reader.loaded != was_loaded:
+                limit = call_s
+                deadline = time.monotonic() + call_s
+            if seen.ended:
+                return
+            if seen.reader.done or seen.reader.load_failure is not None:
+                seen.ended = "done"
+            elif gone:
+                seen.ended = "exited"
+    finally:
+        os.close(ended)
+
+
+def _drain(pipe: int, seen: Watched, all_of_it: bool) -> tuple[int, bool]:
+    """Reads what is there; how many answers came, and whether more may come."""
+    fresh = 0
+    while True:
+        try:
+            data = os.read(pipe, 1 << 18)
+        except BlockingIOError:
+            return fresh, True
+        if not data:
+            return fresh, False
+        try:
+            answers = seen.reader.feed(data)
+        except Garbage as fault:
+            seen.ended, seen.detail = "garbage", str(fault)
+            return fresh, False
+        seen.answers += answers
+        fresh += len(answers)
+        if not all_of_it:
+            return fresh, True
+
+
+def _waited(pid: int) -> float:
+    """Seconds that a process was ready to run and had no processor."""
+    try:
+        with open(f"/proc/{pid}/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0

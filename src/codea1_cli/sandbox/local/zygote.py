@@ -1,0 +1,190 @@
+"""The warm interpreter that forks one jailed child for each job. Run as a script by the pool; standard library only.
+
+It sees no program, no call and no value: a request holds numbers, and two descriptors that go to the child. So what a
+later child inherits by fork tells it nothing about earlier jobs. It ends with its parent, and takes its child along.
+"""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+
+import jail
+import kernel
+
+_WARM = [
+    "__future__",
+    "abc",
+    "array",
+    "ast",
+    "asyncio",
+    "base64",
+    "binascii",
+    "bisect",
+    "calendar",
+    "cmath",
+    "collections",
+    "collections.abc",
+    "contextlib",
+    "copy",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "difflib",
+    "enum",
+    "fractions",
+    "functools",
+    "hashlib",
+    "heapq",
+    "inspect",
+    "io",
+    "itertools",
+    "json",
+    "keyword",
+    "math",
+    "numbers",
+    "operator",
+    "os",
+    "pathlib",
+    "queue",
+    "random",
+    "re",
+    "statistics",
+    "string",
+    "struct",
+    "tempfile",
+    "textwrap",
+    "threading",
+    "time",
+    "traceback",
+    "types",
+    "typing",
+    "unicodedata",
+    "uuid",
+    "warnings",
+    "weakref",
+    "zlib",
+]
+
+
+def load_privately(folder: str) -> object:
+    """The child's modules, with builtins of their own that no candidate's patch reaches."""
+    modules = {}
+    for name in ("encode", "purity", "child"):
+        with open(os.path.join(folder, name + ".py"), encoding="utf-8") as file:
+            source = file.read()
+        module = type(sys)("codea1_" + name)
+        module.__dict__["__builtins__"] = dict(vars(builtins))
+        sys.modules.update(modules)
+        exec(compile(source, "<%s>" % name, "exec", 0, True), module.__dict__)
+        modules[name] = module
+    for name in modules:
+        sys.modules.pop(name, None)
+    return modules["child"]
+
+
+def warm(names: list[str]) -> list[str]:
+    """Imports what candidates usually import; returns what could not be."""
+    failed = []
+    for name in [*_WARM, *names]:
+        try:
+            importlib.import_module(name)
+        except Exception:
+            failed.append(name)
+    return failed
+
+
+def virtual_bytes() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Zygote:
+    def __init__(self, control: socket.socket, setup: dict) -> None:
+        self.control = control
+        self.child = load_privately(os.path.dirname(os.path.abspath(__file__)))
+        failed = warm(setup["warm"])
+        os.environ.clear()
+        os.environ.update(HOME="/tmp", TMPDIR="/tmp", PATH="/usr/bin:/bin", LANG="C.UTF-8", OMP_NUM_THREADS="1")
+        self.jail = jail.Jail(setup, virtual_bytes())
+        os.environ.update(HOME=self.jail.home, TMPDIR=self.jail.home)
+        self.pid = 0
+        layers = self.jail.layers
+        self.reply(layers=layers, python=sys.version.split()[0], failed=failed, user=os.getuid())
+
+    def reply(self, **fields) -> None:
+        self.control.send(json.dumps(fields).encode())
+
+    def serve(self) -> None:
+        """Answers requests until the parent goes away."""
+        sys.modules.pop("__main__", None)
+        sys.modules["__main__"] = type(sys)("__main__")
+        sys.argv = [""]
+        gc.collect()
+        gc.freeze()
+        while True:
+            try:
+                message, descriptors, _, _ = socket.recv_fds(self.control, 65536, 2)
+            except InterruptedError:
+                continue
+            if not message:
+                break
+            request = json.loads(message)
+            if request["op"] == "spawn":
+                self.spawn(request, *descriptors)
+            else:
+                self.end()
+        if self.pid:
+            self.jail.end(self.pid)
+
+    def spawn(self, request: dict, job: int, out: int) -> None:
+        try:
+            pid = kernel.fork_into(self.jail.flags)
+        except OSError as fault:
+            self.reply(error=str(fault))
+            pid = -1
+        if pid == 0:
+            try:
+                self.become_child(request, job, out)
+            finally:
+                os._exit(1)
+        os.close(job)
+        os.close(out)
+        if pid > 0:
+            self.pid = pid
+            self.reply(pid=pid)
+
+    def become_child(self, request: dict, job: int, out: int) -> None:
+        self.control.close()
+        sink = os.memfd_create("output", 0)
+        self.jail.enter(request, sink)
+        with os.fdopen(job, "rb") as file:
+            text = file.read()
+        limit = request["output_kb"] * 1024
+        self.child.Job(text, request["start"], out, sink, limit, self.jail.scratch, self.jail.alone).run()
+        os._exit(0)
+
+    def end(self) -> None:
+        pid, self.pid = self.pid, 0
+        status, usage = self.jail.end(pid)
+        self.reply(status=status, cpu=usage.ru_utime + usage.ru_stime, peak_kb=usage.ru_maxrss)
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    sys.path.pop(0)
+    setup = json.loads(control.recv(65536))
+    if os.getppid() != setup["parent"]:
+        return
+    Zygote(control, setup).serve()
+
+
+if __name__ == "__main__":
+    main()
