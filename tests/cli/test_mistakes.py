@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 
 from codea1_cli.cli import mistakes
 from codea1_cli.mistakes.export import text_source, value_source
-from codea1_cli.mistakes.inspect import failing_line, sparkline
+from codea1_cli.mistakes.inspect import sparkline
+from codea1_cli.mistakes.replay import bench_of
 from codea1_cli.mistakes.rollouts import call_of
+from codea1_cli.mistakes.trace import possible_lines, traced_line
+from codea1_cli.recipe import Recipe
 
 DOUBLE = "basic/double it:1"
 
@@ -64,7 +67,7 @@ def test_inspect_gives_counts_steps_verdicts_trend_and_retired_tests(run, call):
     assert first["latest"]["got"].startswith("ZeroDivisionError")
     assert (second["test"], second["count"]) == ("assert double(-1) == -2", 1)
     assert (second["latest"]["step"], second["latest"]["got"], second["latest"]["code"]) == (1, "-1", WRONG_DOUBLE)
-    assert (data["failing"]["step"], data["failing"]["candidate_index"], data["failing"]["line"]) == (3, 1, 2)
+    assert (data["failing"]["step"], data["failing"]["candidate_index"], data["failing"]["lines"]) == (3, 1, [2])
     assert data["trend"] == [
         {"step": 1, "tests": 3, "mistakes": 4},
         {"step": 2, "tests": 2, "mistakes": 3},
@@ -82,10 +85,10 @@ def test_inspect_shows_it_all_to_people(run, call):
         "raised",
         "1/3",
         "❱ 2     return 1 / 0",
-        "1 retired",
+        "retired tests: 1",
     ):
         assert part in shown
-    assert "▆█"[1] in shown
+    assert "█▆█" in shown
 
 
 def test_a_run_without_rollout_files_still_shows_the_failing_source(run, call):
@@ -196,6 +199,7 @@ def test_replay_judges_the_failing_candidates_again(run, call):
         ("assert double(-1) == -2", "failed", "failed", "-2"),
     ]
     assert data["replay"][1]["got"] == "-1"
+    assert [row["line"] for row in data["replay"]] == [2, 3]
     assert "replayed now" in call(mistakes.app, "inspect", DOUBLE, "--replay").out
 
 
@@ -249,18 +253,52 @@ def test_any_text_has_a_call(text):
     assert call_of(f"assert f({text!r}) == 1") == f"f({text!r})"
 
 
+BRANCHES = """import os
+
+def f(x):
+    def g():
+        return 7
+    if x > 3:
+        return x
+    return [g() for _ in range(x)]
+
+def h():
+    return 1"""
+
+
 @pytest.mark.parametrize(
-    ("verdict", "detail", "line"),
+    ("verdict", "detail", "lines"),
     [
-        ("raised", "ValueError: bad (line 3)", 3),
-        ("raised", "ValueError: bad", None),
-        ("raised", "ValueError at line 99", None),
-        ("failed", "5", 4),
-        ("timeout", "", None),
+        ("raised", "ValueError: bad (line 3)", [3]),
+        ("raised", "ValueError: bad", []),
+        ("raised", "ValueError at line 99", []),
+        ("load_error", "SyntaxError: invalid syntax (<candidate>, line 4)", [4]),
+        ("failed", "5", [7, 8]),
+        ("timeout", "", []),
     ],
 )
-def test_the_line_that_failed(verdict, detail, line):
-    assert failing_line("import os\n\ndef f(x):\n    return x\n\ndef g():\n    return 1", "f", verdict, detail) == line
+def test_where_a_candidate_may_have_failed(verdict, detail, lines):
+    assert possible_lines(BRANCHES, "f", verdict, detail) == lines
+
+
+TRACED = """def f(n):
+    if n == 0:
+        return 0
+    if n > 100:
+        return helper(n)
+    return f(n - 1) + 1
+
+def helper(n):
+    x = n
+    return x // 0"""
+
+
+@pytest.mark.parametrize(
+    ("test", "line"), [("assert f(0) == 1", 3), ("assert f(2) == 9", 6), ("f(101)", 10), ("assert f('a') == 1", 4)]
+)
+def test_the_line_is_found_by_running_it(test, line):
+    with bench_of(Recipe(model="builtin:tiny")) as bench:
+        assert traced_line(bench.sandbox, bench.limits, TRACED, "f", test) == line
 
 
 def test_sparklines_scale_to_their_maximum():

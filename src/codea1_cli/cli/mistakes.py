@@ -1,5 +1,6 @@
 """`codea1 mistakes`: the tests that a run's candidates keep failing."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,6 +13,7 @@ from codea1_cli.errors import UserError
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from codea1_cli.mistakes.inspect import ProblemView
     from codea1_cli.mistakes.replay import Replayed
     from codea1_cli.mistakes.store import MistakeStore
     from codea1_cli.problem import Problem
@@ -62,14 +64,17 @@ def inspect(
     run: RunOption = None,
     runs: RunsOption = None,
     replay: Annotated[
-        bool, typer.Option("--replay", help="Run the live tests again on the candidates that failed them.")
+        bool,
+        typer.Option(
+            "--replay", help="Run the live tests again on the candidates that failed them, and find the line."
+        ),
     ] = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Show one problem: its live tests, who fails them and where, the trend, and what has been learned."""
     from codea1_cli.mistakes.inspect import view
-    from codea1_cli.mistakes.replay import judge_of
+    from codea1_cli.mistakes.replay import bench_of
     from codea1_cli.mistakes.replay import replay as run_again
 
     run_dir, store = _open(run, runs)
@@ -89,8 +94,9 @@ def inspect(
     if replay:
         if problem is None:
             raise UserError(f"cannot replay {problem_id!r}: its problem is not in the run's data any more")
-        with judge_of(run_dir.recipe()) as judge:
-            replayed = run_again(judge, problem, shown.live)
+        with bench_of(run_dir.recipe()) as bench:
+            replayed = run_again(bench, problem, shown.live)
+        shown = _with_line(shown, replayed)
     if as_json:
         data = console.jsonable(shown)
         console.emit({"run": run_dir.name, **data, "replay": replayed})
@@ -149,12 +155,31 @@ def export(
         console.note(f"{tests} tests of {run_dir.name} in {to}")
 
 
+def _with_line(shown: "ProblemView", replayed: "list[Replayed]") -> "ProblemView":
+    """The view with the failing candidate's line as the replay found it."""
+    failing = shown.failing
+    if failing is None:
+        return shown
+    at = (failing.step, failing.candidate_index)
+    found = (
+        row.line for row in replayed if (row.step, row.candidate_index) == at and _same_call(row.test, failing.test)
+    )
+    line = next(found, None)
+    return replace(shown, failing=replace(failing, lines=[line])) if line else shown
+
+
+def _same_call(one: str, other: str) -> bool:
+    from codea1_cli.mistakes.rollouts import call_of
+
+    return call_of(one) == call_of(other)
+
+
 def _exported(
     kind: str, run_dir: "RunDir", store: "MistakeStore", wanted: list[str] | None
 ) -> tuple[str, int, list[dict[str, str]]]:
     """The exported text, the number of its tests, and what was left out."""
     from codea1_cli.mistakes.export import jsonl, pytest_file
-    from codea1_cli.mistakes.replay import answered_cases, judge_of
+    from codea1_cli.mistakes.replay import answered_cases, bench_of
 
     rows = [row for row in store.live() if not wanted or row.problem_id in wanted]
     problems = _problems(run_dir)
@@ -164,8 +189,8 @@ def _exported(
     for row in rows:
         by_problem.setdefault(row.problem_id, []).append(row)
     recipe = run_dir.recipe()
-    with judge_of(recipe) as judge:
-        cases, left_out = answered_cases(judge, by_problem, problems)
+    with bench_of(recipe) as bench:
+        cases, left_out = answered_cases(bench.judge, by_problem, problems)
     tolerance = recipe.judge.float_tolerance
     text = pytest_file(run_dir.name, store.last_step() or 0, cases, problems, tolerance)
     skipped = [{"problem_id": row.problem_id, "test": row.test, "reason": reason} for row, reason in left_out]

@@ -47,7 +47,7 @@ def _verdict(verdict: str) -> Text:
 def _live(tests: Sequence[LiveTest]) -> RenderableType:
     if not tests:
         return Text("no live tests: every mistake has been learned, or none was found", style="muted")
-    table = _table(f"{len(tests)} live tests", "count", "first", "last", "test", "verdict", "got", "failing", "step")
+    table = _table(f"live tests: {len(tests)}", "count", "first", "last", "test", "verdict", "got", "failing", "step")
     for item in tests:
         row = [Text(str(item.count)), Text(str(item.first_step)), Text(str(item.last_step)), Text(printable(item.test))]
         latest = item.latest
@@ -62,15 +62,14 @@ def _live(tests: Sequence[LiveTest]) -> RenderableType:
 
 def _failing(candidate: FailingCandidate) -> list[RenderableType]:
     which = "" if candidate.candidate_index is None else f" {candidate.candidate_index}"
-    where = f", line {candidate.line}" if candidate.line else ""
+    where = f", line {' or '.join(map(str, candidate.lines))}" if candidate.lines else ""
     head = f"newest failing candidate{which} of step {candidate.step}: {candidate.verdict}{where}"
-    lines = {candidate.line} if candidate.line else set()
     source = Syntax(
         printable(candidate.code),
         "python",
         theme="ansi_dark",
         line_numbers=True,
-        highlight_lines=lines,
+        highlight_lines=set(candidate.lines),
         background_color="default",
         word_wrap=True,
     )
@@ -88,7 +87,7 @@ def _trend(points: Sequence[TrendPoint]) -> list[RenderableType]:
 
 
 def _retired(tests: Sequence[RetiredTest]) -> RenderableType:
-    table = _table(f"{len(tests)} retired tests", "peak", "first", "last", "test")
+    table = _table(f"retired tests: {len(tests)}", "peak", "first", "last", "test")
     for item in tests[:_SHOWN_RETIRED]:
         row = (str(item.peak), str(item.first_step), str(item.last_step), printable(item.test))
         table.add_row(*map(Text, row), style="muted")
@@ -98,7 +97,7 @@ def _retired(tests: Sequence[RetiredTest]) -> RenderableType:
 
 
 def _replayed(rows: Sequence[Replayed]) -> RenderableType:
-    table = _table("replayed now", "test", "before", "now", "expected", "got")
+    table = _table("replayed now", "test", "before", "now", "expected", "got", "line")
     for row in rows:
         table.add_row(
             Text(printable(row.test)),
@@ -106,5 +105,6 @@ def _replayed(rows: Sequence[Replayed]) -> RenderableType:
             _verdict(row.verdict),
             Text(printable(row.expected)),
             Text(printable(row.got)),
+            Text(str(row.line or "")),
         )
     return table

@@ -92,7 +92,7 @@ def check(
             console.out().print(line, style="ok" if result["ok"] else "bad", markup=False, soft_wrap=True)
             for text in (result["hint"], *result["notes"]):
                 if text:
-                    console.note(f"       {text}")
+                    console.out().print(f"       {text}", style="muted", markup=False, soft_wrap=True)
     if not all(result["ok"] for result in results):
         raise typer.Exit(console.EXIT_USAGE)
 

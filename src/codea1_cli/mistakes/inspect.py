@@ -1,7 +1,5 @@
 """What `mistakes list` and `mistakes inspect` show, as plain data: no terminal, no sandbox."""
 
-import ast
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -9,6 +7,7 @@ from pathlib import Path
 
 from codea1_cli.mistakes.rollouts import Candidate, TestRun, history
 from codea1_cli.mistakes.store import BookEvent, BookRow, MistakeStore
+from codea1_cli.mistakes.trace import possible_lines
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class RetiredTest:
 
 @dataclass(frozen=True)
 class FailingCandidate:
-    """The newest candidate that fails a live test. `line` (from 1) is where it fails, or None when that is not known."""
+    """The newest candidate that fails a live test. `lines` (from 1) are where it may fail: one when that is known."""
 
     step: int
     candidate_index: int | None
@@ -67,7 +66,7 @@ class FailingCandidate:
     test: str
     verdict: str
     got: str
-    line: int | None
+    lines: list[int]
 
 
 @dataclass(frozen=True)
@@ -200,7 +199,7 @@ def _failing_candidate(found: tuple[Candidate, TestRun] | None, entry_point: str
         run.test,
         run.verdict,
         run.got,
-        failing_line(candidate.code, entry_point, run.verdict, detail),
+        possible_lines(candidate.code, entry_point, run.verdict, detail),
     )
 
 
@@ -209,29 +208,8 @@ def _from_events(events: Sequence[BookEvent], rows: Sequence[BookRow], entry_poi
     live = {row.test for row in rows}
     for event in reversed(events):
         if event.test in live and event.change > 0 and event.candidate:
-            line = failing_line(event.candidate, entry_point, "failed", "")
-            return FailingCandidate(event.step, None, event.candidate, event.test, "failed", "", line)
-    return None
-
-
-def failing_line(code: str, entry_point: str, verdict: str, detail: str) -> int | None:
-    """The line (from 1) of `code` at which it fails, as far as it can be told without running it.
-
-    A detail that names a line wins; a wrong value of a function with a single `return` comes from there.
-    """
-    if named := re.findall(r"\bline (\d+)", detail):
-        line = int(named[-1])
-        return line if 1 <= line <= code.count("\n") + 1 else None
-    if verdict != "failed":
-        return None
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name == entry_point:
-            returns = [child for child in ast.walk(node) if isinstance(child, ast.Return)]
-            return returns[0].lineno if len(returns) == 1 else None
+            lines = possible_lines(event.candidate, entry_point, "failed", "")
+            return FailingCandidate(event.step, None, event.candidate, event.test, "failed", "", lines)
     return None
 
 

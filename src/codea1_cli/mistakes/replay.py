@@ -10,16 +10,28 @@ from codea1_cli.mistakes.export import Case, value_source
 from codea1_cli.mistakes.inspect import LiveTest
 from codea1_cli.mistakes.rollouts import call_of
 from codea1_cli.mistakes.store import BookRow
+from codea1_cli.mistakes.trace import traced_line
 from codea1_cli.problem import Problem
 from codea1_cli.recipe import Recipe
 
 if TYPE_CHECKING:
+    from codea1_cli.sandbox.base import Limits, Sandbox
     from codea1_cli.sandbox.judge import Judge
 
 
 @dataclass(frozen=True)
+class Bench:
+    """A judge with the sandbox and the limits that it uses."""
+
+    judge: "Judge"
+    sandbox: "Sandbox"
+    limits: "Limits"
+
+
+@dataclass(frozen=True)
 class Replayed:
-    """A live test on the newest candidate that failed it (else the newest that ran it): the verdict then and now."""
+    """A live test on the newest candidate that failed it (else the newest that ran it): the verdict then and now, against
+    the reference's present answer, and the line of the candidate where it fails."""
 
     test: str
     step: int
@@ -28,10 +40,11 @@ class Replayed:
     verdict: str
     expected: str
     got: str
+    line: int | None
 
 
 @contextmanager
-def judge_of(recipe: Recipe) -> Iterator["Judge"]:
+def bench_of(recipe: Recipe) -> Iterator[Bench]:
     """The judge that a run of `recipe` uses, with its limits and its sandbox.
 
     Raises EnvironmentFault when the sandbox cannot start.
@@ -40,23 +53,25 @@ def judge_of(recipe: Recipe) -> Iterator["Judge"]:
     from codea1_cli.sandbox.judge import Judge
     from codea1_cli.sandbox.make import make_sandbox
 
-    sandbox = make_sandbox(recipe.sandbox, recipe.judge.workers or 1)
+    sandbox, limits = make_sandbox(recipe.sandbox, recipe.judge.workers or 1), limits_of(recipe)
     try:
-        yield Judge(sandbox, limits=limits_of(recipe), tolerance=recipe.judge.float_tolerance)
+        yield Bench(Judge(sandbox, limits=limits, tolerance=recipe.judge.float_tolerance), sandbox, limits)
     finally:
         sandbox.close()
 
 
-def replay(judge: "Judge", problem: Problem, live: Sequence[LiveTest]) -> list[Replayed]:
+def replay(bench: Bench, problem: Problem, live: Sequence[LiveTest]) -> list[Replayed]:
     """Runs each live test again on the candidate of its newest run; tests without one are left out."""
-    expected = judge.expected(problem.reference, problem.entry_point, [call_of(item.test) for item in live])
+    judge, entry = bench.judge, problem.entry_point
+    expected = judge.expected(problem.reference, entry, [call_of(item.test) for item in live])
     replayed = []
     for item in live:
         if item.latest is None:
             continue
         call = call_of(item.test)
-        result = judge.check(item.latest.code, problem.entry_point, [call], {call: expected[call]})
-        now = result.verdicts[call]
+        now = judge.check(item.latest.code, entry, [call], {call: expected[call]}).verdicts[call]
+        where = now.verdict in ("failed", "raised")
+        line = traced_line(bench.sandbox, bench.limits, item.latest.code, entry, item.test) if where else None
         replayed.append(
             Replayed(
                 item.test,
@@ -66,6 +81,7 @@ def replay(judge: "Judge", problem: Problem, live: Sequence[LiveTest]) -> list[R
                 str(now.verdict),
                 expected[call].text,
                 now.got,
+                line,
             )
         )
     return replayed
