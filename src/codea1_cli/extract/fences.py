@@ -57,7 +57,8 @@ def _fence(match: re.Match[str]) -> Fence:
     body = match.end() + 1
     if not _ATTRIBUTES.match(info["rest"]):  # code beside the fence: "```def f(x):" or "```python def f(x):"
         known = language in PYTHON
-        body = match.start("info") + (info.end("language") if known else 0)
+        code = match["info"][info.end("language") if known else 0 :].lstrip()
+        body = match.end() - len(code)
         language = language if known else ""
     return Fence(match.start(), body, match["ticks"], language, len(match["indent"]), may_open=True)
 

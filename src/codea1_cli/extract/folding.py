@@ -52,6 +52,8 @@ class _Folder:
         match node:
             case ast.Constant(value):
                 return value
+            case ast.Name("inf" | "nan" as name):  # as repr writes them
+                return float(name)
             case ast.List(items):
                 return [self.value(item) for item in items]
             case ast.Tuple(items):

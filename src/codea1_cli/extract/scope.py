@@ -47,14 +47,15 @@ class Scope:
 
     def execute(self, node: ast.stmt, live: bool) -> None:
         """Follow a simple assignment; forget every variable that another statement may change."""
-        if isinstance(node, ast.Assign):
+        if isinstance(node, ast.Assign) or (isinstance(node, ast.AnnAssign) and node.value is not None):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            followed = live and (not self._one_level or (isinstance(node, ast.Assign) and len(targets) == 1))
+            value = self.resolve(node.value) if followed and node.value is not None else None
+            size = self._size(node.value) if node.value is not None else 0
             self._forget(_names_bound(node))
-            if live and (not self._one_level or len(node.targets) == 1):
-                self._assign([t.id for t in node.targets if isinstance(t, ast.Name)], node.value)
-        elif isinstance(node, ast.AnnAssign) and node.value is not None and isinstance(node.target, ast.Name):
-            self._forget([node.target.id])
-            if live and not self._one_level:
-                self._assign([node.target.id], node.value)
+            for target in targets:
+                if value is not None and isinstance(target, ast.Name):
+                    self._values[target.id], self._sizes[target.id] = value, size
         elif not self._one_level and not _is_print(node):
             self._forget(child.id for child in ast.walk(node) if isinstance(child, ast.Name))
             self._forget(_names_bound(node))
@@ -92,15 +93,6 @@ class Scope:
 
     def _variable(self, node: ast.expr) -> ast.expr:
         return self._values.get(node.id, node) if isinstance(node, ast.Name) else node
-
-    def _assign(self, names: list[str], value: ast.expr) -> None:
-        resolved = self.resolve(value)
-        if resolved is None:
-            return
-        size = self._size(value)
-        for name in names:
-            self._values[name] = resolved
-            self._sizes[name] = size
 
     def _size(self, node: ast.AST) -> int:
         return sum(

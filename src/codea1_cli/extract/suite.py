@@ -24,6 +24,7 @@ ARGUMENTS = "arguments"
 TOO_LARGE = "too_large"
 
 _ASSERT = re.compile(r"assert\b")
+_ASSERT_LINE = re.compile(r"^[ \t]*assert\b", re.MULTILINE)
 _PAPER_BLOCK = re.compile(r"```python(.*?)```", re.DOTALL)
 
 
@@ -66,7 +67,7 @@ def _source(text: str, mode: str) -> str:
     if answer is None:
         return ""
     blocks = "\n".join(python_bodies(answer))
-    return blocks if _ASSERT.search(blocks) else before_first_fence(answer)
+    return blocks if _ASSERT_LINE.search(blocks) else before_first_fence(answer)
 
 
 class _Reader:
