@@ -1,11 +1,10 @@
 """`codea1 mistakes`: what is shown, suggested, exported, and replayed."""
 
+import datetime
 import json
-import math
 import subprocess
 import sys
-from decimal import Decimal
-from fractions import Fraction
+from collections import Counter, OrderedDict, deque
 
 import pytest
 from fake_run import LETTERS, PROBLEMS, WRONG_DOUBLE, make_run
@@ -13,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codea1_cli.cli import mistakes
-from codea1_cli.mistakes.export import text_source, value_source
+from codea1_cli.mistakes.export import pytest_file, text_source, value_source
 from codea1_cli.mistakes.inspect import sparkline
-from codea1_cli.mistakes.replay import bench_of
+from codea1_cli.mistakes.replay import judge_of
 from codea1_cli.mistakes.rollouts import call_of
 from codea1_cli.mistakes.trace import possible_lines, traced_line
 from codea1_cli.recipe import Recipe
+from codea1_cli.sandbox.compare import same
 
 DOUBLE = "basic/double it:1"
 
@@ -213,7 +213,9 @@ values = st.recursive(
     | st.binary()
     | st.decimals(allow_nan=False)
     | st.fractions()
-    | st.dates(),
+    | st.dates()
+    | st.datetimes(timezones=st.just(datetime.UTC))
+    | st.timedeltas(),
     lambda inner: (
         st.lists(inner)
         | st.tuples(inner)
@@ -221,19 +223,29 @@ values = st.recursive(
         | st.dictionaries(st.text(), inner)
         | st.sets(st.integers() | st.text())
         | st.frozensets(st.integers())
+        | st.lists(inner).map(deque)
+        | st.dictionaries(st.text(), st.integers()).map(Counter)
+        | st.dictionaries(st.text(), inner).map(OrderedDict)
     ),
     max_leaves=6,
 )
 
 
-@given(values)
-def test_a_value_s_source_builds_that_value(value):
-    import datetime
+NAMES: dict = {}
+exec(pytest_file("a run", 1, {}, {}, 1e-6), NAMES)
 
-    names = {"inf": math.inf, "nan": math.nan, "Decimal": Decimal, "Fraction": Fraction, "datetime": datetime}
-    built = eval(value_source(value), names)
-    assert repr(built) == repr(value) or built == value
+
+@given(values)
+def test_a_value_s_source_builds_that_value_in_the_exported_file(value):
+    built = eval(value_source(value), NAMES)
     assert type(built) is type(value)
+    assert NAMES["same"](built, value)
+    assert same(built, value)
+
+
+@given(values, values)
+def test_the_exported_comparison_agrees_with_the_judge(one, other):
+    assert NAMES["same"](one, other) == same(one, other)
 
 
 def test_integers_too_long_for_repr_have_a_source():
@@ -297,8 +309,8 @@ def helper(n):
     ("test", "line"), [("assert f(0) == 1", 3), ("assert f(2) == 9", 6), ("f(101)", 10), ("assert f('a') == 1", 4)]
 )
 def test_the_line_is_found_by_running_it(test, line):
-    with bench_of(Recipe(model="builtin:tiny")) as bench:
-        assert traced_line(bench.sandbox, bench.limits, TRACED, "f", test) == line
+    with judge_of(Recipe(model="builtin:tiny")) as judge:
+        assert traced_line(judge, TRACED, "f", test) == line
 
 
 def test_sparklines_scale_to_their_maximum():

@@ -74,7 +74,7 @@ def inspect(
 ) -> None:
     """Show one problem: its live tests, who fails them and where, the trend, and what has been learned."""
     from codea1_cli.mistakes.inspect import view
-    from codea1_cli.mistakes.replay import bench_of
+    from codea1_cli.mistakes.replay import judge_of
     from codea1_cli.mistakes.replay import replay as run_again
 
     run_dir, store = _open(run, runs)
@@ -94,8 +94,8 @@ def inspect(
     if replay:
         if problem is None:
             raise UserError(f"cannot replay {problem_id!r}: its problem is not in the run's data any more")
-        with bench_of(run_dir.recipe()) as bench:
-            replayed = run_again(bench, problem, shown.live)
+        with judge_of(run_dir.recipe()) as judge:
+            replayed = run_again(judge, problem, shown.live)
         shown = _with_line(shown, replayed)
     if as_json:
         data = console.jsonable(shown)
@@ -179,7 +179,7 @@ def _exported(
 ) -> tuple[str, int, list[dict[str, str]]]:
     """The exported text, the number of its tests, and what was left out."""
     from codea1_cli.mistakes.export import jsonl, pytest_file
-    from codea1_cli.mistakes.replay import answered_cases, bench_of
+    from codea1_cli.mistakes.replay import answered_cases, judge_of
 
     rows = [row for row in store.live() if not wanted or row.problem_id in wanted]
     problems = _problems(run_dir)
@@ -189,8 +189,8 @@ def _exported(
     for row in rows:
         by_problem.setdefault(row.problem_id, []).append(row)
     recipe = run_dir.recipe()
-    with bench_of(recipe) as bench:
-        cases, left_out = answered_cases(bench.judge, by_problem, problems)
+    with judge_of(recipe) as judge:
+        cases, left_out = answered_cases(judge, by_problem, problems)
     tolerance = recipe.judge.float_tolerance
     text = pytest_file(run_dir.name, store.last_step() or 0, cases, problems, tolerance)
     skipped = [{"problem_id": row.problem_id, "test": row.test, "reason": reason} for row, reason in left_out]

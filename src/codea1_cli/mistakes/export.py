@@ -4,9 +4,10 @@ import ast
 import json
 import math
 import re
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 from codea1_cli.mistakes.rollouts import call_of
 from codea1_cli.mistakes.store import BookRow
 from codea1_cli.problem import Problem
+
+_EXACT_REPR = (bool, str, bytes, bytearray, range, slice, Decimal, Fraction, date, datetime, time, timedelta, timezone)
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,7 @@ def value_source(value: Any) -> str:
         return "nan" if math.isnan(value) else repr(value)
     if kind is int:
         return repr(value) if abs(value) < 10**1000 else hex(value)  # repr refuses more than 4300 digits
-    if value is None or value is Ellipsis or kind in (bool, str, bytes, bytearray, range, Decimal, Fraction):
-        return repr(value)
-    if kind in (date, datetime, time, timedelta):
+    if value is None or value is Ellipsis or value is NotImplemented or kind in _EXACT_REPR:
         return repr(value)
     if kind is complex:
         return f"complex({value_source(value.real)}, {value_source(value.imag)})"
@@ -69,8 +70,11 @@ def value_source(value: Any) -> str:
         if kind is frozenset:
             return f"frozenset({{{items}}})" if items else "frozenset()"
         return f"{{{items}}}" if items else "set()"
-    if kind is dict:
-        return "{" + ", ".join(f"{value_source(k)}: {value_source(v)}" for k, v in value.items()) + "}"
+    if kind is deque:
+        return f"deque([{', '.join(map(value_source, value))}])"
+    if kind in (dict, Counter, OrderedDict):
+        items = "{" + ", ".join(f"{value_source(k)}: {value_source(v)}" for k, v in value.items()) + "}"
+        return items if kind is dict else f"{kind.__name__}({items})"
     raise TypeError(f"no source for a {kind.__name__}")
 
 
@@ -93,9 +97,11 @@ import cmath
 import datetime
 import sys
 import types
+from collections import Counter, OrderedDict, deque
 from decimal import Decimal
 from fractions import Fraction
 from math import inf, nan
+from numbers import Number
 
 import pytest
 
@@ -104,28 +110,42 @@ TOLERANCE = {tolerance!r}  # absolute and relative, for floats, also inside cont
 
 def same(got, want):
     """Python's ==, with floats within TOLERANCE and NaN equal to NaN, also inside containers."""
-    if isinstance(got, (int, float, complex)) and isinstance(want, (int, float, complex)):
-        if got != got or want != want:
-            return got != got and want != want
-        if got == want or (isinstance(got, int) and isinstance(want, int)):
-            return got == want
-        try:
-            return cmath.isclose(got, want, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-        except OverflowError:
+    if isinstance(got, Number) and isinstance(want, Number):
+        return same_number(got, want)
+    for kind in (list, tuple, deque):
+        if isinstance(got, kind) or isinstance(want, kind):
+            both = isinstance(got, kind) and isinstance(want, kind)
+            return both and len(got) == len(want) and all(map(same, got, want))
+    if isinstance(got, dict) and isinstance(want, dict):
+        if isinstance(got, OrderedDict) and isinstance(want, OrderedDict):
+            return same(list(got.items()), list(want.items()))
+        if got.keys() == want.keys():
+            return all(same(got[key], want[key]) for key in want)
+        return same_members(got.items(), want.items())
+    if isinstance(got, (set, frozenset)) and isinstance(want, (set, frozenset)):
+        return got == want or same_members(got, want)
+    return bool(got == want)
+
+
+def same_members(got, want):
+    left = list(got)
+    for item in want:
+        match = next((index for index, other in enumerate(left) if same(other, item)), None)
+        if match is None:
             return False
-    if isinstance(want, (list, tuple)):
-        return type(got) is type(want) and len(got) == len(want) and all(map(same, got, want))
-    if isinstance(want, dict):
-        return isinstance(got, dict) and got.keys() == want.keys() and all(same(got[key], want[key]) for key in want)
-    if isinstance(want, (set, frozenset)) and isinstance(got, (set, frozenset)) and got != want:
-        left = list(got)
-        for item in want:
-            match = next((index for index, other in enumerate(left) if same(other, item)), None)
-            if match is None:
-                return False
-            del left[match]
-        return not left
-    return got == want
+        del left[match]
+    return not left
+
+
+def same_number(got, want):
+    try:
+        if got == want or (got != got and want != want):
+            return True
+        if all(isinstance(number, (int, Decimal, Fraction)) for number in (got, want)):
+            return False
+        return cmath.isclose(got, want, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    except ArithmeticError:  # beyond a float's range, or a signalling NaN
+        return str(got) == str(want)
 
 
 def answer(problem, call):

@@ -15,17 +15,7 @@ from codea1_cli.problem import Problem
 from codea1_cli.recipe import Recipe
 
 if TYPE_CHECKING:
-    from codea1_cli.sandbox.base import Limits, Sandbox
     from codea1_cli.sandbox.judge import Judge
-
-
-@dataclass(frozen=True)
-class Bench:
-    """A judge with the sandbox and the limits that it uses."""
-
-    judge: "Judge"
-    sandbox: "Sandbox"
-    limits: "Limits"
 
 
 @dataclass(frozen=True)
@@ -44,7 +34,7 @@ class Replayed:
 
 
 @contextmanager
-def bench_of(recipe: Recipe) -> Iterator[Bench]:
+def judge_of(recipe: Recipe) -> Iterator["Judge"]:
     """The judge that a run of `recipe` uses, with its limits and its sandbox.
 
     Raises EnvironmentFault when the sandbox cannot start.
@@ -53,36 +43,32 @@ def bench_of(recipe: Recipe) -> Iterator[Bench]:
     from codea1_cli.sandbox.judge import Judge
     from codea1_cli.sandbox.make import make_sandbox
 
-    sandbox, limits = make_sandbox(recipe.sandbox, recipe.judge.workers or 1), limits_of(recipe)
+    sandbox = make_sandbox(recipe.sandbox, recipe.judge.workers or 1)
     try:
-        yield Bench(Judge(sandbox, limits=limits, tolerance=recipe.judge.float_tolerance), sandbox, limits)
+        yield Judge(sandbox, limits=limits_of(recipe), tolerance=recipe.judge.float_tolerance)
     finally:
         sandbox.close()
 
 
-def replay(bench: Bench, problem: Problem, live: Sequence[LiveTest]) -> list[Replayed]:
+def replay(judge: "Judge", problem: Problem, live: Sequence[LiveTest]) -> list[Replayed]:
     """Runs each live test again on the candidate of its newest run; tests without one are left out."""
-    judge, entry = bench.judge, problem.entry_point
+    entry = problem.entry_point
     expected = judge.expected(problem.reference, entry, [call_of(item.test) for item in live])
     replayed = []
     for item in live:
         if item.latest is None:
             continue
-        call = call_of(item.test)
-        now = judge.check(item.latest.code, entry, [call], {call: expected[call]}).verdicts[call]
-        where = now.verdict in ("failed", "raised")
-        line = traced_line(bench.sandbox, bench.limits, item.latest.code, entry, item.test) if where else None
+        call, code = call_of(item.test), item.latest.code
+        answer = expected[call]
+        if answer.valid:
+            now = judge.check(code, entry, [call], {call: answer}).verdicts[call]
+            verdict, want, got = str(now.verdict), answer.text, now.got
+        else:
+            verdict, want, got = "unscored", "", f"the reference has no answer: {answer.reason}"
+        line = traced_line(judge, code, entry, item.test) if verdict in ("failed", "raised") else None
+        latest = item.latest
         replayed.append(
-            Replayed(
-                item.test,
-                item.latest.step,
-                item.latest.candidate_index,
-                item.latest.verdict,
-                str(now.verdict),
-                expected[call].text,
-                now.got,
-                line,
-            )
+            Replayed(item.test, latest.step, latest.candidate_index, latest.verdict, verdict, want, got, line)
         )
     return replayed
 
@@ -105,7 +91,7 @@ def answered_cases(
         for row in own:
             answer = expected[call_of(row.test)]
             if not answer.valid:
-                skipped.append((row, answer.reason))
+                skipped.append((row, answer.reason or "no answer"))
                 continue
             try:
                 source = value_source(answer.value)

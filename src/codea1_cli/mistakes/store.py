@@ -19,7 +19,7 @@ from codea1_cli.errors import EnvironmentFault, UserError
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS events(
     step INTEGER NOT NULL, problem_id TEXT NOT NULL, test TEXT NOT NULL, change INTEGER NOT NULL, candidate TEXT);
-CREATE INDEX IF NOT EXISTS events_by_problem ON events(problem_id);
+CREATE INDEX IF NOT EXISTS events_by_problem ON events(problem_id, test, step, change);
 CREATE INDEX IF NOT EXISTS events_by_step ON events(step);
 CREATE VIEW IF NOT EXISTS book(problem_id, test, count, first_step, last_step) AS
     WITH sums AS (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from codea1_cli.mistakes.rollouts import call_of
 
 if TYPE_CHECKING:
-    from codea1_cli.sandbox.base import Limits, Sandbox
+    from codea1_cli.sandbox.judge import Judge
 
 _TRACER = "codea1_line_of"
 
@@ -76,17 +76,20 @@ def _own(function: ast.FunctionDef) -> list[ast.AST]:
     return nodes
 
 
-def traced_line(sandbox: "Sandbox", limits: "Limits", code: str, entry_point: str, test: str) -> int | None:
+def traced_line(judge: "Judge", code: str, entry_point: str, test: str) -> int | None:
     """Runs the test's call under a tracer in the sandbox; None when that tells nothing.
 
     The candidate can lie about its own line, and about nothing else.
     """
-    call = ast.parse(call_of(test), mode="eval").body
+    try:
+        call = ast.parse(call_of(test), mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
     if not isinstance(call, ast.Call):
         return None
     call.func = ast.Name(_TRACER, ast.Load())
     program = code + _APPENDIX.format(tracer=_TRACER, entry=entry_point)
-    run = sandbox.run(program, _TRACER, [ast.unparse(call)], limits)
+    run = judge.sandbox.run(program, _TRACER, [ast.unparse(call)], judge.limits)
     value = run.answers[0].value if run.answers else None
     line = value.data if value is not None else None
     return line if type(line) is int and 1 <= line <= code.count("\n") + 1 else None
