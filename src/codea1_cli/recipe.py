@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from codea1_cli.sandbox.local.layers import NAMES as SANDBOX_LAYERS
+
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 METHODS = ("code-a1", "golden-tests", "self-play", "sft")
-SANDBOX_LAYERS = ("rlimits", "no_new_privs", "user", "pid", "net", "ipc", "mount", "landlock", "seccomp", "cgroup")
 
 
 class Section(BaseModel):
@@ -21,24 +22,32 @@ class Section(BaseModel):
 
 
 class Data(Section):
-    train: str | None = Field(None, description="problems to train on: a .jsonl, .jsonl.gz or .parquet file, or builtin:tiny/train")
+    train: str | None = Field(
+        None, description="problems to train on: a .jsonl, .jsonl.gz or .parquet file, or builtin:tiny/train"
+    )
     heldout: str | None = Field(None, description="problems kept for evaluation; null evaluates nothing")
     limit: Positive | None = Field(None, description="use only the first N training problems")
     expects: str | None = Field(None, description="what data the recipe is meant for, shown when data.train is missing")
 
 
 class Game(Section):
-    mode: Literal["default", "paper"] = Field("default", description="`paper` keeps the published code's choices, `default` corrects them")
+    mode: Literal["default", "paper"] = Field(
+        "default", description="`paper` keeps the published code's choices, `default` corrects them"
+    )
     n_code: Annotated[int, Field(ge=2)] = Field(8, description="candidates a problem")
     n_test: Annotated[int, Field(ge=2)] = Field(8, description="suites a candidate")
     update_n: Positive = Field(1, description="candidates a problem whose suites the Test LLM learns from")
     tests_per_suite: Positive = Field(8, description="asserts asked of a suite (K)")
-    max_tests_per_suite: Positive | None = Field(None, description="asserts read of a suite; null: 2K (default mode), no cap (paper mode)")
+    max_tests_per_suite: Positive | None = Field(
+        None, description="asserts read of a suite; null: 2K (default mode), no cap (paper mode)"
+    )
     alpha: Share = Field(0.5, description="weight of validity against adversarial success in the test reward")
     white_box: bool = Field(True, description="show the candidate to the Test LLM")
     book: bool = Field(True, description="replay a problem's Mistake Book on its candidates")
     book_replay: Positive = Field(8, description="Mistake Book tests replayed, the most frequent first")
-    validation: bool = Field(True, description="answer every call by the reference; off: the model's own answers are expected")
+    validation: bool = Field(
+        True, description="answer every call by the reference; off: the model's own answers are expected"
+    )
     share_identical: bool = Field(False, description="identical candidates of a problem share one set of suites")
 
     @model_validator(mode="after")
@@ -53,7 +62,9 @@ class Game(Section):
 
 
 class JudgeSection(Section):
-    float_tolerance: Annotated[float, Field(ge=0.0)] = Field(1e-6, description="absolute and relative, also inside containers")
+    float_tolerance: Annotated[float, Field(ge=0.0)] = Field(
+        1e-6, description="absolute and relative, also inside containers"
+    )
     time_limit_s: Annotated[float, Field(gt=0.0)] = Field(2.0, description="seconds for one call")
     memory_mb: Annotated[int, Field(ge=64)] = Field(1024, description="address space of a candidate")
     workers: Positive | None = Field(None, description="judging processes at work; null: one a CPU core")
@@ -61,10 +72,14 @@ class JudgeSection(Section):
 
 
 class SandboxSection(Section):
-    backend: Literal["local", "fusion"] = Field("local", description="where programs run: this machine, or a sandbox-fusion service")
+    backend: Literal["local", "fusion"] = Field(
+        "local", description="where programs run: this machine, or a sandbox-fusion service"
+    )
     endpoint: str | None = Field(None, description="the service's address; null: SANDBOX_FUSION_ENDPOINT")
     python: str | None = Field(None, description="interpreter for candidates; null: the one that runs codea1")
-    require: list[str] = Field(default_factory=list, description="layers whose absence is an error: " + ", ".join(SANDBOX_LAYERS))
+    require: list[str] = Field(
+        default_factory=list, description="layers whose absence is an error: " + ", ".join(SANDBOX_LAYERS)
+    )
 
 
 class Optim(Section):
@@ -77,8 +92,12 @@ class Optim(Section):
     epsilon_low: Annotated[float, Field(gt=0.0)] = Field(0.20, description="clip below 1")
     epsilon_high: Annotated[float, Field(gt=0.0)] = Field(0.28, description="clip above 1")
     dual_clip: Annotated[float, Field(gt=1.0)] | None = Field(10.0, description="upper bound of the ratio (TRL: delta)")
-    kl: Annotated[float, Field(ge=0.0)] = Field(0.001, description="weight of the low-variance KL to the start model (TRL: beta)")
-    loss: Literal["dapo", "grpo", "bnpo", "dr_grpo"] = Field("dapo", description="dapo is the token mean over the whole batch")
+    kl: Annotated[float, Field(ge=0.0)] = Field(
+        0.001, description="weight of the low-variance KL to the start model (TRL: beta)"
+    )
+    loss: Literal["dapo", "grpo", "bnpo", "dr_grpo"] = Field(
+        "dapo", description="dapo is the token mean over the whole batch"
+    )
     scale_rewards: Literal["group", "batch", "none"] = "group"
 
 
@@ -86,31 +105,47 @@ class Train(Section):
     problems_per_step: Positive = 256
     updates_per_step: Positive = Field(2, description="optimizer steps a rollout")
     epochs: Positive = 3
-    max_steps: Positive | None = Field(None, description="length of the run in steps; null: epochs x problems / problems_per_step")
-    precision: Literal["bf16", "fp32"] = Field("bf16", description="of forward and backward; parameters and optimizer stay fp32")
+    max_steps: Positive | None = Field(
+        None, description="length of the run in steps; null: epochs x problems / problems_per_step"
+    )
+    precision: Literal["bf16", "fp32"] = Field(
+        "bf16", description="of forward and backward; parameters and optimizer stay fp32"
+    )
     gradient_checkpointing: bool = True
     tokens_per_micro_batch: Positive = Field(16_384, description="padded tokens of one forward pass on one rank")
     threads: Positive | None = Field(None, description="CPU threads a rank; null: all cores on a machine without GPUs")
 
 
 class Sampling(Section):
-    engine: Literal["auto", "transformers", "vllm"] = Field("auto", description="auto: vLLM where it is installed and there is a GPU")
+    engine: Literal["auto", "transformers", "vllm"] = Field(
+        "auto", description="auto: vLLM where it is installed and there is a GPU"
+    )
     temperature: Annotated[float, Field(gt=0.0)] = 1.0
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     top_k: Annotated[int, Field(ge=0)] = 0
-    chunk: Positive = Field(256, description="sequences sampled together; suites are judged while the next chunk is sampled")
+    chunk: Positive = Field(
+        256, description="sequences sampled together; suites are judged while the next chunk is sampled"
+    )
     vllm_memory: Annotated[float, Field(gt=0.0, lt=1.0)] = Field(0.8, description="share of a GPU's memory for vLLM")
     vllm_sleep: bool = Field(False, description="free vLLM's memory while the policy is updated")
-    importance_correction: bool = Field(True, description="correct for the difference between vLLM's and the trainer's log-probs")
+    importance_correction: bool = Field(
+        True, description="correct for the difference between vLLM's and the trainer's log-probs"
+    )
 
 
 class Role(Section):
     model: str | None = Field(None, description="overrides `model` for this policy")
-    gpus: int | list[int] | None = Field(None, description="its slice: a count or explicit ids; null: an even share of what there is")
-    ranks: Positive | None = Field(None, description="data-parallel ranks; null: one a GPU, one on a machine without GPUs")
+    gpus: int | list[int] | None = Field(
+        None, description="its slice: a count or explicit ids; null: an even share of what there is"
+    )
+    ranks: Positive | None = Field(
+        None, description="data-parallel ranks; null: one a GPU, one on a machine without GPUs"
+    )
     max_prompt_tokens: Positive = 4096
     max_completion_tokens: Positive = 4096
-    learning_rate: Annotated[float, Field(gt=0.0)] | None = Field(None, description="overrides optim.learning_rate for this policy")
+    learning_rate: Annotated[float, Field(gt=0.0)] | None = Field(
+        None, description="overrides optim.learning_rate for this policy"
+    )
 
 
 class TestRole(Role):
@@ -130,14 +165,18 @@ class Checkpoint(Section):
 
 
 class Eval(Section):
-    every: Positive | None = Field(None, description="steps between evaluations; null: only before the first and after the last step")
+    every: Positive | None = Field(
+        None, description="steps between evaluations; null: only before the first and after the last step"
+    )
     n: Positive = Field(8, description="solutions sampled a problem")
     limit: Positive | None = Field(None, description="use only the first N held-out problems")
     wrong_per_problem: Positive = Field(4, description="wrong candidates a problem that suites are written against")
 
 
 class Faults(Section):
-    deadline_s: Annotated[float, Field(gt=0.0)] = Field(3600.0, description="longest time a rank may go without progress")
+    deadline_s: Annotated[float, Field(gt=0.0)] = Field(
+        3600.0, description="longest time a rank may go without progress"
+    )
 
 
 class Recipe(Section):
@@ -173,7 +212,7 @@ class Recipe(Section):
     @classmethod
     def _layers(cls, value: SandboxSection) -> SandboxSection:
         for layer in value.require:
-            if layer not in SANDBOX_LAYERS:
+            if layer not in (*SANDBOX_LAYERS, "all"):
                 raise ValueError(f"require: unknown layer {layer!r}; there are {', '.join(SANDBOX_LAYERS)}")
         return value
 

@@ -48,7 +48,10 @@ def recipe_path(name: str) -> Path:
     if not shipped.is_file():
         near = difflib.get_close_matches(name, recipe_names(), 1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise UserError(f"no recipe named {name!r}", hint=f"{hint}shipped recipes: {', '.join(recipe_names())}; or give a .yaml file")
+        raise UserError(
+            f"no recipe named {name!r}",
+            hint=f"{hint}shipped recipes: {', '.join(recipe_names())}; or give a .yaml file",
+        )
     return shipped
 
 
@@ -142,7 +145,9 @@ def validate_recipe(content: dict[str, Any], origin: str) -> Recipe:
                 lines.append(f"{key} is missing")
             else:
                 lines.append(f"{key}: {problem['msg'].removeprefix('Value error, ')}" if key else problem["msg"])
-        raise UserError(f"{origin}: {'; '.join(lines)}", hint=" ".join(hints) or "`codea1 recipes show NAME` lists every key") from None
+        raise UserError(
+            f"{origin}: {'; '.join(lines)}", hint=" ".join(hints) or "`codea1 recipes show NAME` lists every key"
+        ) from None
 
 
 def _same_leaf(key: str) -> list[str]:

@@ -263,10 +263,16 @@ def find_run(name: str | None, root: Path) -> RunDir:
     runs = list_runs(root)
     if name is None:
         if not runs:
-            raise UserError(f"there is no run in {root}", hint="start one with `codea1 train --recipe tiny`, or name the folder with --runs")
+            raise UserError(
+                f"there is no run in {root}",
+                hint="start one with `codea1 train --recipe tiny`, or name the folder with --runs",
+            )
         return runs[0]
     for run in (RunDir(root / name), RunDir(name)):
         if run.exists():
             return run
     near = difflib.get_close_matches(name, [run.name for run in runs], 3)
-    raise UserError(f"no run named {name!r} in {root}", hint=f"did you mean {', '.join(near)}?" if near else "`codea1 runs list` shows what there is")
+    raise UserError(
+        f"no run named {name!r} in {root}",
+        hint=f"did you mean {', '.join(near)}?" if near else "`codea1 runs list` shows what there is",
+    )

@@ -26,7 +26,9 @@ def problems_file(source: str) -> Path:
     if path.is_dir():
         path = path / "train.jsonl"
     if not path.is_file():
-        raise UserError(f"no problems at {source}", hint="give a .jsonl, .jsonl.gz or .parquet file, or builtin:tiny/train")
+        raise UserError(
+            f"no problems at {source}", hint="give a .jsonl, .jsonl.gz or .parquet file, or builtin:tiny/train"
+        )
     return path
 
 

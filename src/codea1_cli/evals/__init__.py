@@ -1,1 +1,1 @@
-"""Evaluations of both models."""
+"""Figures of merit: pass@k, suites against wrong candidates."""

@@ -1,0 +1,44 @@
+"""The command line. One file a command; each imports what is heavy inside its function, so that help is instant."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from codea1_cli.cli import doctor, export, mistakes, recipes, runs, train
+from codea1_cli.cli.console import run_app
+
+app = typer.Typer(
+    name="codea1",
+    no_args_is_help=True,
+    add_completion=False,
+    help="Train a Code LLM and a Test LLM against each other.",
+    rich_markup_mode=None,
+)
+app.command()(train.train)
+app.command()(export.export)
+app.command()(doctor.doctor)
+app.add_typer(mistakes.app, name="mistakes")
+app.add_typer(runs.app, name="runs")
+app.add_typer(recipes.app, name="recipes")
+
+
+def _version(show: bool) -> None:
+    if show:
+        from codea1_cli import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Train a Code LLM and a Test LLM against each other."""
+
+
+def main() -> None:
+    sys.exit(run_app(app))

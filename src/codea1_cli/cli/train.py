@@ -1,0 +1,171 @@
+"""`codea1 train`: the main job."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from codea1_cli.cli import console
+from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
+from codea1_cli.errors import UserError
+
+if TYPE_CHECKING:
+    from codea1_cli.recipe import Recipe
+    from codea1_cli.run_dir import RunDir
+
+
+def train(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Recipe keys to override, such as train.max_steps=20."),
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option("--recipe", "-r", metavar="NAME|FILE", help="A shipped recipe or a YAML file.")
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option("--run", metavar="NAME", help="The run's name; the recipe's name and the time when left out."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run: --run, or the newest one.")] = False,
+    max_steps: Annotated[
+        int | None,
+        typer.Option(
+            "--max-steps", min=1, help="Stop after this step and save; the schedule stays that of the whole run."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and start nothing.")] = False,
+    address: Annotated[
+        str | None, typer.Option("--address", help="A running Ray cluster; left out, the run starts its own.")
+    ] = None,
+    runs: RunsOption = None,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> int:
+    """Train both policies; a run directory holds everything that it leaves."""
+    import os
+
+    from codea1_cli.data.load import heldout_problems, training_problems
+    from codea1_cli.devices import visible_gpus
+    from codea1_cli.engine.slices import slices
+    from codea1_cli.run_dir import runs_root
+
+    root = runs_root(runs)
+    chosen, source = _resumed(recipe, overrides or [], run, root) if resume else _new(recipe, overrides or [])
+    problems = training_problems(chosen)
+    heldout_problems(chosen)  # a broken held-out file shall be found now, not after an hour
+    gpus = visible_gpus()
+    ranks = slices(chosen, gpus, os.cpu_count() or 1)
+    if dry_run:
+        _show_plan(chosen, len(problems), ranks, as_json)
+        return console.EXIT_OK
+    directory = _directory(chosen, run, root, resume)
+    with directory.locked():
+        return _train(chosen, source, directory, problems, ranks, resume, max_steps, address, as_json)
+
+
+def _new(recipe: str | None, overrides: list[str]) -> "tuple[Recipe, str]":
+    from codea1_cli.recipe_io import load_recipe, recipe_names, recipe_path
+
+    if recipe is None:
+        raise UserError(
+            "no recipe given",
+            hint=f"--recipe NAME, one of {', '.join(recipe_names())}; `--recipe tiny` needs no GPU and no network",
+        )
+    chosen = load_recipe(recipe, overrides)
+    heading = "".join(f"# override: {override}\n" for override in overrides)
+    return chosen, f"# recipe: {recipe}\n{heading}{recipe_path(recipe).read_text(encoding='utf-8')}"
+
+
+def _resumed(recipe: str | None, overrides: list[str], run: str | None, root: Path) -> "tuple[Recipe, str]":
+    from codea1_cli.run_dir import find_run
+
+    if recipe is not None or overrides:
+        raise UserError(
+            "--resume takes no recipe and no overrides: a run keeps its own", hint="leave them out, or start a new run"
+        )
+    return find_run(run, root).recipe(), ""
+
+
+def _directory(recipe: "Recipe", run: str | None, root: Path, resume: bool) -> "RunDir":
+    from datetime import datetime
+
+    from codea1_cli.run_dir import RunDir, find_run
+
+    if resume:
+        return find_run(run, root)
+    if run is not None and (run in {".", ".."} or "/" in run or not run.strip()):
+        raise UserError(f"{run!r} is no name for a run", hint="a plain name; the folder of runs is --runs")
+    directory = RunDir(root / (run or f"{recipe.name}-{datetime.now():%Y%m%d-%H%M%S}"))
+    never_started = directory.exists() and not directory.info()
+    if directory.path.is_dir() and not never_started and any(p.name != "lock" for p in directory.path.iterdir()):
+        raise UserError(
+            f"run {directory.name} exists already",
+            hint=f"go on with it: --run {directory.name} --resume; start another: --run OTHER; "
+            f"remove it: codea1 runs prune --run {directory.name}",
+        )
+    return directory
+
+
+def _train(
+    recipe: "Recipe",
+    source: str,
+    directory: "RunDir",
+    problems: list[Any],
+    ranks: dict[str, list[Any]],
+    resume: bool,
+    max_steps: int | None,
+    address: str | None,
+    as_json: bool,
+) -> int:
+    from codea1_cli.cli.view import TrainView
+    from codea1_cli.engine.driver import Driver
+    from codea1_cli.engine.ledger import prepare_resume
+    from codea1_cli.recipe_io import recipe_text
+    from codea1_cli.run_dir import write_atomic
+
+    resume_step = 0
+    if resume and directory.info():
+        resume_step = prepare_resume(directory)
+        total = directory.info()["total_steps"]
+        if resume_step >= min(total, max_steps or total):
+            raise UserError(f"run {directory.name} is at step {resume_step} of {total}: there is nothing left to do")
+        console.note(f"run {directory.name} goes on from step {resume_step}")
+    elif not resume:
+        directory.create()
+        write_atomic(directory.path / "recipe.source.yaml", source)
+        write_atomic(directory.recipe_file, recipe_text(recipe))
+    with TrainView(recipe, directory, ranks) as view:
+        outcome = Driver(recipe, directory, ranks, view).train(problems, resume_step, max_steps, address)
+        view.finish(outcome)
+    if as_json:
+        console.emit(
+            {
+                "run": str(directory.path),
+                "step": outcome.step,
+                "total": outcome.total,
+                "interrupted": outcome.interrupted,
+                **outcome.summary,
+            }
+        )
+    return console.EXIT_INTERRUPTED if outcome.interrupted else console.EXIT_OK
+
+
+def _show_plan(recipe: "Recipe", problems: int, ranks: dict[str, list[Any]], as_json: bool) -> None:
+    from codea1_cli.plan import run_plan
+
+    plan = run_plan(recipe, problems, {role: len(group) for role, group in ranks.items()})
+    plan["slices"] = {
+        role: [f"GPU {gpu.logical} -> physical {gpu.physical} ({gpu.name})" if gpu else "CPU" for gpu in group]
+        for role, group in ranks.items()
+    }
+    if as_json:
+        console.emit(plan)
+        return
+    from rich.table import Table
+
+    table = Table(title=f"Plan of {recipe.name}", title_justify="left", show_header=False)
+    for key, value in plan.items():
+        rows = value.items() if isinstance(value, dict) else [("", value)]
+        for name, cell in rows:
+            table.add_row(f"{key} {name}".strip(), ", ".join(cell) if isinstance(cell, list) else str(cell))
+    console.out().print(table)

@@ -1,0 +1,300 @@
+"""The arena: one async actor in which both policies meet each step.
+
+It hands the candidates to the test side, judges suites while the next ones are sampled, keeps the Mistake Book, decides
+when to save and stop, and is the only writer of the run directory. Whoever waits here waits on a future; nothing polls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from codea1_cli.engine.judging import Candidate, StepJudge
+from codea1_cli.engine.ledger import Ledger
+from codea1_cli.engine.messages import CandidateView, Decision, RankReport, SuiteResults
+from codea1_cli.engine.schedule import Schedule
+from codea1_cli.errors import EnvironmentFault
+from codea1_cli.problem import Problem
+from codea1_cli.recipe import Recipe
+from codea1_cli.run_dir import RunDir
+
+
+class StepState:
+    """What has arrived for one step, and what somebody waits for."""
+
+    def __init__(self) -> None:
+        self.candidates: dict[str, asyncio.Future[list[Candidate]]] = {}
+        self.suites: dict[tuple[str, int], asyncio.Future[Any]] = {}
+        self.scored: asyncio.Future[dict[str, Any]] = _future()
+        self.scoring: asyncio.Task[None] | None = None
+        self.judge_seconds = 0.0
+        self.prompts_too_long = 0
+
+
+def _future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
+
+
+class Arena:
+    def __init__(self, recipe: Recipe, run_path: str, labels: Sequence[str]) -> None:
+        self.recipe, self.labels = recipe, list(labels)
+        self.run = RunDir(run_path)
+        workers = recipe.judge.workers or os.cpu_count() or 1
+        self.threads = ThreadPoolExecutor(workers + 1, thread_name_prefix="judge")
+        self.judge = StepJudge(recipe, self.run.path, workers)
+        self.ledger: Ledger | None = None
+        self.schedule = Schedule((), 0)
+        self.problems: dict[str, Problem] = {}
+        self.heldout: list[Problem] = []
+        self.steps: dict[int, StepState] = defaultdict(StepState)
+        self.decisions: dict[int, Decision] = {}
+        self.stop_requested = False
+        self.last_step = 0
+        self.written: dict[int, set[str]] = defaultdict(set)
+        self.beats: dict[str, tuple[str, int, float]] = {}
+        self.progress = time.monotonic()
+        self.events: list[dict[str, Any]] = []
+        self.news = asyncio.Event()
+        self.targets: asyncio.Future[list[tuple[str, str]]] | None = None
+        self.evaluations: dict[int, dict[str, Any]] = defaultdict(dict)
+        self.evaluating: set[asyncio.Task[None]] = set()
+
+    async def _thread(self, function: Any, *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self.threads, function, *arguments)
+
+    # -- before the first step -------------------------------------------------------------------------------------
+    async def layers(self) -> dict[str, Any]:
+        """The sandbox's canary and which of its layers are missing. Raises EnvironmentFault when it cannot judge."""
+        return await self._thread(self.judge.canary)
+
+    async def check_references(self, problems: Sequence[Problem]) -> dict[str, str]:
+        """Why a problem cannot be used, by id: its reference does not load or does not agree with itself."""
+        reasons = await asyncio.gather(*(self._thread(self.judge.reference_fault, problem) for problem in problems))
+        return {problem.id: reason for problem, reason in zip(problems, reasons, strict=True) if reason}
+
+    async def start(
+        self,
+        schedule: Schedule,
+        problems: dict[str, Problem],
+        heldout: list[Problem],
+        resume_step: int,
+        last_step: int,
+    ) -> None:
+        """`last_step` is where this session stops: the schedule's end, or earlier with --max-steps."""
+        self.schedule, self.problems, self.heldout, self.last_step = schedule, problems, heldout, last_step
+        self.ledger = await self._thread(Ledger, self.recipe, self.run, resume_step)
+        self.targets = _future()
+        if known := self.ledger.evaluation_targets(heldout):
+            self.targets.set_result(known)
+
+    # -- the step: code side ---------------------------------------------------------------------------------------
+    async def post_candidates(self, step: int, texts: dict[str, list[str]]) -> dict[str, list[float | None]]:
+        """Takes one rank's candidates and returns their rewards when the step is scored."""
+        state = self.steps[step]
+
+        async def load(pid: str, group: list[str]) -> None:
+            candidates = await self._thread(self.judge.load_candidates, self.problems[pid], group)
+            self._slot(state.candidates, pid).set_result(candidates)
+
+        await asyncio.gather(*(load(pid, group) for pid, group in texts.items()))
+        self.progress = time.monotonic()
+        outcomes = await state.scored
+        return {pid: list(outcomes[pid].code_rewards) for pid in texts}
+
+    # -- the step: test side ---------------------------------------------------------------------------------------
+    async def get_candidates(self, step: int, ids: Sequence[str]) -> dict[str, list[CandidateView]]:
+        state = self.steps[step]
+        views: dict[str, list[CandidateView]] = {}
+        for pid in ids:
+            candidates = await self._slot(state.candidates, pid)
+            views[pid] = [
+                CandidateView(c.code, attack)
+                for c, attack in zip(candidates, self.judge.attacked(candidates), strict=True)
+            ]
+        return views
+
+    async def post_suites(self, step: int, groups: Sequence[tuple[str, int, list[str]]]) -> None:
+        """Takes suites as they are sampled; judging starts at once."""
+        await asyncio.gather(*(self._judge_suites(step, pid, index, texts) for pid, index, texts in groups))
+
+    async def skip_suites(self, step: int, keys: Sequence[tuple[str, int]]) -> None:
+        """Candidates whose prompt is too long for the Test LLM: nobody attacks them."""
+        self.steps[step].prompts_too_long += len(keys)
+        await self.post_suites(step, [(pid, index, []) for pid, index in keys])
+
+    async def _judge_suites(self, step: int, pid: str, index: int, texts: list[str]) -> None:
+        assert self.ledger is not None
+        state = self.steps[step]
+        slot = self._slot(state.suites, (pid, index))
+        try:
+            candidate = (await self._slot(state.candidates, pid))[index]
+            book = self.ledger.replayed(pid)
+            started = time.monotonic()
+            judged = await self._thread(self.judge.judge_suites, self.problems[pid], candidate, texts, book)
+            state.judge_seconds += time.monotonic() - started
+            self.progress = time.monotonic()
+            slot.set_result(judged)
+        except Exception as error:  # a fault of ours must end the run, not leave it waiting
+            if not slot.done():
+                slot.set_exception(error)
+
+    async def finish_suites(self, step: int, ids: Sequence[str]) -> dict[str, SuiteResults]:
+        """Called when a rank has posted all its suites; returns when the whole step is scored."""
+        state = self.steps[step]
+        if state.scoring is None:
+            state.scoring = asyncio.create_task(self._score(step))
+        outcomes = await state.scored
+        return {pid: SuiteResults(outcomes[pid].suite_rewards, outcomes[pid].selected) for pid in ids}
+
+    async def _score(self, step: int) -> None:
+        assert self.ledger is not None
+        state = self.steps[step]
+        try:
+            judged = {}
+            for pid in self.schedule.steps[step - 1]:
+                candidates = await self._slot(state.candidates, pid)
+                owners = self.judge.owners(candidates)
+                # A candidate that nobody attacks is judged on the book alone.
+                for index, attacked in enumerate(self.judge.attacked(candidates)):
+                    if not attacked and owners[index] == index:
+                        await self._judge_suites(step, pid, index, [])
+                judged[pid] = [await self._slot(state.suites, (pid, owner)) for owner in owners]
+            outcomes, stats = await self._thread(self.ledger.score_step, step, judged)
+            stats["judge_s"] = round(state.judge_seconds, 3)
+            stats["prompts_too_long"] = state.prompts_too_long
+            self.ledger.arena_stats(step, stats)
+            if stats["unscored_share"] > self.recipe.judge.max_unscored:
+                raise EnvironmentFault(
+                    f"step {step}: {stats['unscored_share']:.0%} of the candidates could not be judged: the sandbox failed",
+                    hint="check the sandbox with `codea1 sandbox check`, then go on with --resume",
+                )
+            self.steps.pop(step - 2, None)
+            state.scored.set_result(outcomes)
+        except Exception as error:
+            state.scored.set_exception(error)
+
+    @staticmethod
+    def _slot(slots: dict[Any, asyncio.Future[Any]], key: Any) -> asyncio.Future[Any]:
+        if key not in slots:
+            slots[key] = _future()
+        return slots[key]
+
+    # -- the end of a step -----------------------------------------------------------------------------------------
+    async def step_ended(self, label: str, step: int) -> Decision:
+        """Save? Stop? The first rank to ask settles it for all ranks of both sides."""
+        if step not in self.decisions:
+            last = self.stop_requested or step >= self.last_step
+            self.decisions[step] = Decision(save=last or step % self.recipe.checkpoint.every == 0, stop=last)
+        return self.decisions[step]
+
+    async def report(self, report: RankReport) -> None:
+        assert self.ledger is not None
+        line = await self._thread(self.ledger.report, report)
+        if line is not None:
+            self._tell({"kind": "step", "line": line})
+
+    async def checkpoint_written(self, label: str, step: int, optimizer_step: int) -> None:
+        """The last rank to report commits the checkpoint, so that no rank goes on believing in one that is not whole."""
+        assert self.ledger is not None
+        self.written[step].add(label)
+        if self.written[step] < set(self.labels):
+            return
+        await self._drain(step)
+        pruned = await self._thread(self.ledger.commit, step, optimizer_step)
+        self._tell({"kind": "checkpoint", "step": step, "pruned": pruned})
+
+    async def request_stop(self) -> None:
+        self.stop_requested = True
+
+    # -- evaluation ------------------------------------------------------------------------------------------------
+    async def evaluation_targets(self) -> list[tuple[str, str]]:
+        """(problem id, wrong candidate) pairs, the same for the whole run."""
+        assert self.targets is not None
+        return await self.targets
+
+    async def post_evaluation(self, step: int, role: str, rank: int, items: list[tuple[Any, list[str]]]) -> None:
+        parts = self.evaluations[step].setdefault(role, {})
+        parts[rank] = items
+        if len(parts) == sum(label.startswith(f"{role}[") for label in self.labels):
+            task = asyncio.create_task(
+                self._evaluate(step, role, [item for rank in sorted(parts) for item in parts[rank]])
+            )
+            task.step = step  # type: ignore[attr-defined]
+            self.evaluating.add(task)
+
+    async def _evaluate(self, step: int, role: str, items: list[tuple[Any, list[str]]]) -> None:
+        assert self.ledger is not None
+        assert self.targets is not None
+        by_id = {problem.id: problem for problem in self.heldout}
+        if role == "code":
+            rows = await asyncio.gather(
+                *(self._thread(self.judge.solve_rate, by_id[pid], texts) for pid, texts in items)
+            )
+            if not self.targets.done():
+                self.targets.set_result(self.ledger.choose_targets(rows))
+        else:
+            rows = await asyncio.gather(
+                *(
+                    self._thread(self.judge.suite_on_wrong, by_id[pid], source, texts[0])
+                    for (pid, source), texts in items
+                )
+            )
+        line = await self._thread(self.ledger.evaluation, step, role, rows)
+        self.progress = time.monotonic()
+        if line is not None:
+            self._tell({"kind": "eval", "line": line})
+
+    async def _drain(self, step: int | None = None) -> None:
+        tasks = [t for t in self.evaluating if step is None or t.step <= step]  # type: ignore[attr-defined]
+        await asyncio.gather(*tasks)
+        self.evaluating -= set(tasks)
+
+    # -- the driver's view -----------------------------------------------------------------------------------------
+    def _tell(self, event: dict[str, Any]) -> None:
+        self.events.append(event)
+        self.news.set()
+
+    async def next_events(self, timeout_s: float = 1.0) -> list[dict[str, Any]]:
+        """What happened since the last call; waits up to `timeout_s` for something to."""
+        try:
+            await asyncio.wait_for(self.news.wait(), timeout_s)
+        except TimeoutError:
+            return []
+        events, self.events = self.events, []
+        self.news.clear()
+        return events
+
+    async def heartbeat(self, label: str, phase: str, step: int) -> None:
+        self.beats[label] = (phase, step, time.monotonic())
+
+    async def position(self, label: str) -> tuple[str, int] | None:
+        """(phase, step) that a rank reported last."""
+        beat = self.beats.get(label)
+        return (beat[0], beat[1]) if beat else None
+
+    async def health(self) -> dict[str, tuple[str, int, float]]:
+        """(phase, step, seconds since it began) of every rank that works, and of the judge when all ranks wait."""
+        now = time.monotonic()
+        at_work = {
+            label: (phase, step, now - since)
+            for label, (phase, step, since) in self.beats.items()
+            if phase != "waiting"
+        }
+        if at_work or not self.beats:
+            return at_work
+        since = max([self.progress, *(since for _, _, since in self.beats.values())])
+        return {"judge": ("judging", max(step for _, step, _ in self.beats.values()), now - since)}
+
+    async def close(self) -> dict[str, Any]:
+        """Waits for evaluations still being judged and ends the sandbox. Returns the closing figures."""
+        await self._drain()
+        summary = self.ledger.summary() if self.ledger is not None else {}
+        if self.ledger is not None:
+            self.ledger.close()
+        await self._thread(self.judge.close)
+        return summary

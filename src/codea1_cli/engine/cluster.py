@@ -1,0 +1,80 @@
+"""The Ray cluster of a run: our own unless an address is given, its files inside the run, nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.engine.guardian import guarded
+from codea1_cli.errors import EnvironmentFault
+
+# Ray appends about 70 characters to its folder for its sockets; a path of a Unix socket ends at 107.
+_LONGEST_TEMP = 36
+_OBJECT_STORE = 128 * 2**20
+
+
+@contextlib.contextmanager
+def ray_cluster(run_path: Path, address: str | None) -> Iterator[Any]:
+    """`ray`, connected; everything it started ends with the block.
+
+    Raises:
+        EnvironmentFault: Ray does not start, or no cluster answers at `address`.
+    """
+    # Ray would start every worker through `uv run`, in a copy of the working folder, when the driver was.
+    os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    # A rank's GPU is ours to choose: Ray must not hide it from an actor that reserves none.
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    import ray
+
+    temp, folders = _temp(run_path)
+    with guarded(folders):
+        try:
+            if address is not None:
+                ray.init(address=address, namespace="codea1", log_to_driver=False, logging_level="error")
+            else:
+                ray.init(
+                    address="local",
+                    num_cpus=max(os.cpu_count() or 1, 4),
+                    num_gpus=0,
+                    include_dashboard=False,
+                    object_store_memory=_OBJECT_STORE,
+                    log_to_driver=False,
+                    logging_level="error",
+                    _temp_dir=str(temp),
+                )
+        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+            where = f"no Ray cluster answers at {address}" if address else "Ray does not start"
+            raise EnvironmentFault(
+                f"{where}: {(str(error).strip() or type(error).__name__).splitlines()[0]}"
+            ) from error
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+def _temp(run_path: Path) -> tuple[Path, list[Path]]:
+    """Ray's folder, `ray/` in the run, and what to delete afterwards; a short symbolic link leads there where the
+    path is too long for a socket."""
+    folder = run_path / "ray"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    if len(str(folder)) <= _LONGEST_TEMP:
+        return folder, [folder]
+    link = Path(tempfile.mkdtemp(prefix="ca1-")) / "r"
+    link.symlink_to(folder)
+    return link, [link.parent, folder]
+
+
+def free_port() -> int:
+    """A port that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

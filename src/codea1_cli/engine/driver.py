@@ -1,0 +1,265 @@
+"""The driver: starts both sides and the arena, watches them, and ends a run with one clear outcome."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from codea1_cli.data.load import heldout_problems
+from codea1_cli.devices import Gpu
+from codea1_cli.engine.arena import Arena
+from codea1_cli.engine.cluster import free_port, ray_cluster
+from codea1_cli.engine.failures import as_error, stack_hint
+from codea1_cli.engine.policy import PolicyWorker, RankSpec
+from codea1_cli.engine.schedule import Schedule
+from codea1_cli.engine.setup import RunSetup
+from codea1_cli.errors import RunFailed
+from codea1_cli.plan import ROLES
+from codea1_cli.problem import Problem
+from codea1_cli.prompts import code_messages
+from codea1_cli.recipe import Recipe
+from codea1_cli.run_dir import RunDir
+
+
+class View(Protocol):
+    """Who shows a run: the terminal, or nobody."""
+
+    def phase(self, text: str) -> None: ...
+
+    def event(self, event: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`interrupted` runs are saved and can be resumed; `summary` holds the closing figures."""
+
+    step: int
+    total: int
+    interrupted: bool
+    summary: dict[str, Any]
+
+
+class Driver:
+    def __init__(self, recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]], view: View) -> None:
+        self.recipe, self.run, self.view = recipe, run, view
+        self.ranks = ranks
+        self.workers: dict[str, Any] = {}
+        self.arena: Any = None
+        self.interrupted = False
+
+    def train(
+        self, problems: Sequence[Problem], resume_step: int, max_steps: int | None, address: str | None
+    ) -> Outcome:
+        """Runs to the end, to `max_steps`, or to an interrupt.
+
+        Raises:
+            RunFailed, UserError, EnvironmentFault: one error that names side, rank, step and cause.
+        """
+        self.view.phase("starting Ray")
+        with ray_cluster(self.run.path, address) as ray:
+            self.ray = ray
+            try:
+                self._start()
+                schedule, kept = self._prepare(problems, resume_step)
+                last = min(len(schedule), max_steps or len(schedule))
+                heldout = heldout_problems(self.recipe)
+                self._build(schedule, kept, heldout, resume_step, last)
+                self.view.phase("training" if not heldout or resume_step else "evaluating before the first step")
+                with self._signals():
+                    self._watch(self._launch(resume_step))
+                summary = self._call(self.arena.close.remote(), "closing")
+                return Outcome(
+                    self.run.latest_step(), len(schedule), self.interrupted and self.run.latest_step() < last, summary
+                )
+            finally:
+                for actor in (*self.workers.values(), *([self.arena] if self.arena else [])):
+                    with contextlib.suppress(Exception):
+                        ray.kill(actor)
+
+    # -- starting --------------------------------------------------------------------------------------------------
+    def _start(self) -> None:
+        """Launches all actors at once: their imports are the longest part of a start."""
+        ray = self.ray
+        specs = rank_specs(self.recipe, self.run, self.ranks)
+        self.arena = ray.remote(num_cpus=0, max_concurrency=1000)(Arena).remote(
+            self.recipe, str(self.run.path), [spec.label for spec in specs]
+        )
+        for spec in specs:
+            options = {"num_cpus": 0, "runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": spec.gpu or ""}}}
+            self.workers[spec.label] = ray.remote(**options)(PolicyWorker).remote(spec, self.recipe, self.arena)
+        self.view.phase("loading both policies")
+        self.loading = {label: worker.load.remote() for label, worker in self.workers.items()}
+
+    def _prepare(self, problems: Sequence[Problem], resume_step: int) -> tuple[Schedule, dict[str, Problem]]:
+        setup = RunSetup(self.recipe, self.run)
+        layers = self._call(self.arena.layers.remote(), "checking the sandbox")
+        setup.sandbox_layers = layers
+        if layers["missing"]:
+            self.view.event({"kind": "note", "text": f"sandbox layers missing here: {', '.join(layers['missing'])}"})
+        if resume_step:
+            return setup.resume(problems)
+        faults = self._call(self.arena.check_references.remote(list(problems)), "checking the references")
+        loaded = self._gather(self.loading)
+        chats = [code_messages(problem) for problem in problems]
+        lengths = self._call(self.workers["code[0]"].prompt_lengths.remote(chats), "code[0] measuring prompts")
+        schedule, kept = setup.fresh(
+            problems, faults, lengths, {label: info["device"] for label, info in loaded.items()}
+        )
+        for reason, names in setup.skipped.items():
+            shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            self.view.event({"kind": "note", "text": f"left out {len(names)} problems, {reason}: {shown}"})
+        return schedule, kept
+
+    def _build(
+        self, schedule: Schedule, problems: dict[str, Problem], heldout: list[Problem], resume_step: int, last: int
+    ) -> None:
+        self._gather(self.loading)
+        self._call(self.arena.start.remote(schedule, problems, heldout, resume_step, last), "starting the arena")
+        self.view.phase("building both trainers")
+        # Model-written text is all that a policy needs besides the questions: references stay in the arena.
+        public = {pid: _public(problem) for pid, problem in problems.items()}
+        asked = [_public(problem) for problem in heldout]
+        self._gather({label: w.build.remote(schedule, public, asked) for label, w in self.workers.items()})
+
+    def _launch(self, resume_step: int) -> dict[Any, str]:
+        refs = {}
+        for label, worker in self.workers.items():
+            role = label.partition("[")[0]
+            checkpoint = str(self.run.checkpoint(resume_step) / role) if resume_step else None
+            refs[worker.train.remote(checkpoint)] = label
+        return refs
+
+    # -- watching --------------------------------------------------------------------------------------------------
+    def _watch(self, training: dict[Any, str]) -> None:
+        pending = list(training)
+        news = self.arena.next_events.remote()
+        checked = time.monotonic()
+        while pending:
+            done, _ = self.ray.wait([*pending, news], num_returns=1, timeout=1.0)
+            for ref in done:
+                if ref == news:
+                    for event in self._call(news, "arena"):
+                        self.view.event(event)
+                    news = self.arena.next_events.remote()
+                else:
+                    pending.remove(ref)
+                    self._call(ref, training[ref])
+            if time.monotonic() - checked > 1.0:
+                checked = time.monotonic()
+                self._check_progress()
+        for event in self._call(news, "arena"):
+            self.view.event(event)
+
+    def _check_progress(self) -> None:
+        health = self._call(self.arena.health.remote(), "arena", timeout=60.0)
+        late = {who: beat for who, beat in health.items() if beat[2] > self.recipe.faults.deadline_s}
+        if not late:
+            return
+        who, (phase, step, seconds) = max(late.items(), key=lambda item: item[1][2])
+        raise RunFailed(
+            f"{who} hangs: {phase} step {step} for {seconds:.0f} s, the deadline is {self.recipe.faults.deadline_s:.0f} s",
+            hint=stack_hint(self.run, who, self.pids.get(who)),
+        )
+
+    def _call(self, ref: Any, what: str, timeout: float | None = None) -> Any:
+        try:
+            return self.ray.get(ref, timeout=timeout)
+        except Exception as error:
+            raise as_error(error, what, self._position(what), self.run) from error
+
+    def _gather(self, refs: dict[str, Any]) -> dict[str, Any]:
+        """Results by label; the first failure of any rank ends the wait."""
+        by_ref = {ref: label for label, ref in refs.items()}
+        pending, results = list(by_ref), {}
+        started = time.monotonic()
+        while pending:
+            done, pending = self.ray.wait(pending, num_returns=1, timeout=1.0)
+            for ref in done:
+                results[by_ref[ref]] = self._call(ref, by_ref[ref])
+            if time.monotonic() - started > max(self.recipe.faults.deadline_s, 600.0) and pending:
+                late = ", ".join(by_ref[ref] for ref in pending)
+                raise RunFailed(
+                    f"{late} did not come up within {time.monotonic() - started:.0f} s", hint=f"see {self.run.logs}"
+                )
+        for label, info in results.items():
+            if isinstance(info, dict) and "pid" in info:
+                self.pids[label] = info["pid"]
+        return results
+
+    @property
+    def pids(self) -> dict[str, int]:
+        return self.__dict__.setdefault("_pids", {})
+
+    def _position(self, what: str) -> tuple[str, int] | None:
+        """(phase, step) of a rank, as far as the arena still answers."""
+        if not what.endswith("]"):
+            return None
+        with contextlib.suppress(Exception):
+            return self.ray.get(self.arena.position.remote(what), timeout=3.0)
+        return None
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """The first Ctrl-C or SIGTERM finishes the step and saves; the second stops at once."""
+
+        def handle(number: int, frame: Any) -> None:
+            if self.interrupted:
+                for pid in self.pids.values():
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
+                os._exit(130)
+            self.interrupted = True
+            self.arena.request_stop.remote()
+            self.view.event({"kind": "note", "text": "finishing the step and saving; once more stops at once"})
+
+        old = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+
+def _public(problem: Problem) -> Problem:
+    return Problem(
+        id=problem.id,
+        question=problem.question,
+        declaration=problem.declaration,
+        entry_point=problem.entry_point,
+        reference="# kept by the arena",
+    )
+
+
+def rank_specs(recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]]) -> list[RankSpec]:
+    """One spec a rank; each policy has its own port, because two trainers on one port collide."""
+    threads = recipe.train.threads or (os.cpu_count() or 1)
+    specs = []
+    for role in ROLES:
+        port = free_port()
+        for rank, gpu in enumerate(ranks[role]):
+            specs.append(
+                RankSpec(
+                    role=role,
+                    rank=rank,
+                    ranks=len(ranks[role]),
+                    gpu=gpu.physical if gpu else None,
+                    threads=threads if gpu is None else min(threads, 8),
+                    master_port=port,
+                    run_path=str(run.path),
+                    use_vllm=wants_vllm(recipe, gpu),
+                )
+            )
+    return specs
+
+
+def wants_vllm(recipe: Recipe, gpu: Gpu | None) -> bool:
+    from importlib.util import find_spec
+
+    if recipe.sampling.engine == "vllm":
+        return True
+    return recipe.sampling.engine == "auto" and gpu is not None and find_spec("vllm") is not None

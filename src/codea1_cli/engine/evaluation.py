@@ -1,0 +1,58 @@
+"""Held-out evaluation on the policies' own engines: before the first step, after the last, and every `eval.every`.
+
+Sampling here has its own seeds and leaves the training's random state as it was, so that evaluating more or less often
+does not change a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from codea1_cli.engine.sampling import render, sample_groups
+from codea1_cli.prompts import code_messages, test_messages
+from codea1_cli.recipe import Recipe
+
+
+def due(recipe: Recipe, step: int, total: int) -> bool:
+    return step == total or (recipe.eval.every is not None and step % recipe.eval.every == 0)
+
+
+@contextlib.contextmanager
+def own_randomness(seed: int) -> Iterator[None]:
+    import torch
+
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
+
+
+def sample_heldout(side: Any, step: int) -> None:
+    """Samples this rank's share of the held-out set and posts it to the arena, which judges and writes the figures."""
+    spec, recipe = side.spec, side.recipe
+    tokenizer = side.trainer.processing_class
+    if spec.role == "code":
+        mine = side.heldout[spec.rank :: spec.ranks]
+        prompts = [render(tokenizer, code_messages(problem)) for problem in mine]
+        keys: list[Any] = [problem.id for problem in mine]
+        n = recipe.eval.n
+    else:
+        # At step 0 the wrong candidates may come from the code side's own evaluation, so this can wait for it.
+        by_id = {problem.id: problem for problem in side.heldout}
+        side.phase("waiting", max(step, 1))
+        targets = side.ask("evaluation_targets")
+        side.phase("evaluating", max(step, 1))
+        keys = targets[spec.rank :: spec.ranks]
+        game = recipe.game
+        prompts = [
+            render(tokenizer, test_messages(by_id[pid], source if game.white_box else None, game.tests_per_suite))
+            for pid, source in keys
+        ]
+        n = 1
+    # The same seed at every step: what differs between two evaluations is the policy.
+    with own_randomness(recipe.seed * 1000 + 7 + spec.rank):
+        completions, _ = sample_groups(side.trainer, prompts, n, chunk=recipe.sampling.chunk)
+    texts = [tokenizer.batch_decode(group, skip_special_tokens=True) for group in completions]
+    side.ask("post_evaluation", step, spec.role, spec.rank, list(zip(keys, texts, strict=True)))

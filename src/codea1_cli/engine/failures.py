@@ -1,0 +1,65 @@
+"""From an exception of a Ray actor to one error that names side, rank, step and cause."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from typing import Any
+
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, RunFailed
+from codea1_cli.run_dir import RunDir
+
+
+def as_error(error: Exception, what: str, position: tuple[str, int] | None, run: RunDir) -> CodeA1Error:
+    """The error for the user; ours pass through, everything else becomes a RunFailed with the original's name."""
+    from ray import exceptions
+
+    cause: Any = error
+    if isinstance(error, exceptions.RayTaskError):
+        cause = getattr(error, "cause", None) or error
+        cause = getattr(cause, "cause", None) or cause
+    at = f" at step {position[1]} ({position[0]})" if position else ""
+    hint = resume_hint(run)
+    if isinstance(cause, CodeA1Error):
+        return type(cause)(cause.what, cause.hint or hint)
+    if isinstance(error, exceptions.RayActorError):
+        return RunFailed(f"{what} died{at}: its process is gone{_last_words(run, what)}", hint)
+    if isinstance(cause, OSError) and cause.errno in (28, 122):
+        return EnvironmentFault(
+            f"{what}{at}: the disk is full", hint=f"free some space; {hint}" if hint else "free some space"
+        )
+    if isinstance(error, exceptions.GetTimeoutError):
+        return RunFailed(f"{what} does not answer{at}", hint)
+    text = (str(cause).strip() or "no message").splitlines()
+    name = type(cause).__name__.removeprefix("RayTaskError(").removesuffix(")")
+    return RunFailed(
+        f"{what} failed{at}: {name}: {text[-1] if 'Traceback' in text[0] or name == 'RayTaskError' else text[0]}", hint
+    )
+
+
+def resume_hint(run: RunDir) -> str | None:
+    step = run.latest_step()
+    if step:
+        return f"step {step} is saved: `codea1 train --run {run.name} --resume` goes on from there (logs in {run.logs})"
+    return f"nothing was saved yet: `codea1 train --run {run.name} --resume` starts over (logs in {run.logs})"
+
+
+def stack_hint(run: RunDir, who: str, pid: int | None) -> str:
+    """Has a hanging rank write its stacks into its log, and says where."""
+    if pid is not None:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGUSR1)
+            time.sleep(0.5)
+    return f"its stacks are in {run.logs}; {resume_hint(run)}"
+
+
+def _last_words(run: RunDir, who: str) -> str:
+    """The last line that a dead rank wrote, if any."""
+    log = run.logs / f"{who.replace('[', '-').rstrip(']')}.log"
+    with contextlib.suppress(OSError):
+        lines = log.read_text(errors="replace").strip().splitlines()
+        if lines:
+            return f"; its log ends with: {lines[-1][:200]}"
+    return ""

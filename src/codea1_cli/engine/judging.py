@@ -1,0 +1,236 @@
+"""From texts to judged candidates: extraction, the sandbox, and the pure game put together. Called from threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.errors import EnvironmentFault
+from codea1_cli.extract import extract_code, parse_suite
+from codea1_cli.game.plan import (
+    calls_for_reference,
+    judged_book,
+    judged_suite,
+    read_book_test,
+    stated_answers,
+)
+from codea1_cli.game.rules import GameRules
+from codea1_cli.game.score import JudgedCandidate
+from codea1_cli.problem import Problem
+from codea1_cli.recipe import Recipe
+from codea1_cli.sandbox.verdicts import Verdict
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One completion of the Code LLM; `loaded` is None when the sandbox failed."""
+
+    completion: str
+    code: str
+    loaded: bool | None
+    load_detail: str = ""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A candidate with everything that ran on it."""
+
+    candidate: Candidate
+    game: JudgedCandidate
+
+
+@dataclass(frozen=True)
+class Solved:
+    """One held-out problem: which of the sampled solutions pass all its tests."""
+
+    problem_id: str
+    passed: tuple[bool, ...]
+    wrong: tuple[str, ...]  # distinct programs that load and fail
+    unscored: int
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """One suite on one wrong candidate of a held-out problem."""
+
+    problem_id: str
+    valid: int
+    correct: int
+    kills: int
+    unscored: bool
+
+
+def rules_of(recipe: Recipe) -> GameRules:
+    """The recipe's game section as the rules of the pure game."""
+    game = recipe.game
+    return GameRules(
+        mode=game.mode,
+        tests_per_suite=game.tests_per_suite,
+        max_tests_per_suite=game.max_tests_per_suite,
+        alpha=game.alpha,
+        book=game.book,
+        book_replay=game.book_replay,
+        white_box=game.white_box,
+        validation=game.validation,
+        update_n=game.update_n,
+    )
+
+
+class StepJudge:
+    """Thread-safe: the arena calls it from as many threads as there are sandbox workers."""
+
+    def __init__(self, recipe: Recipe, run_path: Path, workers: int) -> None:
+        from codea1_cli.sandbox.judge import Judge, ReferenceCache
+        from codea1_cli.sandbox.make import make_sandbox
+
+        self.recipe, self.rules = recipe, rules_of(recipe)
+        self.limits = limits_of(recipe)
+        self.sandbox = make_sandbox(recipe.sandbox, workers)
+        self.cache = ReferenceCache(run_path / "references")
+        self.judge = Judge(self.sandbox, limits=self.limits, tolerance=recipe.judge.float_tolerance, cache=self.cache)
+
+    def canary(self) -> dict[str, Any]:
+        """Judges one right and one wrong program; says which sandbox layers are missing here.
+
+        Raises:
+            EnvironmentFault: the sandbox cannot tell the two apart.
+        """
+        expected = self.judge.expected("def f(x):\n    return x + 1\n", "f", ["f(1)"])
+        right = self.judge.check("def f(x):\n    return 1 + x\n", "f", ["f(1)"], expected)
+        wrong = self.judge.check("def f(x):\n    return x\n", "f", ["f(1)"], expected)
+        if right.verdicts["f(1)"].verdict is not Verdict.PASSED or wrong.verdicts["f(1)"].verdict is not Verdict.FAILED:
+            raise EnvironmentFault(
+                f"the sandbox cannot judge a program: a right one is {right.verdicts['f(1)'].verdict.value}, "
+                f"a wrong one {wrong.verdicts['f(1)'].verdict.value} ({right.load_detail or wrong.load_detail or 'no detail'})",
+                hint="`codea1 sandbox check` says what is missing",
+            )
+        layers = getattr(self.sandbox, "layers", {})
+        return {"missing": [name for name, fault in layers.items() if fault]}
+
+    def reference_fault(self, problem: Problem) -> str | None:
+        """Why a problem cannot be played: its reference does not load, or no test of it has one answer."""
+        loaded = self.judge.loads(problem.reference, problem.entry_point)
+        if loaded is None:
+            raise EnvironmentFault(
+                f"the sandbox failed on the reference of {problem.id}", hint="try `codea1 sandbox check`"
+            )
+        if not loaded:
+            return "its reference does not load"
+        calls = self._test_calls(problem)[:4]
+        if not calls:
+            return None
+        expected = self.judge.expected(problem.reference, problem.entry_point, calls)
+        if not any(answer.valid for answer in expected.values()):
+            return f"its reference gives no usable answer to its own tests ({next(iter(expected.values())).reason})"
+        return None
+
+    def load_candidates(self, problem: Problem, texts: Sequence[str]) -> list[Candidate]:
+        """Extracts and loads; identical programs are loaded once."""
+        seen: dict[str, bool | None] = {}
+        candidates = []
+        for text in texts:
+            code = extract_code(text, problem.entry_point, mode=self.rules.mode)
+            if code not in seen:
+                seen[code] = self.judge.loads(code, problem.entry_point) if code.strip() else False
+            candidates.append(Candidate(text, code, seen[code]))
+        return candidates
+
+    def owners(self, candidates: Sequence[Candidate]) -> list[int]:
+        """For each candidate the one whose suites it is judged by: itself, or the first identical one if they share."""
+        if not self.recipe.game.share_identical:
+            return list(range(len(candidates)))
+        first: dict[str, int] = {}
+        return [first.setdefault(candidate.code, index) for index, candidate in enumerate(candidates)]
+
+    def attacked(self, candidates: Sequence[Candidate]) -> list[bool]:
+        """Which candidates the Test LLM writes suites for: by default those that load, in paper mode all."""
+        owners = self.owners(candidates)
+        return [
+            owners[index] == index and (self.rules.paper or candidate.loaded is True)
+            for index, candidate in enumerate(candidates)
+        ]
+
+    def judge_suites(self, problem: Problem, candidate: Candidate, texts: Sequence[str], book: Sequence[str]) -> Judged:
+        """Runs the suites and the replayed book on one candidate."""
+        rules, entry = self.rules, problem.entry_point
+        suites = [parse_suite(text, entry, cap=rules.cap, mode=rules.mode) for text in texts]
+        replayed = [test for source in book if (test := read_book_test(source)) is not None]
+        if rules.validation:
+            calls = calls_for_reference(rules, suites, replayed)
+            expected = self.judge.expected(problem.reference, entry, calls)
+            result = self._check(candidate, entry, expected)
+            judged = [
+                judged_suite(rules, text, statements, expected, result.verdicts, self.judge.equal)
+                for text, statements in zip(texts, suites, strict=True)
+            ]
+            on_book = judged_book(replayed, expected, result.verdicts)
+        else:
+            judged = []
+            for text, statements in zip(texts, suites, strict=True):
+                stated = stated_answers(s for s in statements if s.invalid is None)
+                result = self._check(candidate, entry, stated)
+                judged.append(judged_suite(rules, text, statements, stated, result.verdicts, self.judge.equal))
+            stated = stated_answers(replayed)
+            usable = [test for test in replayed if test.call in stated]
+            on_book = judged_book(usable, stated, self._check(candidate, entry, stated).verdicts)
+        return Judged(candidate, JudgedCandidate(candidate.code, candidate.loaded, on_book, tuple(judged)))
+
+    def _check(self, candidate: Candidate, entry_point: str, expected: Any) -> Any:
+        calls = [call for call, answer in expected.items() if answer.valid]
+        if not candidate.loaded:
+            calls = []
+        return self.judge.check(candidate.code, entry_point, calls, expected)
+
+    # -- held-out evaluation ---------------------------------------------------------------------------------------
+    def _test_calls(self, problem: Problem) -> list[str]:
+        statements = [s for test in problem.tests for s in parse_suite(test, problem.entry_point)]
+        return list(dict.fromkeys(s.call for s in statements if s.invalid is None and s.call is not None))
+
+    def solve_rate(self, problem: Problem, texts: Sequence[str]) -> Solved:
+        """Runs each solution on the problem's own tests; it passes when it passes them all."""
+        entry = problem.entry_point
+        expected = self.judge.expected(problem.reference, entry, self._test_calls(problem))
+        calls = [call for call, answer in expected.items() if answer.valid]
+        verdicts: dict[str, tuple[bool, bool | None]] = {}
+        for candidate in self.load_candidates(problem, texts):
+            if candidate.code in verdicts:
+                continue
+            result = self._check(candidate, entry, expected)
+            found = [test.verdict for test in result.verdicts.values()]
+            unscored = candidate.loaded is None or Verdict.UNSCORED in found
+            passed = bool(calls) and len(found) == len(calls) and all(v is Verdict.PASSED for v in found)
+            verdicts[candidate.code] = (passed, None if unscored else candidate.loaded)
+        codes = [extract_code(text, entry, mode=self.rules.mode) for text in texts]
+        return Solved(
+            problem.id,
+            tuple(verdicts[code][0] for code in codes),
+            tuple(code for code, (passed, loaded) in verdicts.items() if loaded and not passed),
+            sum(verdicts[code][1] is None for code in codes),
+        )
+
+    def suite_on_wrong(self, problem: Problem, wrong: str, text: str) -> Attacked:
+        """One suite on one wrong candidate; only the first K asserts count, so that long suites gain nothing."""
+        candidate = Candidate("", wrong, True)
+        suite = self.judge_suites(problem, candidate, [text], ()).game.suites[0]
+        tests = suite.tests[: self.rules.tests_per_suite]
+        valid = [test for test in tests if test.valid]
+        return Attacked(
+            problem.id,
+            valid=len(valid),
+            correct=sum(test.stated_correctly is True for test in valid),
+            kills=sum(test.verdict not in (None, Verdict.PASSED, Verdict.UNSCORED) for test in valid),
+            unscored=suite.unscored,
+        )
+
+    def close(self) -> None:
+        self.sandbox.close()
+        self.cache.close()
+
+
+def limits_of(recipe: Recipe) -> Any:
+    """The recipe's limits on one program."""
+    from codea1_cli.sandbox.base import Limits
+
+    return Limits(time_s=recipe.judge.time_limit_s, memory_mb=recipe.judge.memory_mb)

@@ -1,0 +1,68 @@
+"""Finding a model and making its tokenizer fit for chat training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.errors import UserError
+
+BUILTIN = "builtin:tiny"
+
+
+def resolve_model(name: str) -> str:
+    """A local folder for built-in models and paths; a hub id is returned as it is.
+
+    Raises:
+        UserError: a path that is no model folder.
+    """
+    if name == BUILTIN:
+        from codea1_cli.tiny import model_path
+
+        return str(model_path())
+    path = Path(name).expanduser()
+    looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1 or path.is_dir()
+    if not looks_local:
+        return name
+    if not path.is_dir():
+        raise UserError(f"no model folder {name}", hint="give a folder with config.json, a hub id, or builtin:tiny")
+    if not (path / "config.json").is_file():
+        raise UserError(
+            f"{name} is no Hugging Face model folder: config.json is missing",
+            hint="`codea1 export` writes one from a run",
+        )
+    return str(path.resolve())
+
+
+def load_tokenizer(model: str) -> Any:
+    """The model's tokenizer with left padding, a pad token and an end-of-text token.
+
+    Tokenizers converted from GGUF may have lost pad and eos: the chat end marker stands in.
+
+    Raises:
+        UserError: the model cannot be found, or has no chat template.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(resolve_model(model), padding_side="left")
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot load the tokenizer of {model}: {_first_line(error)}", hint=_OFFLINE) from None
+    if tokenizer.chat_template is None:
+        raise UserError(f"the tokenizer of {model} has no chat template", hint="use an instruction-tuned model")
+    if tokenizer.eos_token is None and "<|im_end|>" in tokenizer.get_vocab():
+        tokenizer.eos_token = "<|im_end|>"
+    if tokenizer.eos_token is None:
+        raise UserError(
+            f"the tokenizer of {model} names no end-of-text token", hint="set eos_token in tokenizer_config.json"
+        )
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+_OFFLINE = "without a network, override it with a local folder: model=FOLDER"
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

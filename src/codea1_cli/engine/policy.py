@@ -1,0 +1,138 @@
+"""One rank of one policy: a Ray actor around an ordinary TRL trainer."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.engine.schedule import Schedule
+from codea1_cli.errors import CodeA1Error, RunFailed
+from codea1_cli.plan import batches
+from codea1_cli.problem import Problem
+from codea1_cli.prompts import code_messages
+from codea1_cli.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class RankSpec:
+    """Where one rank runs and what it belongs to."""
+
+    role: str
+    rank: int
+    ranks: int
+    gpu: str | None  # physical id; None on a machine without GPUs
+    threads: int
+    master_port: int
+    run_path: str
+    use_vllm: bool
+
+    @property
+    def label(self) -> str:
+        return f"{self.role}[{self.rank}]"
+
+
+class PolicyWorker:
+    """Methods are called by the driver, one after another: load, prompt_lengths, build, train."""
+
+    def __init__(self, spec: RankSpec, recipe: Recipe, arena: Any) -> None:
+        self.spec, self.recipe, self.arena = spec, recipe, arena
+        self.tokenizer: Any = None
+        self.trainer: Any = None
+        _own_log(Path(spec.run_path) / "logs" / f"{spec.role}-{spec.rank}.log")
+        os.environ.update(_environment(spec))
+
+    def load(self) -> dict[str, Any]:
+        """Imports the training stack and the tokenizer. Returns the process id and the device's name."""
+        import torch
+        import transformers
+        import trl  # noqa: F401  (the slow import happens here, while the other side does the same)
+
+        from codea1_cli.engine.models import load_tokenizer
+
+        torch.set_num_threads(self.spec.threads)
+        transformers.logging.set_verbosity_error()
+        self.tokenizer = load_tokenizer(self.recipe.model_of(self.spec.role))
+        device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu"
+        return {"pid": os.getpid(), "device": device}
+
+    def prompt_lengths(self, chats: list[list[dict[str, str]]]) -> list[int]:
+        """Tokens of each rendered prompt."""
+        from codea1_cli.engine.sampling import render
+
+        return [len(render(self.tokenizer, chat)) for chat in chats]
+
+    def build(self, schedule: Schedule, problems: dict[str, Problem], heldout: list[Problem]) -> None:
+        """Builds the trainer. `problems` hold no reference: a policy's process has no business with one."""
+        from codea1_cli.engine.hooks import CodeSide, TestSide
+        from codea1_cli.engine.trainer import build_trainer
+
+        spec, recipe = self.spec, self.recipe
+        shape = batches(recipe, spec.role, spec.ranks)
+        side = (CodeSide if spec.role == "code" else TestSide)(
+            spec, recipe, shape, self.arena, problems, heldout, len(schedule)
+        )
+        try:
+            self.trainer = build_trainer(
+                recipe,
+                spec.role,
+                shape,
+                schedule,
+                {pid: code_messages(problem) for pid, problem in problems.items()},
+                self.tokenizer,
+                output_dir=Path(spec.run_path) / "checkpoints" / ".work" / spec.role,
+                reward=side.reward,
+                rollout=side.rollout if isinstance(side, TestSide) else None,
+                use_vllm=spec.use_vllm,
+            )
+        except CodeA1Error:
+            raise
+        except Exception as error:
+            raise RunFailed(f"{spec.label} could not build its trainer: {type(error).__name__}: {error}") from error
+        self.trainer.add_callback(side.callback())
+        side.trainer = self.trainer
+
+    def train(self, checkpoint: str | None) -> int:
+        """Trains to the end, or until the arena says stop. Returns the last step."""
+        self.trainer.train(resume_from_checkpoint=checkpoint)
+        return self.trainer.state.global_step // self.recipe.train.updates_per_step
+
+    def close(self) -> None:
+        """Leaves the process group in order, where there is one."""
+        import torch.distributed
+
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+
+
+def _environment(spec: RankSpec) -> dict[str, str]:
+    values = {
+        "TRL_EXPERIMENTAL_SILENCE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "CUDA_VISIBLE_DEVICES": spec.gpu or "",
+        "OMP_NUM_THREADS": str(spec.threads),
+    }
+    if spec.ranks > 1 or spec.use_vllm:
+        # Each rank sees one GPU, so its local rank is 0 whatever its place in the world.
+        values |= {
+            "RANK": str(spec.rank),
+            "WORLD_SIZE": str(spec.ranks),
+            "LOCAL_RANK": "0",
+            "LOCAL_WORLD_SIZE": "1",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(spec.master_port),
+        }
+    return values
+
+
+def _own_log(path: Path) -> None:
+    """Sends this process's output to a file of the run and lets SIGUSR1 write all stacks there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    faulthandler.register(signal.SIGUSR1, file=log, all_threads=True)

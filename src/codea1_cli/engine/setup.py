@@ -1,0 +1,134 @@
+"""What a run settles once and keeps: which problems it uses, its order, and run.json."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.data.load import file_hash
+from codea1_cli.engine.schedule import Schedule, make_schedule
+from codea1_cli.errors import UserError
+from codea1_cli.problem import Problem
+from codea1_cli.recipe import Recipe
+from codea1_cli.run_dir import RunDir, write_atomic
+
+_PACKAGES = ("codea1", "torch", "transformers", "trl", "ray", "vllm", "peft", "accelerate", "datasets")
+
+
+class RunSetup:
+    def __init__(self, recipe: Recipe, run: RunDir) -> None:
+        self.recipe, self.run = recipe, run
+        self.skipped: dict[str, list[str]] = {}
+        self.sandbox_layers: dict[str, Any] = {}
+
+    def fresh(
+        self,
+        problems: Sequence[Problem],
+        faults: Mapping[str, str],
+        prompt_tokens: Sequence[int],
+        devices: Mapping[str, str],
+    ) -> tuple[Schedule, dict[str, Problem]]:
+        """Leaves out what cannot be used, by a named reason, and writes run.json.
+
+        Raises:
+            UserError: nothing is left, or too little for one step.
+        """
+        skipped = defaultdict(list)
+        kept: dict[str, Problem] = {}
+        longest = self.recipe.code.max_prompt_tokens
+        for problem, tokens in zip(problems, prompt_tokens, strict=True):
+            if problem.id in faults:
+                skipped[faults[problem.id]].append(problem.id)
+            elif tokens > longest:
+                skipped[f"prompt longer than code.max_prompt_tokens={longest}"].append(problem.id)
+            else:
+                kept[problem.id] = problem
+        self.skipped = dict(skipped)
+        if not kept:
+            reasons = "; ".join(f"{len(ids)} {reason}" for reason, ids in skipped.items())
+            raise UserError(f"no problem of {self.recipe.data.train} can be used: {reasons}")
+        schedule = self._schedule(list(kept))
+        write_atomic(self.run.path / "run.json", json.dumps(self._info(schedule, list(kept), devices), indent=2) + "\n")
+        return schedule, kept
+
+    def resume(self, problems: Sequence[Problem]) -> tuple[Schedule, dict[str, Problem]]:
+        """The order that the run began with.
+
+        Raises:
+            UserError: the problems file is not the one that the run began with.
+        """
+        info = self.run.info()
+        train = self.recipe.data.train or ""
+        if info["data"]["sha256"] != file_hash(train):
+            raise UserError(
+                f"{train} has changed since run {self.run.name} began",
+                hint="restore the file, or start a new run: an order over other problems would not be the same run",
+            )
+        by_id = {problem.id: problem for problem in problems}
+        kept = {pid: by_id[pid] for pid in info["problem_ids"]}
+        return self._schedule(list(kept)), kept
+
+    def _schedule(self, ids: list[str]) -> Schedule:
+        train = self.recipe.train
+        return make_schedule(
+            ids,
+            problems_per_step=train.problems_per_step,
+            epochs=train.epochs,
+            seed=self.recipe.seed,
+            max_steps=train.max_steps,
+        )
+
+    def _info(self, schedule: Schedule, kept: list[str], devices: Mapping[str, str]) -> dict[str, Any]:
+        train = self.recipe.data.train or ""
+        return {
+            "name": self.run.name,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "command": sys.argv,
+            "seed": self.recipe.seed,
+            "total_steps": len(schedule),
+            "steps_per_epoch": schedule.steps_per_epoch,
+            "versions": versions(),
+            "python": platform.python_version(),
+            "host": platform.platform(),
+            "devices": dict(devices),
+            "sandbox": self.sandbox_layers,
+            "git_revision": git_revision(),
+            "data": {
+                "train": train,
+                "sha256": file_hash(train),
+                "heldout": self.recipe.data.heldout,
+                "problems": len(kept),
+                "skipped": {reason: len(ids) for reason, ids in self.skipped.items()},
+            },
+            "problem_ids": kept,
+        }
+
+
+def versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def git_revision() -> str | None:
+    """The revision of a source checkout of codea1; None for an installed wheel."""
+    folder = Path(__file__).parent
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()

@@ -1,0 +1,36 @@
+"""The figures of a held-out evaluation from its per-problem rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from codea1_cli.evals.passk import pass_at_k
+
+
+def solve_figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """pass@1 and pass@n over problems; `unscored` counts solutions that the sandbox could not judge (they count as
+    not passed only when nothing else can be said, so a figure with unscored solutions is a lower bound)."""
+    n = max((len(row["passed"]) for row in rows), default=0)
+    figures: dict[str, Any] = {"problems": len(rows), "n": n}
+    for k in sorted({1, n} - {0}):
+        values = [pass_at_k(len(row["passed"]), sum(row["passed"]), k) for row in rows]
+        figures[f"pass@{k}"] = sum(values) / len(values)
+    figures["unscored"] = sum(row["unscored"] for row in rows)
+    return figures
+
+
+def attack_figures(rows: Sequence[Mapping[str, Any]], tests_per_suite: int) -> dict[str, Any]:
+    """Suites on wrong candidates: validity (valid asserts of the K asked), kill rate (share of wrong candidates that
+    their suite exposes), kills per valid assert, and the share of valid asserts that state the right answer."""
+    scored = [row for row in rows if not row["unscored"]]
+    valid = sum(row["valid"] for row in scored)
+    asked = len(scored) * tests_per_suite
+    return {
+        "suites": len(scored),
+        "unscored": len(rows) - len(scored),
+        "validity": valid / asked if asked else None,
+        "kill_rate": sum(row["kills"] > 0 for row in scored) / len(scored) if scored else None,
+        "kills_per_valid": sum(row["kills"] for row in scored) / valid if valid else None,
+        "stated_correctly": sum(row["correct"] for row in scored) / valid if valid else None,
+    }
