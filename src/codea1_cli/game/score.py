@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from codea1_cli.game.book import Book, BookEvent, Entries
-from codea1_cli.game.plan import JudgedSuite, JudgedTest
+from codea1_cli.game.plan import JudgedSuite, JudgedTest, read_book_test
 from codea1_cli.game.rewards import SuiteCounts, SuiteReward, code_reward, nonprintable_share, suite_reward
 from codea1_cli.game.rules import GameRules
 from codea1_cli.game.select import select
@@ -113,6 +113,8 @@ def _counts(
 
 def _kept(rules: GameRules, test: JudgedTest) -> bool:
     """Whether a new test is a mistake for the book: valid, run to a verdict, and not passed."""
-    if not test.valid or test.verdict is Verdict.PASSED or len(test.source) > MAX_BOOK_TEST_CHARS:
+    failed = test.valid and test.verdict is not Verdict.PASSED
+    if not failed or not (rules.paper or test.verdict not in (None, Verdict.UNSCORED)):
         return False
-    return rules.paper or test.verdict not in (None, Verdict.UNSCORED)
+    # A value may have no source of its own, or too long a one: the book must be able to read the test back.
+    return len(test.source) <= MAX_BOOK_TEST_CHARS and read_book_test(test.source) is not None

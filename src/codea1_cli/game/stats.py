@@ -49,7 +49,7 @@ def problem_stats(
             for test in suite.tests:
                 if not test.valid:
                     counts["invalid"] += 1
-                    counts[f"invalid_{test.reason}"] += 1
+                    counts[f"invalid_{_kind(test.reason)}"] += 1
                     continue
                 calls.add(test.call)
                 counts["valid"] += 1
@@ -61,6 +61,11 @@ def problem_stats(
                         counts["kills"] += test.verdict is not Verdict.PASSED
     counts["distinct_calls"] = len(calls)
     return _with_rates(counts)
+
+
+def _kind(reason: str | None) -> str:
+    """The kind of a reason, less its detail: "raised: ValueError: ..." counts as raised."""
+    return (reason or "unknown").partition(":")[0].replace(" ", "_")
 
 
 def merge_stats(problems: Iterable[Mapping[str, float | int]]) -> Stats:
