@@ -204,6 +204,6 @@ def _shared_memory(folder: Path) -> Check:
 
 
 def _sandbox() -> list[Check]:
-    from codea1_cli.sandbox_doctor import sandbox_checks
+    from codea1_cli.canary import sandbox_checks
 
     return sandbox_checks()

@@ -5,9 +5,14 @@ import json
 import pytest
 
 from codea1_cli import doctor as checks
+from codea1_cli.canary import sandbox_checks
 from codea1_cli.cli.doctor import doctor
 from codea1_cli.devices import PhysicalGpu, visible_gpus
 from codea1_cli.doctor import Status, version_clashes
+from codea1_cli.sandbox.base import ProgramRun
+from codea1_cli.sandbox.local.layers import NAMES
+from codea1_cli.sandbox.local.pool import LocalSandbox
+from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
 GPUS = [PhysicalGpu(i, f"GPU-{letter}{i}", "NVIDIA H100", 81559, 10) for i, letter in enumerate("abcd")]
 
@@ -98,3 +103,22 @@ def test_a_full_disk_and_a_folder_without_write_access_are_broken(tmp_path, monk
     assert checks._shared_memory(tmp_path).status is Status.WARNING
     monkeypatch.setattr(checks.os, "access", lambda *_: False)
     assert "cannot be written" in checks._disk(tmp_path).detail
+
+
+def test_the_canary_judges_rightly_here():
+    first, *others = sandbox_checks()
+    assert (first.name, first.status) == ("sandbox", Status.OK)
+    assert first.data["verdicts"]["lying"] == "failed"
+    layers = next(check for check in others if check.name == "sandbox layers")
+    assert set(layers.data["layers"]) == set(NAMES)
+    assert "numpy in the sandbox" not in {check.name for check in others}
+
+
+def test_a_judge_that_cannot_tell_right_from_wrong_is_broken(monkeypatch):
+    def unscored(self, program, entry_point, calls, limits, hash_seed=0):
+        return ProgramRun(None, "down", [Answer(AnswerKind.UNSCORED, detail="down") for _ in calls])
+
+    monkeypatch.setattr(LocalSandbox, "run", unscored)
+    (check,) = sandbox_checks()
+    assert check.status is Status.BROKEN
+    assert "right program: unscored, not passed" in check.detail
