@@ -127,9 +127,12 @@ def _copy(source: Path, staged: Path, patterns: tuple[str, ...]) -> None:
 def _merge(run: RunDir, role: str, source: Path, staged: Path) -> None:
     from peft import PeftModel
     from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.utils import logging
 
     from codea1_cli.engine.models import load_tokenizer, resolve_model
 
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     base_name = run.recipe().model_of(role)
     try:
         base = resolve_model(base_name)

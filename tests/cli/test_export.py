@@ -1,11 +1,13 @@
 """`codea1 export`: a plain model folder from any checkpoint, whole or not at all."""
 
 import json
+import shutil
 
 import pytest
 from fake_run import make_run
 
 from codea1_cli.cli.export import export
+from codea1_cli.recipe_io import recipe_text
 
 
 def test_export_takes_the_newest_or_the_named_step_and_model_files_only(run, call, tmp_path):
@@ -62,3 +64,71 @@ def test_a_run_without_a_checkpoint_says_so(run, call, tmp_path):
     done = call(export, "fresh", "--role", "code", "--to", tmp_path / "out")
     assert done.code == 2
     assert "no whole checkpoint yet" in done.err
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A random model of a few thousand weights, with a tokenizer that has a chat template."""
+    import torch
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("base")
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    LlamaForCausalLM(LlamaConfig(vocab_size=32, num_key_value_heads=2, **sizes)).to(torch.bfloat16).save_pretrained(
+        folder
+    )
+    words = Tokenizer(WordLevel({"<unk>": 0, "<eos>": 1, "a": 2}, unk_token="<unk>"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", unk_token="<unk>")
+    tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def write_adapter(run, base):
+    """Turns checkpoint 3's code policy into a LoRA adapter on `base`; gives the adapted model's logits on `PROMPT`."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    recipe = run.recipe().model_copy(update={"model": str(base)})
+    run.recipe_file.write_text(recipe_text(recipe))
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    adapted = get_peft_model(model, LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False))
+    folder = run.checkpoint(3) / "code"
+    shutil.rmtree(folder)
+    adapted.save_pretrained(folder)
+    with torch.no_grad():
+        return adapted(torch.tensor([[2, 1, 0, 2]])).logits
+
+
+def test_an_adapter_is_merged_into_its_base_exactly(run, call, tmp_path, base):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    wanted = write_adapter(run, base)
+    done = call(export, "first", "--role", "code", "--to", tmp_path / "out", "--json")
+    assert done.code == 0, done.err
+    assert done.data["merged_adapter"]
+    assert not (tmp_path / "out" / "adapter_config.json").exists()
+    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
+    with torch.no_grad():
+        assert torch.allclose(merged(torch.tensor([[2, 1, 0, 2]])).logits, wanted, atol=1e-5)
+    assert AutoTokenizer.from_pretrained(tmp_path / "out").chat_template
+
+
+def test_an_adapter_on_a_quantised_or_missing_base_is_refused(run, call, tmp_path, base):
+    write_adapter(run, base)
+    quantised = tmp_path / "quantised"
+    shutil.copytree(base, quantised)
+    config = json.loads((quantised / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    (quantised / "config.json").write_text(json.dumps(config))
+    for model, text in ((quantised, "quantised"), (tmp_path / "gone", "no model folder")):
+        run.recipe_file.write_text(recipe_text(run.recipe().model_copy(update={"model": str(model)})))
+        done = call(export, "first", "--role", "code", "--to", tmp_path / "out")
+        assert done.code == 2
+        assert text in done.err
+        assert not [path for path in tmp_path.iterdir() if "out" in path.name]
