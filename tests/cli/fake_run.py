@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +175,24 @@ def age(run: RunDir, seconds: float) -> None:
     """Makes a run look older."""
     stat = run.recipe_file.stat()
     os.utime(run.recipe_file, (stat.st_atime - seconds, stat.st_mtime - seconds))
+
+
+def run_pytest(file: Path) -> subprocess.CompletedProcess[str]:
+    """Runs one test file alone, as somebody without this project would."""
+    return subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--noconftest",
+            f"--rootdir={file.parent}",
+            file,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=file.parent,
+    )

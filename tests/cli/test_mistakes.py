@@ -2,12 +2,10 @@
 
 import datetime
 import json
-import subprocess
-import sys
 from collections import Counter, OrderedDict, deque
 
 import pytest
-from fake_run import LETTERS, PROBLEMS, WRONG_DOUBLE, make_run
+from fake_run import LETTERS, PROBLEMS, WRONG_DOUBLE, make_run, run_pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -154,26 +152,6 @@ def test_jsonl_export_has_a_line_a_live_test(run, call, tmp_path):
     assert (refused.code, "--force" in refused.err) == (2, True)
     assert call(mistakes.app, "export", "--to", to, "--force").code == 0
     assert call(mistakes.app, "export", "--json").code == 2
-
-
-def run_pytest(file):
-    return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "--noconftest",
-            f"--rootdir={file.parent}",
-            file,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=file.parent,
-    )
 
 
 def test_pytest_export_passes_on_the_reference_and_fails_on_wrong_code(run, call, tmp_path):

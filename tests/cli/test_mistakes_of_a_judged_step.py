@@ -1,0 +1,86 @@
+"""`codea1 mistakes` on what the engine itself writes: a real judge, a real book, real rollout files."""
+
+import pytest
+from fake_run import PROBLEMS, run_pytest
+
+from codea1_cli.cli import mistakes
+from codea1_cli.engine.judging import StepJudge
+from codea1_cli.engine.ledger import Ledger
+from codea1_cli.problem import write_problems
+from codea1_cli.recipe import Recipe
+from codea1_cli.recipe_io import recipe_text
+from codea1_cli.run_dir import RunDir
+
+SUITE = """```python
+assert ratio(1, 2) == 0.5
+assert ratio(1, 0) == float("nan")
+assert ratio(3, 'x') == 1
+assert ratio(1, 3) == 0.25
+```"""
+CODE = {
+    1: [
+        "def ratio(a, b):\n    if b:\n        return a // b\n    return 0",
+        "def ratio(a, b):\n    return a / b",
+        "def ratio(a, b) return 1",
+    ],
+    2: ["def ratio(a, b):\n    return a / b", "import math\ndef ratio(a, b):\n    return a / b if b else math.nan"],
+}
+RATIO = "basic/ratio"
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """A run of two judged steps on one problem."""
+    root = tmp_path_factory.mktemp("runs")
+    write_problems(root / "problems.jsonl", PROBLEMS)
+    recipe = Recipe.model_validate({"model": "builtin:tiny", "data": {"train": str(root / "problems.jsonl")}})
+    run = RunDir(root / "judged")
+    run.create()
+    run.recipe_file.write_text(recipe_text(recipe))
+    problem = next(problem for problem in PROBLEMS if problem.id == RATIO)
+    judge = StepJudge(recipe, run.path, 1)
+    ledger = Ledger(recipe, run, 0)
+    for step, sources in CODE.items():
+        candidates = judge.load_candidates(problem, [f"```python\n{source}\n```" for source in sources])
+        book = ledger.replayed(RATIO)
+        ledger.score_step(step, {RATIO: [judge.judge_suites(problem, c, [SUITE], book) for c in candidates]})
+    ledger.close()
+    judge.close()
+    return run
+
+
+def test_inspect_reads_the_engine_s_own_files(judged, call):
+    data = call(mistakes.app, "inspect", RATIO, "--run", judged.path, "--replay", "--json").data
+    (live,) = data["live"]
+    assert (live["test"], live["count"], live["first_step"], live["last_step"]) == (
+        "assert ratio(1, 0) == nan",
+        2,
+        1,
+        2,
+    )
+    assert live["latest"] == {
+        "step": 2,
+        "candidate_index": 0,
+        "verdict": "raised",
+        "expected": "nan",
+        "got": "ZeroDivisionError: division by zero",
+        "failing": 1,
+        "candidates": 2,
+        "code": CODE[2][0],
+    }
+    assert (data["failing"]["code"], data["failing"]["lines"]) == (CODE[2][0], [2])
+    (replayed,) = data["replay"]
+    assert (replayed["before"], replayed["verdict"], replayed["line"]) == ("raised", "raised", 2)
+    assert data["retired"] == [
+        {"test": "assert ratio(1, 2) == 0.5", "peak": 1, "first_step": 1, "last_step": 2},
+        {"test": "assert ratio(1, 3) == 0.3333333333333333", "peak": 1, "first_step": 1, "last_step": 2},
+    ]
+    assert data["trend"] == [{"step": 1, "tests": 3, "mistakes": 4}, {"step": 2, "tests": 1, "mistakes": 2}]
+
+
+def test_the_exported_tests_pass_on_the_reference(judged, call, tmp_path):
+    done = call(mistakes.app, "export", "--run", judged.path, "--to", tmp_path / "test_book.py", "--json")
+    assert (done.code, done.data["skipped"]) == (0, [])
+    passed = run_pytest(tmp_path / "test_book.py")
+    assert passed.returncode == 0, passed.stdout
+    assert "1 passed" in passed.stdout
