@@ -77,6 +77,7 @@ DEFAULT = {
         '```python\ndef f(x):\n    return "<think>" + x\n```',
         'def f(x):\n    return "<think>" + x',
     ),
+    "an unclosed block, then another": (f"```python\n{OTHER}\n```python\n{CODE}\n```", CODE),
     "empty": ("", ""),
     "an empty block": ("```python\n```", ""),
     "prose": ("I cannot do that.", "I cannot do that."),

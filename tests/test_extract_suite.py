@@ -31,6 +31,9 @@ READINGS = {
     "missing opening fence": (f"{LINES}\n```\nThe first assert tries 1.", [ONE, TWO]),
     "unclosed fence": (f"```py\n{LINES}", [ONE, TWO]),
     "tilde fence": (f"~~~\n{LINES}\n~~~", [ONE, TWO]),
+    "tilde fence around backticks": (f"~~~py\n# ```\n{LINES}\n# ```\n~~~", [ONE, TWO]),
+    "fence around a shorter fence": ("````\nassert f(1) == 2\n```\nassert f(2) == 3\n````", [ONE, TWO]),
+    "an unclosed block, then another": ("```python\nassert f(1) == 2\n```python\nassert f(2) == 3\n```", [ONE, TWO]),
     "two blocks": ("```python\nassert f(1) == 2\n```\nand\n```python\nassert f(2) == 3\n```", [ONE, TWO]),
     "a variable of an earlier block": ("```python\nx = 1\n```\n```python\nassert f(x) == 2\n```", [ONE]),
     "a block of another language": (f"```text\nassert f(9) == 9\n```\n```python\n{LINES}\n```", [ONE, TWO]),
@@ -46,6 +49,7 @@ READINGS = {
     "a multi-line string": ('assert f("""a\nb""") == 1', [("f('a\\nb')", 1)]),
     "hash and brackets in strings": ("assert f('#(') == '['\nassert f(2) == 3", [("f('#(')", "["), TWO]),
     "thinking": (f"<think>assert f(9) == 9</think>\n{LINES}", [ONE, TWO]),
+    "thinking about tags": (f"<think>a </think> tag\nassert f(9) == 9\n</think>\n{LINES}", [ONE, TWO]),
     "unclosed thinking": (f"<think>\n```python\n{LINES}\n```", []),
     "full-width names": ("assert \uff46(1) == 2", [ONE]),
     "normal form": ("assert f( 'a' ,k = [1,2]) == {'b' :1}", [("f('a', k=[1, 2])", {"b": 1})]),
@@ -128,6 +132,7 @@ READINGS = {
     "the clock": ("assert f(time.time()) == 1", [("arguments", NOTHING)]),
     "an address": ("assert f(id(1)) == 1", [("arguments", NOTHING)]),
     "attributes": ("assert f((1).__class__) == 1\nassert f('{0.__class__}'.format(1)) == 1", [("arguments", NOTHING)] * 2),
+    "hidden attributes": ("assert f('a'.__class__) == 1\nassert f(str.__subclasses__()) == 1", [("arguments", NOTHING)] * 2),
     "assigning": ("assert f((y := 1)) == 1", [("arguments", NOTHING)]),
     "await": ("assert f([x async for x in y]) == 1", [("arguments", NOTHING)]),
     "the function itself": ("assert f(f(1)) == 1", [("arguments", NOTHING)]),
@@ -204,6 +209,8 @@ def test_a_stated_nan_folds() -> None:
         "'a' * 10**10",
         "10**10 * [0]",
         "[[0] * 1000] * 1000",
+        "[0] * 15_000 + [0] * 15_000",
+        "'a' * 15_000 + 'a' * 15_000",
         "[[[0] * 100] * 100] * 100",
         "list(range(10**12))",
         "set(range(10**9))",
@@ -253,6 +260,13 @@ def test_a_giant_statement_is_one_invalid_assert() -> None:
     statements = parse_suite(text, "f")
     assert [s.invalid for s in statements] == ["too_large", None]
     assert len(statements[0].source) <= MAX_STATEMENT_CHARS
+
+
+def test_thousands_of_unclosed_lines_cost_themselves_alone() -> None:
+    text = "assert f([1 == 2\n" * 2_000 + "assert f(1) == 2\n" + 'assert f("""1 == 2\n' + "assert f(2) == 3\n" * 2_000
+    statements = parse_suite(text, "f")
+    assert len(statements) == 4_002
+    assert sum(s.invalid is None for s in statements) == 2_001
 
 
 def test_the_source_is_the_statement_itself() -> None:

@@ -1,6 +1,7 @@
 """A small stand-in for the sandbox, for trusted programs: runs calls in this process and compares with `==`."""
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ from codea1_cli.game.plan import calls_for_reference, judged_book, judged_suite,
 from codea1_cli.game.rules import GameRules
 from codea1_cli.game.score import JudgedCandidate
 from codea1_cli.sandbox.verdicts import Verdict
+
+Equal = Callable[[Any, Any], bool]
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,9 @@ def expected_answers(reference: str, entry_point: str, calls: Sequence[str]) -> 
     return answers
 
 
-def verdicts(candidate: str, entry_point: str, expected: Mapping[str, Any]) -> dict[str, Given]:
+def verdicts(
+    candidate: str, entry_point: str, expected: Mapping[str, Any], equal: Equal = operator.eq
+) -> dict[str, Given]:
     given = {}
     for call, answer in expected.items():
         namespace = load(candidate, entry_point)
@@ -59,12 +64,18 @@ def verdicts(candidate: str, entry_point: str, expected: Mapping[str, Any]) -> d
         except Exception as error:
             given[call] = Given(Verdict.RAISED, repr(error))
         else:
-            given[call] = Given(Verdict.PASSED if value == answer.value else Verdict.FAILED, repr(value))
+            given[call] = Given(Verdict.PASSED if equal(answer.value, value) else Verdict.FAILED, repr(value))
     return given
 
 
 def judge(
-    rules: GameRules, reference: str, entry_point: str, candidate: str, replies: Sequence[str], book: Sequence[str] = ()
+    rules: GameRules,
+    reference: str,
+    entry_point: str,
+    candidate: str,
+    replies: Sequence[str],
+    book: Sequence[str] = (),
+    equal: Equal = operator.eq,
 ) -> JudgedCandidate:
     """One candidate with its suites and the replayed book, as the engine would put them together."""
     suites = [parse_suite(reply, entry_point, cap=rules.cap, mode=rules.mode) for reply in replies]
@@ -73,9 +84,9 @@ def judge(
     judged = []
     for reply, suite in zip(replies, suites, strict=True):
         answers: Mapping[str, Any] = expected if rules.validation else stated_answers(suite)
-        given = verdicts(candidate, entry_point, answers)
-        judged.append(judged_suite(rules, reply, suite, answers, given, lambda value, stated: value == stated))
+        given = verdicts(candidate, entry_point, answers, equal)
+        judged.append(judged_suite(rules, reply, suite, answers, given, equal))
     answers = expected if rules.validation else stated_answers(replayed)
-    on_book = judged_book(replayed, answers, verdicts(candidate, entry_point, answers))
+    on_book = judged_book(replayed, answers, verdicts(candidate, entry_point, answers, equal))
     loaded = load(candidate, entry_point) is not None
     return JudgedCandidate(candidate, loaded, on_book, tuple(judged))

@@ -25,9 +25,12 @@ def test_each_distinct_call_is_asked_once_the_book_first() -> None:
     assert calls_for_reference(UNVALIDATED, suites, [t for t in book if t]) == []
 
 
-def test_asserts_past_the_cap_are_not_asked() -> None:
+def test_asserts_past_the_cap_are_neither_asked_nor_judged() -> None:
     suite = parse_suite("\n".join(f"assert f({n}) == 1" for n in range(20)), "f")
-    assert len(calls_for_reference(RULES, [suite])) == 8
+    calls = calls_for_reference(RULES, [suite])
+    assert len(calls) == 8
+    expected = {call: Expected(True, None, 1, "1") for call in calls}
+    assert [test.call for test in judged_suite(RULES, "", suite, expected, {}, lambda a, b: a == b).tests] == calls
 
 
 def test_a_judged_test_says_all_there_is_to_say() -> None:
