@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import socket
@@ -34,10 +35,15 @@ def ray_cluster(run_path: Path, address: str | None) -> Iterator[Any]:
     import ray
 
     temp, folders = _temp(run_path)
-    with guarded(folders):
+    (run_path / "logs").mkdir(exist_ok=True)
+    with (
+        guarded(folders),
+        open(run_path / "logs" / "ray.log", "a", encoding="utf-8") as log,
+        contextlib.redirect_stdout(log),  # Ray prints a worker's death to stdout, which belongs to --json
+    ):
         try:
             if address is not None:
-                ray.init(address=address, namespace="codea1", log_to_driver=False, logging_level="error")
+                ray.init(address=address, namespace="codea1", log_to_driver=False, logging_level=logging.ERROR)
             else:
                 ray.init(
                     address="local",
@@ -46,7 +52,7 @@ def ray_cluster(run_path: Path, address: str | None) -> Iterator[Any]:
                     include_dashboard=False,
                     object_store_memory=_OBJECT_STORE,
                     log_to_driver=False,
-                    logging_level="error",
+                    logging_level=logging.ERROR,
                     _temp_dir=str(temp),
                 )
         except (ConnectionError, ValueError, RuntimeError, OSError) as error:

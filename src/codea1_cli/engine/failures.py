@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
 from typing import Any
@@ -56,10 +57,14 @@ def stack_hint(run: RunDir, who: str, pid: int | None) -> str:
 
 
 def _last_words(run: RunDir, who: str) -> str:
-    """The last line that a dead rank wrote, if any."""
+    """The last line that names an error in a dead rank's log, if any."""
     log = run.logs / f"{who.replace('[', '-').rstrip(']')}.log"
     with contextlib.suppress(OSError):
-        lines = log.read_text(errors="replace").strip().splitlines()
+        lines = [
+            line
+            for line in log.read_text(errors="replace").splitlines()
+            if re.search(r"error|fatal|killed", line, re.I)
+        ]
         if lines:
-            return f"; its log ends with: {lines[-1][:200]}"
+            return f"; its log says: {lines[-1].strip()[:200]}"
     return ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from codea1_cli.engine import evaluation
@@ -69,6 +70,11 @@ class Side:
         """Tells the arena what this rank does from now on; a hang is blamed on the rank that is not waiting."""
         self.arena.heartbeat.remote(self.spec.label, name, step or self.step)
 
+    def update_begins(self) -> None:
+        self.phase("updating")
+        if nan_at(self.spec.role, self.spec.rank, self.step):
+            next(self.trainer.model.parameters()).data.fill_(math.nan)
+
     def clock(self, part: str) -> None:
         """Books the time since the last call under `part`."""
         now = time.monotonic()
@@ -106,7 +112,7 @@ class CodeSide(Side):
         self.phase("waiting")
         rewards = self.ask("post_candidates", step, texts)
         self.clock("waiting")
-        self.phase("updating")
+        self.update_begins()
         place = {pid: iter(values) for pid, values in rewards.items()}
         return [next(place[pid]) for pid in problem_id]
 
@@ -136,22 +142,24 @@ class TestSide(Side):
         self.phase("waiting")
         results = self.ask("finish_suites", step, ids)
         self.clock("waiting")
-        self.phase("updating")
+        self.update_begins()
         rows = Rows(bool(trainer.use_vllm), self.shape.group)
         for pid in ids:
             groups = 0
             for index in results[pid].selected:
-                rows.add(*sampled[pid, index], results[pid].rewards[index])
+                rows.add(sampled[pid, index], results[pid].rewards[index])
                 groups += 1
             for _ in range(self.shape.groups_per_problem - groups):
                 # TRL needs full rows even when no candidate could be attacked: masked ones teach nothing.
                 filler = next((sampled[key] for key in sampled if key[0] == pid), None) or self._empty_group()
-                rows.add(*filler, [None] * self.shape.group)
+                rows.add(filler, [None] * self.shape.group)
         if len(rows) != len(prompts):  # TRL would train on fewer rows without a word
             raise RunFailed(f"{self.spec.label} step {step}: rollout of {len(rows)} rows where {len(prompts)} are due")
         return rows.columns()
 
-    def _sample_suites(self, step: int, ids: list[str], candidates: dict[str, list[CandidateView]]) -> dict:
+    def _sample_suites(
+        self, step: int, ids: list[str], candidates: dict[str, list[CandidateView]]
+    ) -> dict[tuple[str, int], Group]:
         tokenizer, n, game = self.trainer.processing_class, self.shape.group, self.recipe.game
         keys: list[tuple[str, int]] = []
         prompts: list[list[int]] = []
@@ -176,14 +184,22 @@ class TestSide(Side):
 
         completions, logprobs = sample_groups(self.trainer, prompts, n, chunk=self.recipe.sampling.chunk, on_chunk=post)
         return {
-            key: (prompts[i], completions[i], logprobs[i] if logprobs is not None else None)
+            key: Group(prompts[i], completions[i], logprobs[i] if logprobs is not None else None)
             for i, key in enumerate(keys)
         }
 
-    def _empty_group(self) -> tuple[list[int], list[list[int]], list[list[float]] | None]:
-        eos = self.trainer.processing_class.eos_token_id
-        n = self.shape.group
-        return [eos], [[eos]] * n, [[0.0]] * n
+    def _empty_group(self) -> Group:
+        eos, n = self.trainer.processing_class.eos_token_id, self.shape.group
+        return Group([eos], [[eos]] * n, [[0.0]] * n)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The suites sampled for one candidate: one prompt, n completions, and log-probs where the engine reports them."""
+
+    prompt: list[int]
+    completions: list[list[int]]
+    logprobs: list[list[float]] | None
 
 
 class Rows:
@@ -200,19 +216,14 @@ class Rows:
     def __len__(self) -> int:
         return len(self.prompt_ids)
 
-    def add(
-        self,
-        prompt: list[int],
-        completions: list[list[int]],
-        logprobs: list[list[float]] | None,
-        rewards: Sequence[float | None],
-    ) -> None:
+    def add(self, group: Group, rewards: Sequence[float | None]) -> None:
         for i in range(self.group):
-            self.prompt_ids.append(prompt)
-            self.completion_ids.append(completions[i])
+            tokens = group.completions[i]
+            self.prompt_ids.append(group.prompt)
+            self.completion_ids.append(tokens)
             if self.logprobs is not None:
-                self.logprobs.append(logprobs[i] if logprobs is not None else [0.0] * len(completions[i]))
-            self.env_mask.append([0 if rewards[i] is None else 1] * len(completions[i]))
+                self.logprobs.append(group.logprobs[i] if group.logprobs is not None else [0.0] * len(tokens))
+            self.env_mask.append([0 if rewards[i] is None else 1] * len(tokens))
             self.suite_reward.append(rewards[i])
 
     def columns(self) -> dict[str, Any]:
@@ -241,10 +252,8 @@ def make_callback(side: Side) -> Any:
             side.phase("sampling")
             side._since = time.monotonic()
 
-        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             fault_at(side.spec.role, side.spec.rank, side.step, "updating")
-            if nan_at(side.spec.role, side.spec.rank, side.step):
-                next(p for p in model.parameters() if p.grad is not None).grad.fill_(math.nan)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
             if state.global_step % updates:
@@ -277,6 +286,7 @@ def make_callback(side: Side) -> Any:
                 side.evaluate(step)
             if control.should_save:
                 side.phase("saving", step)
+                _check_finite(side, step)
                 fault_at(side.spec.role, side.spec.rank, step, "saving")
 
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -288,6 +298,15 @@ def make_callback(side: Side) -> Any:
                 side._since = time.monotonic()
 
     return StepCallback()
+
+
+def _check_finite(side: Side, step: int) -> None:
+    """A checkpoint with a NaN in it would be the end of a run, and would replace a good one."""
+    import torch
+
+    for name, parameter in side.trainer.model.named_parameters():
+        if not bool(torch.isfinite(parameter.detach()).all()):
+            raise RunFailed(f"parameter {name} of the {side.spec.role} policy is not finite after step {step}")
 
 
 def _merge(logs: list[dict[str, float]]) -> dict[str, float]:

@@ -128,13 +128,14 @@ class StepJudge:
 
     def load_candidates(self, problem: Problem, texts: Sequence[str]) -> list[Candidate]:
         """Extracts and loads; identical programs are loaded once."""
-        seen: dict[str, bool | None] = {}
+        seen: dict[str, tuple[bool | None, str]] = {"": (False, "the reply holds no program")}
         candidates = []
         for text in texts:
             code = extract_code(text, problem.entry_point, mode=self.rules.mode)
             if code not in seen:
-                seen[code] = self.judge.loads(code, problem.entry_point) if code.strip() else False
-            candidates.append(Candidate(text, code, seen[code]))
+                result = self.judge.check(code, problem.entry_point, [], {})
+                seen[code] = (result.loaded, result.load_detail)
+            candidates.append(Candidate(text, code, *seen[code]))
         return candidates
 
     def owners(self, candidates: Sequence[Candidate]) -> list[int]:

@@ -98,7 +98,7 @@ class Ledger:
         candidates = stats.get("candidates", 0)
         code_groups = [o.code_rewards for o in outcomes.values()]
         test_groups = [o.suite_rewards[i] for o in outcomes.values() for i in o.selected]
-        suites = [row for o in outcomes.values() for row in o.suite_parts for row in row]
+        suites = [part for outcome in outcomes.values() for parts in outcome.suite_parts for part in parts]
         kill = stats.get("kills", 0)
         return {
             **{name: value for name, value in stats.items() if isinstance(value, (int, float))},

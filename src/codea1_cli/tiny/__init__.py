@@ -1,7 +1,6 @@
 """The embedded default: a small model and its problems, shipped with the package so that `train --recipe tiny` needs nothing else."""
 
 from pathlib import Path
-from typing import Literal
 
 from codea1_cli.errors import UserError
 
@@ -13,7 +12,7 @@ def model_path() -> Path:
     return _HERE / "model"
 
 
-def problems_path(split: Literal["train", "heldout"]) -> Path:
+def problems_path(split: str) -> Path:
     """The embedded problems of a split, as a .jsonl file.
 
     Raises:
