@@ -123,7 +123,7 @@ def make_run(root: Path, name: str = "first", *, steps: int = 3, total: int = 3,
             (run.pending / role / "tokenizer.json").write_text("{}")
             (run.pending / role / "optimizer.pt").write_bytes(bytes(4000))
         run.commit(step)
-    run.append_metrics({"step": steps, "eval": "heldout", "pass@1": 0.5})
+    run.append_metrics({"step": steps, "eval": {"set": "heldout", "code": {"pass@1": 0.5}, "test": {"validity": None}}})
     double = "basic/double it:1"
     with MistakeStore(run.mistakes_file) as store:
         store.append(

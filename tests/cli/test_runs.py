@@ -53,10 +53,20 @@ def test_show_takes_the_newest_run_or_the_named_one(run, call):
     assert [item["step"] for item in shown["checkpoints"]] == [1, 2]
     shown = call(runs.app, "show", "first", "--steps", "2", "--json").data
     assert [line["step"] for line in shown["last_steps"]] == [2, 3]
-    assert shown["evals"] == [{"step": 3, "eval": "heldout", "pass@1": 0.5}]
+    assert [line["eval"]["code"] for line in shown["evals"]] == [{"pass@1": 0.5}]
     text = call(runs.app, "show", "first").out
     assert "first: finished at step 3 of 3" in text
-    assert "pass@1 0.5" in text
+    steps, evaluations = text.split("last steps")[1].split("evaluations")
+    assert [line.split() for line in steps.splitlines()[1:5]] == [
+        ["step", "code", "reward"],
+        ["1", "0.25"],
+        ["2", "0.5"],
+        ["3", "0.75"],
+    ]
+    assert [line.split() for line in evaluations.splitlines()[1:3]] == [
+        ["step", "set", "pass@1"],
+        ["3", "heldout", "0.5"],
+    ]
     wrong = call(runs.app, "show", "frst")
     assert wrong.code == 2
     assert "first" in wrong.err

@@ -1,5 +1,6 @@
 """`codea1 runs`: what runs there are, how far they came, and giving their disk space back."""
 
+import shlex
 import shutil
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,14 +75,51 @@ def show(
     facts["checkpoints"] = ", ".join(f"{item['step']} ({size_text(item['bytes'])})" for item in kept) or "none"
     if row.error:
         facts["error"] = row.error
-    for key, value in {**facts, **_flat(info, skip=("error", "name", "started", "problem_ids"))}.items():
+    if isinstance(info.get("command"), list):
+        facts["command"] = shlex.join(map(str, info["command"]))
+    for key, value in {**facts, **_flat(info, skip=(*facts, "name", "problem_ids"))}.items():
         out.print(f"  {key:<14} {console.printable(str(value))}", markup=False, soft_wrap=True)
-    for heading, lines in (("last steps", step_lines), ("evaluations", eval_lines)):
-        if lines:
-            out.print(heading, style="title")
-        for line in lines:
-            numbers = "  ".join(f"{key} {_number(value)}" for key, value in _flat(line, skip=("time",)).items())
-            out.print(f"  {numbers}", markup=False, soft_wrap=True)
+    _print_lines("last steps", step_lines, _STEP_COLUMNS)
+    _print_lines("evaluations", eval_lines, _EVAL_COLUMNS)
+
+
+# What a person looks for first; --json and metrics.jsonl hold the rest.
+_STEP_COLUMNS = {
+    "step": "step",
+    "code.reward": "code reward",
+    "test.reward": "test reward",
+    "arena.code_signal_share": "code signal",
+    "arena.test_signal_share": "test signal",
+    "arena.valid_share": "valid",
+    "arena.kill_share": "kills",
+    "arena.book_tests": "book",
+    "arena.unscored": "unscored",
+    "timing.step_s": "seconds",
+}
+_EVAL_COLUMNS = {
+    "step": "step",
+    "eval.set": "set",
+    "eval.code.pass@1": "pass@1",
+    "eval.test.validity": "validity",
+    "eval.test.kill_rate": "kill rate",
+    "eval.test.kills_per_valid": "kills per valid",
+}
+
+
+def _print_lines(title: str, lines: list[dict[str, Any]], columns: dict[str, str]) -> None:
+    """A table of the columns that any of the lines fills."""
+    from rich.table import Table
+
+    rows = [_flat(line) for line in lines]
+    used = {key: heading for key, heading in columns.items() if any(row.get(key) is not None for row in rows)}
+    if not used:
+        return
+    table = Table(title=title, title_style="title", title_justify="left", box=None)
+    for heading in used.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*("" if row.get(key) is None else _number(row[key]) for key in used))
+    console.out().print(table)
 
 
 @app.command()
