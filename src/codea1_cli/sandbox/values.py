@@ -103,9 +103,9 @@ class _Decoder:
         return [self.value(part, depth) for part in body]
 
     def pairs(self, body: Any, depth: int) -> list[tuple[Any, Any]]:
-        pairs = [tuple(self.parts(pair, depth, 2)) for pair in body]
+        pairs = [(key, value) for key, value in (self.parts(pair, depth, 2) for pair in body)]
         _check_hashes([key for key, _ in pairs])
-        return pairs  # type: ignore[return-value]
+        return pairs
 
     def hashable(self, body: Any, depth: int) -> list[Any]:
         parts = self.parts(body, depth)
@@ -177,9 +177,8 @@ class _Decoder:
             return timezone(timedelta(*numbers))
         *clock, fold, zone = numbers
         offset = None if zone is None else timezone(timedelta(*zone))
-        if kind == "time":
-            return time(*clock, tzinfo=offset, fold=fold)
-        return {"moment": datetime}[kind](*clock, tzinfo=offset, fold=fold)
+        moment: Any = {"time": time, "moment": datetime}[kind]
+        return moment(*clock, tzinfo=offset, fold=fold)
 
     def tag_A(self, body: Any, depth: int) -> Array:
         shape, items = self.parts(body, depth, 2)

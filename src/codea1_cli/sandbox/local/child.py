@@ -92,7 +92,8 @@ class Job:
 
     def compile_calls(self):
         """Each call's code, or the error that it raised, and whether all of them are plain."""
-        codes, plain = [], True
+        codes: list[object] = []
+        plain = True
         for index, call in enumerate(self.calls):
             if index < self.start:
                 codes.append(None)
@@ -106,9 +107,9 @@ class Job:
         return codes, plain
 
     def answer(self, index: int, code, space) -> None:
-        if type(code) is bytes:
-            return self.send(RAISED, index, code)
         try:
+            if type(code) is bytes:
+                raise SyntaxError(code.decode())
             value = eval(code, space)
             payload = _encode(value).encode("ascii")
             kind = VALUE
@@ -150,10 +151,13 @@ def describe(fault: BaseException) -> bytes:
     kind = type(fault)
     name = type.__getattribute__(kind, "__name__")
     try:
-        text = ": %s" % BaseException.__str__(fault)
+        if kind in (SyntaxError, IndentationError, TabError):
+            text = f": {fault.msg}, line {fault.lineno}"
+        else:
+            text = f": {BaseException.__str__(fault)}"
     except BaseException:
         text = ""
-    return ("%s%s" % (name, text))[:300].encode("utf-8", "replace")
+    return f"{name}{text}"[:300].encode("utf-8", "replace")
 
 
 def empty(folder: str) -> None:

@@ -27,9 +27,16 @@ _modules = sys.modules
 _float_repr = float.__repr__
 _int_repr = int.__repr__
 _plain = frozenset([type(None), bool, int, float, str, bytes])
-_DICTS = {dict: "d", collections.defaultdict: "d", collections.OrderedDict: "od", collections.Counter: "cn"}
-_SEQUENCES = {tuple: "t", set: "s", frozenset: "z", collections.deque: "dq"}
-_VIEWS = (type({}.keys()), type({}.items()))
+_BYTES: dict[type, str] = {bytes: "b", bytearray: "ba"}
+_DICTS: dict[type, str] = {
+    dict: "d",
+    collections.defaultdict: "d",
+    collections.OrderedDict: "od",
+    collections.Counter: "cn",
+}
+_SEQUENCES: dict[type, str] = {tuple: "t", set: "s", frozenset: "z", collections.deque: "dq"}
+_EMPTY: dict[int, int] = {}
+_VIEWS = (type(_EMPTY.keys()), type(_EMPTY.items()))
 _CLOCK = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
 
 
@@ -61,9 +68,9 @@ class _Encoder:
                 return emit(_int_repr(v))
             bits = v.bit_length()
             if bits > MAX_INT_BITS:
-                raise Refused("integer of %d bits" % bits)
+                raise Refused(f"integer of {bits} bits")
             self.spend(bits // 4)
-            return emit('{"i":"%x"}' % v)
+            return emit(f'{{"i":"{v:x}"}}')
         if kind is str:
             self.spend(len(v))
             return emit(quote(v))
@@ -73,13 +80,13 @@ class _Encoder:
             return emit("true" if v else "false")
         if kind is float:
             text = _float_repr(v)
-            return emit(text if text[-1] not in "fn" else '{"f":"%s"}' % text)
+            return emit(text if text[-1] not in "fn" else f'{{"f":"{text}"}}')
         if depth >= MAX_DEPTH:
             raise Refused("nested too deeply")
         if kind is list:
             return self.items(v, depth)
         if kind in _SEQUENCES:
-            emit('{"%s":' % _SEQUENCES[kind])
+            emit(f'{{"{_SEQUENCES[kind]}":')
             self.items(v, depth)
             return emit("}")
         if kind in _DICTS:
@@ -102,7 +109,7 @@ class _Encoder:
 
     def pairs(self, tag: str, pairs, depth: int) -> None:
         emit, put = self.emit, self.put
-        emit('{"%s":[' % tag)
+        emit(f'{{"{tag}":[')
         lead = "["
         for k, x in pairs:
             emit(lead)
@@ -114,14 +121,14 @@ class _Encoder:
         emit("]}")
 
     def tagged(self, tag: str, parts, depth: int) -> None:
-        self.emit('{"%s":' % tag)
+        self.emit(f'{{"{tag}":')
         self.items(parts, depth)
         self.emit("}")
 
     def rare(self, v, kind, depth: int) -> None:
-        if kind is bytes or kind is bytearray:
+        if kind in _BYTES:
             self.spend(2 * len(v))
-            return self.emit('{"%s":"%s"}' % ("b" if kind is bytes else "ba", v.hex()))
+            return self.emit(f'{{"{_BYTES[kind]}":"{v.hex()}"}}')
         if kind is complex:
             return self.tagged("c", (v.real, v.imag), depth)
         if kind is range:
@@ -133,7 +140,7 @@ class _Encoder:
         if kind is decimal.Decimal:
             text = decimal.Decimal.__str__(v)
             self.spend(len(text))
-            return self.emit('{"D":%s}' % quote(text))
+            return self.emit(f'{{"D":{quote(text)}}}')
         if kind is fractions.Fraction:
             return self.tagged("F", (_object_get(v, "_numerator"), _object_get(v, "_denominator")), depth)
         if kind in _CLOCK:
@@ -161,7 +168,7 @@ class _Encoder:
         fields = own.get("__dataclass_fields__")
         if type(fields) is dict:
             names = [n for n, f in fields.items() if type(n) is str and f._field_type.name == "_FIELD" and f.compare]
-            self.emit('{"O":[%s,' % quote(name))
+            self.emit(f'{{"O":[{quote(name)},')
             self.pairs("d", [(n, _object_get(v, n)) for n in names], depth + 1)
             return self.emit("]}")
         if _type_get(kind, "__bases__") == (tuple,) and type(own.get("_fields")) is tuple and "__eq__" not in own:

@@ -25,7 +25,7 @@ class Kind(IntEnum):
 
 class Frame(NamedTuple):
     kind: Kind
-    index: int
+    call: int
     payload: bytes
 
 
@@ -55,7 +55,7 @@ class FrameReader:
         while len(self._buffer) >= 4:
             length = int.from_bytes(self._buffer[:4], "little")
             if not 5 <= length <= MAX_PAYLOAD:
-                raise Garbage("a frame of %d bytes" % length)
+                raise Garbage(f"a frame of {length} bytes")
             if len(self._buffer) < 4 + length:
                 break
             body = bytes(self._buffer[4 : 4 + length])
@@ -70,7 +70,7 @@ class FrameReader:
 
     def _place(self, frame: Frame) -> bool:
         """Whether the frame answers a call; Garbage when it is not its turn."""
-        if self.done or self.load_failure is not None or frame.index != self._next:
+        if self.done or self.load_failure is not None or frame.call != self._next:
             raise Garbage("a frame out of its turn")
         if not self.loaded:
             if frame.kind is Kind.LOADED:
@@ -80,10 +80,10 @@ class FrameReader:
             else:
                 raise Garbage("an answer before the program was loaded")
             return False
-        if frame.kind is Kind.DONE and frame.index == self._calls:
+        if frame.kind is Kind.DONE and frame.call == self._calls:
             self.done = True
             return False
-        if frame.kind in (Kind.LOADED, Kind.LOAD_ERROR, Kind.DONE) or frame.index >= self._calls:
+        if frame.kind in (Kind.LOADED, Kind.LOAD_ERROR, Kind.DONE) or frame.call >= self._calls:
             raise Garbage("a frame out of its turn")
         self._next += 1
         return True

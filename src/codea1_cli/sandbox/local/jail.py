@@ -32,6 +32,7 @@ class Jail:
         self.layers: dict[str, str] = {}  # name: empty when it works, else why not
         self.hidden = [os.path.realpath(path) for path in setup["hidden"]]
         self.paths = room.readable_paths()
+        self.proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)  # the room has none
         self.demote = False  # a child has to give up uid 0 by itself
         self.enter_namespaces(setup["stage"])
         self.ruleset = -1
@@ -45,6 +46,7 @@ class Jail:
         self.missing = frozenset(name for name, fault in self.layers.items() if fault)
         self.attempt("rlimits", lambda: in_fork(lambda: self.limit(_TRIAL)))
         self.attempt("no_new_privs", lambda: in_fork(_no_new_privs))
+        self.filter_ready = seccomp.Filter(seccomp.build(self.missing, os.getpid()))
         self.attempt("seccomp", lambda: in_fork(self.filter))
         self.missing = frozenset(name for name, fault in self.layers.items() if fault)
         self.alone = "pid_namespace" not in self.missing
@@ -110,7 +112,9 @@ class Jail:
 
     def filter(self) -> None:
         _no_new_privs()
-        seccomp.install(seccomp.build(self.missing, os.getpid()))
+        if "pid_namespace" in self.missing:  # then the filter names the one process that may be signalled
+            self.filter_ready = seccomp.Filter(seccomp.build(self.missing, os.getpid()))
+        self.filter_ready.install()
 
     def limit(self, request: dict) -> None:
         """Resource limits, soft and hard alike."""
@@ -154,13 +158,14 @@ class Jail:
                 close()
         if self.ruleset >= 0:
             os.close(self.ruleset)
+        os.close(self.proc)
 
     def end(self, pid: int):
         """Kills the child with all that it started; its wait status and resource usage."""
         os.kill(pid, signal.SIGKILL)
         _, status, usage = os.wait4(pid, 0)
         if not self.alone:
-            _end_strays()
+            _end_strays(self.proc)
         return status, usage
 
 
@@ -187,7 +192,7 @@ def in_fork(action, flags: int = 0) -> None:
     status = os.waitpid(pid, 0)[1]
     if status:
         code = os.waitstatus_to_exitcode(status)
-        raise OSError(code, os.strerror(code) if 0 < code < 134 else "trial ended with status %d" % code)
+        raise OSError(code, os.strerror(code) if 0 < code < 134 else f"trial ended with status {code}")
 
 
 def in_fork_fails(action) -> bool:
@@ -198,12 +203,12 @@ def in_fork_fails(action) -> bool:
     return False
 
 
-def _end_strays() -> None:
+def _end_strays(proc: int) -> None:
     """Without a pid namespace orphans come to this process, their subreaper: it ends them until none is left."""
-    here = "/proc/self/task/%d/children" % os.getpid()
+    here = f"self/task/{os.getpid()}/children"
     for _ in range(2000):
         try:
-            with open(here, encoding="ascii") as file:
+            with open(os.open(here, os.O_RDONLY, dir_fd=proc), encoding="ascii") as file:
                 for pid in file.read().split():
                     os.kill(int(pid), signal.SIGKILL)
             while os.waitpid(-1, os.WNOHANG)[0]:

@@ -55,10 +55,11 @@ def build(readable: list[str], writable: list[str], hidden: list[str], devices: 
 
 def _allow_but(ruleset: int, path: str, hidden: list[str], everything: int) -> None:
     if path in hidden:
-        return None
+        return
     inner = [h for h in hidden if h.startswith(path.rstrip("/") + "/")]
     if not inner:
-        return _allow(ruleset, path, _READ & everything)
+        _allow(ruleset, path, _READ & everything)
+        return
     _allow(ruleset, path, _READ_DIR)
     for name in os.listdir(path):
         _allow_but(ruleset, os.path.join(path, name), inner, everything)

@@ -93,4 +93,4 @@ def _read_only() -> None:
 
 def mount_scratch(megabytes: int) -> None:
     """An empty folder in memory for one program, in that program's own mount namespace."""
-    kernel.mount("scratch", SCRATCH, "tmpfs", _NOSUID | _NODEV, "size=%dm,nr_inodes=4096,mode=700" % megabytes)
+    kernel.mount("scratch", SCRATCH, "tmpfs", _NOSUID | _NODEV, f"size={megabytes}m,nr_inodes=4096,mode=700")

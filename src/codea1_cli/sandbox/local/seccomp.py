@@ -231,8 +231,14 @@ class _Fprog(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
 
 
-def install(program: bytes) -> None:
-    """Puts this process and all it starts under the filter; needs no_new_privs."""
-    buffer = ctypes.create_string_buffer(program, len(program))
-    head = _Fprog(len(program) // 8, ctypes.addressof(buffer))
-    kernel.call("seccomp", 1, 0, ctypes.addressof(head))
+class Filter:
+    """A program laid out in memory, ready for the kernel."""
+
+    def __init__(self, program: bytes) -> None:
+        self._buffer = ctypes.create_string_buffer(program, len(program))
+        self._head = _Fprog(len(program) // 8, ctypes.addressof(self._buffer))
+        self._address = ctypes.addressof(self._head)
+
+    def install(self) -> None:
+        """Puts this process and all it starts under the filter; needs no_new_privs."""
+        kernel.call("seccomp", 1, 0, self._address)

@@ -12,8 +12,8 @@ def enter(outer_uid: int, outer_gid: int, uid: int, gid: int) -> None:
     kernel.unshare(kernel.CLONE_NEWUSER)
     for name, line in (
         ("setgroups", "deny"),
-        ("uid_map", "%d %d 1" % (uid, outer_uid)),
-        ("gid_map", "%d %d 1" % (gid, outer_gid)),
+        ("uid_map", f"{uid} {outer_uid} 1"),
+        ("gid_map", f"{gid} {outer_gid} 1"),
     ):
         with open("/proc/self/" + name, "w", encoding="ascii") as file:
             file.write(line)
@@ -41,8 +41,8 @@ class Scribe:
             os.close(self.go)
             uid, gid = os.read(wait, 64).decode().split()
             for name, who in (("gid_map", gid), ("uid_map", uid)):
-                with open("/proc/%d/%s" % (parent, name), "w", encoding="ascii") as file:
-                    file.write("%s %s 1" % (who, who))
+                with open(f"/proc/{parent}/{name}", "w", encoding="ascii") as file:
+                    file.write(f"{who} {who} 1")
             code = 0
         finally:
             os._exit(code)

@@ -111,7 +111,6 @@ class Worker:
         if self.group is not None:
             self.group.limit(request["memory_mb"], request["processes"])
         kills = self.group.kills() if self.group is not None else 0
-        os.lseek(job, 0, os.SEEK_SET)
         pipe, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             os.set_blocking(theirs, True)
@@ -169,11 +168,12 @@ def _follow(seen: Watched, pipe: int, pid: int, load_s: float, call_s: float, gr
     """Reads frames until the child is done, gone, late or out of order.
 
     A deadline is only looked at when nothing is left to read, so a slow parent never makes a call late; and the time
-    that the child waited for a processor is given back to it, up to one more limit.
+    that the child waited for a processor is given back to it, up to half a limit more.
     """
     began = time.monotonic()
     deadline, given = began + load_s, 0.0
     limit = load_s
+    readable = True
     ended = os.pidfd_open(pid)
     if group is not None:
         group.offer(pid)
@@ -185,7 +185,7 @@ def _follow(seen: Watched, pipe: int, pid: int, load_s: float, call_s: float, gr
             left = deadline - time.monotonic()
             events = poller.poll(max(0.0, left * 1000))
             if not events:
-                extra = min(_waited(pid) - given, limit)
+                extra = min(_waited(pid) - given, limit / 2)
                 if extra > 0.01:
                     given += extra
                     deadline = time.monotonic() + extra
@@ -194,9 +194,11 @@ def _follow(seen: Watched, pipe: int, pid: int, load_s: float, call_s: float, gr
                 continue
             gone = any(fd == ended for fd, _ in events)
             was_loaded = seen.reader.loaded
-            fresh, open_ = _drain(pipe, seen, gone)
-            if not open_:
-                poller.unregister(pipe)
+            fresh = 0
+            if readable:
+                fresh, readable = _drain(pipe, seen, gone)
+                if not readable:
+                    poller.unregister(pipe)
             if seen.reader.loaded and not was_loaded:
                 seen.load_seconds = time.monotonic() - began
             if fresh or seen.reader.loaded != was_loaded:
