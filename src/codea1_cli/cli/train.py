@@ -46,13 +46,17 @@ def train(
 
     from codea1_cli.data.load import heldout_problems, training_problems
     from codea1_cli.devices import visible_gpus
+    from codea1_cli.engine.models import resolve_model
     from codea1_cli.engine.slices import slices
+    from codea1_cli.plan import ROLES
     from codea1_cli.run_dir import runs_root
 
     root = runs_root(runs)
     chosen, source = _resumed(recipe, overrides or [], run, root) if resume else _new(recipe, overrides or [])
     problems = training_problems(chosen)
     heldout_problems(chosen)  # a broken held-out file shall be found now, not after an hour
+    for role in ROLES:
+        resolve_model(chosen.model_of(role))
     gpus = visible_gpus()
     ranks = slices(chosen, gpus, os.cpu_count() or 1)
     if dry_run:
