@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -121,8 +122,15 @@ class Group:
         return 0
 
     def remove(self) -> None:
-        """Removes the group, whose processes have ended."""
+        """Ends what is left in the group and removes it."""
+        pids = self._folders.get("pids")
+        if pids is not None:
+            with contextlib.suppress(OSError):
+                (pids / "pids.max").write_text("0", encoding="ascii")
         for folder in set(self._folders.values()):
+            with contextlib.suppress(OSError, ValueError):
+                for pid in (folder / "cgroup.procs").read_text(encoding="ascii").split():
+                    os.kill(int(pid), signal.SIGKILL)
             for _ in range(50):
                 try:
                     folder.rmdir()

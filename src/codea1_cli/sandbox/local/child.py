@@ -151,7 +151,7 @@ def describe(fault: BaseException) -> bytes:
     kind = type(fault)
     name = type.__getattribute__(kind, "__name__")
     try:
-        if kind in (SyntaxError, IndentationError, TabError):
+        if isinstance(fault, SyntaxError) and kind in (SyntaxError, IndentationError, TabError):
             text = f": {fault.msg}, line {fault.lineno}"
         else:
             text = f": {BaseException.__str__(fault)}"

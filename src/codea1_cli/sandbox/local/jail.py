@@ -10,12 +10,12 @@ import fcntl
 import os
 import resource
 import signal
-import time
 
 import kernel
 import landlock
 import room
 import seccomp
+import strays
 import users
 
 NOBODY = 65534
@@ -165,7 +165,7 @@ class Jail:
         os.kill(pid, signal.SIGKILL)
         _, status, usage = os.wait4(pid, 0)
         if not self.alone:
-            _end_strays(self.proc)
+            strays.end_all(self.proc)
         return status, usage
 
 
@@ -201,20 +201,3 @@ def in_fork_fails(action) -> bool:
     except OSError:
         return True
     return False
-
-
-def _end_strays(proc: int) -> None:
-    """Without a pid namespace orphans come to this process, their subreaper: it ends them until none is left."""
-    here = f"self/task/{os.getpid()}/children"
-    for _ in range(2000):
-        try:
-            with open(os.open(here, os.O_RDONLY, dir_fd=proc), encoding="ascii") as file:
-                for pid in file.read().split():
-                    os.kill(int(pid), signal.SIGKILL)
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return
-        except OSError:
-            pass
-        time.sleep(0.001)

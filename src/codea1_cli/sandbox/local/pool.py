@@ -155,9 +155,8 @@ class LocalSandbox:
             return run
         finally:
             if not keep:
-                worker.process.kill()
                 with contextlib.suppress(Exception):
-                    worker.close()
+                    worker.abandon()
             self._give(seed, worker if keep else None)
 
     def close(self) -> None:

@@ -115,6 +115,9 @@ class Zygote:
         self.jail = jail.Jail(setup, virtual_bytes())
         os.environ.update(HOME=self.jail.home, TMPDIR=self.jail.home)
         self.pid = 0
+        if not self.jail.alone:  # what the child started would outlive a zygote that is killed outright
+            signal.signal(signal.SIGTERM, lambda *_: self.leave())
+            kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
         layers = self.jail.layers
         self.reply(layers=layers, python=sys.version.split()[0], failed=failed, user=os.getuid())
 
@@ -123,7 +126,9 @@ class Zygote:
 
     def rehearse(self) -> None:
         """Runs a job in this process, so that what Python sets up on first use is there before any fork."""
-        program = "import math\n\nclass A:\n    pass\n\ndef f(x: list) -> list:\n    return [y + 1 for y in sorted(x)]\n"
+        program = (
+            "import math\n\nclass A:\n    pass\n\ndef f(x: list) -> list:\n    return [y + 1 for y in sorted(x)]\n"
+        )
         text = json.dumps({"program": program, "entry": "f", "calls": ["f([1, -2])", "f('a')"] * 8, "apart": False})
         reader, out = os.pipe()
         sink = os.memfd_create("output", 0)
@@ -154,8 +159,13 @@ class Zygote:
                 self.spawn(request, *descriptors)
             else:
                 self.end()
-        if self.pid:
+        self.leave()
+
+    def leave(self) -> None:
+        """Ends this process, the child first."""
+        if self.pid > 0:
             self.jail.end(self.pid)
+        os._exit(0)
 
     def spawn(self, request: dict, job: int, out: int) -> None:
         try:
@@ -176,6 +186,7 @@ class Zygote:
 
     def become_child(self, request: dict, job: int, out: int) -> None:
         self.control.close()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         sink = os.memfd_create("output", 0)
         self.jail.enter(request, sink)
         text = os.pread(job, os.fstat(job).st_size, 0)
