@@ -142,7 +142,9 @@ def view(store: MistakeStore, rollouts: Path, problem_id: str, question: str, en
     """The full view of one problem, from its book and the rollout files in `rollouts`."""
     rows = store.live(problem_id)
     events = store.events(problem_id)
-    latest, failing = _newest(rows, history(rollouts, problem_id, since=min((r.last_step for r in rows), default=0)))
+    # Every live test ran at its last step, so nothing older needs reading.
+    steps = history(rollouts, problem_id, since=min(row.last_step for row in rows)) if rows else ()
+    latest, failing = _newest(rows, steps)
     return ProblemView(
         problem_id=problem_id,
         question=question,

@@ -87,9 +87,7 @@ def history(folder: Path, problem_id: str, *, since: int = 0) -> Iterator[list[C
 
 
 def _candidate(row: dict[str, Any]) -> Candidate:
-    runs = [_run(entry) for entry in row["book"] or ()]
-    for suite in row["suites"] or ():
-        runs.extend(_run(entry) for entry in suite["tests"] or () if entry["verdict"])
+    entries = [*(row["book"] or ()), *(test for suite in row["suites"] or () for test in suite["tests"] or ())]
     return Candidate(
         step=row["step"],
         index=row["candidate_index"],
@@ -97,9 +95,10 @@ def _candidate(row: dict[str, Any]) -> Candidate:
         loaded=row["loaded"],
         load_detail=row["load_detail"] or "",
         reward=row["reward"],
-        runs=tuple(runs),
+        # Without a verdict it did not run: an invalid test, or a candidate that does not load.
+        runs=tuple(_run(entry) for entry in entries if entry["verdict"]),
     )
 
 
 def _run(entry: dict[str, Any]) -> TestRun:
-    return TestRun(entry["test"], entry["verdict"] or "unscored", entry["expected"] or "", entry["got"] or "")
+    return TestRun(entry["test"], entry["verdict"], entry["expected"] or "", entry["got"] or "")

@@ -37,17 +37,8 @@ CREATE VIEW IF NOT EXISTS book(problem_id, test, count, first_step, last_step) A
 _BUSY_SECONDS = 30.0
 
 
-class MistakeEvent(NamedTuple):
-    """One change of one problem's book: +1 a candidate failed the test, -1 a candidate passed it."""
-
-    problem_id: str
-    test: str
-    change: int
-    candidate: str | None = None
-
-
 class BookEvent(NamedTuple):
-    """A MistakeEvent with its step, as read back."""
+    """One change of one problem's book: +1 the candidate failed the test, -1 it passed it."""
 
     step: int
     problem_id: str
