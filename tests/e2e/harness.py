@@ -1,0 +1,123 @@
+"""Runs the real command line on the embedded model: small settings, real policies, real judge."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CODEA1 = str(Path(sys.executable).parent / "codea1")
+
+# Two steps an epoch and two optimizer steps a rollout, so that six steps cross both kinds of border.
+SMALL = (
+    "data.limit=4",
+    "data.heldout=null",
+    "game.n_code=4",
+    "game.n_test=2",
+    "game.update_n=1",
+    "train.max_steps=6",
+    "train.problems_per_step=2",
+    "train.updates_per_step=2",
+    "train.threads=1",
+    "judge.workers=1",
+    "code.max_completion_tokens=48",
+    "test.max_completion_tokens=64",
+    "checkpoint.every=3",
+)
+
+
+@dataclass
+class Cli:
+    """Runs `codea1` with its runs in one folder."""
+
+    runs: Path
+
+    def __call__(self, *arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [CODEA1, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            env=self._env(env),
+            stdin=subprocess.DEVNULL,
+        )
+
+    def start(self, *arguments: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+        log = open(self.runs / f"{time.monotonic_ns()}.log", "w+", encoding="utf-8")  # noqa: SIM115
+        return subprocess.Popen(
+            [CODEA1, *arguments],
+            stdout=log,
+            stderr=log,
+            text=True,
+            env=self._env(env),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _env(self, extra: dict[str, str] | None) -> dict[str, str]:
+        return {**os.environ, "CODEA1_RUNS": str(self.runs), "HF_HUB_OFFLINE": "1", **(extra or {})}
+
+    def path(self, run: str) -> Path:
+        return self.runs / run
+
+    def metrics(self, run: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.path(run) / "metrics.jsonl").read_text().splitlines()]
+
+
+def kill_when(process: subprocess.Popen[str], moment: Callable[[], bool], timeout_s: float = 200.0) -> None:
+    """Kills the driver with -9 as soon as `moment()` holds."""
+    deadline = time.monotonic() + timeout_s
+    while not moment():
+        assert process.poll() is None, "the run ended before the moment to kill it"
+        assert time.monotonic() < deadline, "the moment to kill the run never came"
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def alive_of(run: Path) -> list[str]:
+    """Command lines of living processes that belong to a run: Ray's, ours, and the sandbox's."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            environment = (folder / "environ").read_bytes().decode(errors="replace")
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            continue
+        if state == "Z" or int(folder.name) == os.getpid():
+            continue
+        if str(run) in command or f"CODEA1_RUNS={run.parent}" in environment:
+            found.append(f"{folder.name} {command[:120]}")
+    return found
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.1)
+    return condition()
+
+
+def comparable(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Metrics without what a clock decides."""
+    return [
+        {
+            "step": line["step"],
+            "code": line["code"],
+            "test": line["test"],
+            "arena": {key: value for key, value in line["arena"].items() if key != "judge_s"},
+        }
+        for line in lines
+    ]

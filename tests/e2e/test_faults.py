@@ -1,0 +1,66 @@
+"""A side that dies, raises or hangs ends the run with one error; an interrupt saves first."""
+
+import json
+import re
+import signal
+import time
+
+import pytest
+from harness import SMALL, Cli, alive_of, wait_for
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("code:0:4:updating:exit", r"error: code\[0\] died at step 4 \(updating\)"),
+        ("test:0:4:sampling:raise", r"error: test\[0\] failed at step 4 \(sampling\): ZeroDivisionError: fault drill"),
+        ("test:0:4:sampling:hang", r"error: test\[0\] hangs: sampling step 4 for \d+ s, the deadline is 6 s"),
+        ("code:0:4:updating:nan", r"error: (loss|grad_norm) of the code policy is nan at step 4"),
+    ],
+)
+def test_a_failing_side_ends_the_run(cli: Cli, fault: str, says: str) -> None:
+    run = "fault-" + fault.replace(":", "-")
+    done = cli("train", "--recipe", "tiny", "--run", run, *SMALL, "faults.deadline_s=6", env={"CODEA1_FAULT": fault})
+    assert done.returncode == 1
+    assert re.search(says, done.stderr), done.stderr
+    assert f"step 3 is saved: `codea1 train --run {run} --resume`" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert wait_for(lambda: not alive_of(cli.path(run)), 10.0), alive_of(cli.path(run))
+
+
+def test_an_interrupt_finishes_the_step_and_saves(cli: Cli) -> None:
+    process = cli.start("train", "--recipe", "tiny", "--run", "stopped", *SMALL, "--json")
+    metrics = cli.path("stopped") / "metrics.jsonl"
+    assert wait_for(lambda: metrics.is_file() and metrics.read_text().count("\n") >= 1, 200.0)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 130
+    step = len(cli.metrics("stopped"))
+    assert 2 <= step < 6
+    latest = (cli.path("stopped") / "checkpoints" / "latest").resolve()
+    assert latest.name == f"step-{step:06d}"
+    assert json.loads((latest / "COMMITTED").read_text()) == {"step": step}
+    assert wait_for(lambda: not alive_of(cli.path("stopped")), 10.0), alive_of(cli.path("stopped"))
+
+
+def test_a_second_interrupt_stops_at_once(cli: Cli) -> None:
+    process = cli.start(
+        "train",
+        "--recipe",
+        "tiny",
+        "--run",
+        "twice",
+        *SMALL,
+        "faults.deadline_s=600",
+        env={"CODEA1_FAULT": "test:0:2:sampling:hang"},
+    )
+    metrics = cli.path("twice") / "metrics.jsonl"
+    assert wait_for(lambda: metrics.is_file() and metrics.read_text().count("\n") >= 1, 200.0)
+    process.send_signal(signal.SIGINT)
+    time.sleep(2.0)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=10) == 130
+    assert wait_for(lambda: not alive_of(cli.path("twice")), 10.0), alive_of(cli.path("twice"))

@@ -1,0 +1,108 @@
+"""What a finished run leaves, and what the other commands make of it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from harness import SMALL, Cli
+
+from codea1_cli.run_dir import RunDir
+
+pytestmark = pytest.mark.e2e
+
+
+def test_the_run_directory_is_the_contract(cli: Cli, whole: str) -> None:
+    run = cli.path(whole)
+    names = {p.name for p in run.iterdir()}
+    assert {
+        "recipe.yaml",
+        "recipe.source.yaml",
+        "run.json",
+        "metrics.jsonl",
+        "mistakes.sqlite",
+        "rollouts",
+        "checkpoints",
+        "logs",
+    } <= names
+    assert (run / "checkpoints" / "latest").resolve().name == "step-000006"
+    info = json.loads((run / "run.json").read_text())
+    assert info["total_steps"] == 6
+    assert len(info["problem_ids"]) == 4
+    assert {"torch", "trl", "transformers", "ray"} <= set(info["versions"])
+    source = (run / "recipe.source.yaml").read_text()
+    assert "# recipe: tiny" in source
+    assert "# override: data.limit=4" in source
+
+
+def test_both_policies_load_as_plain_folders(cli: Cli, whole: str, tmp_path: Path) -> None:
+    script = (
+        "import sys; from transformers import AutoModelForCausalLM as M, AutoTokenizer as T\n"
+        "for p in sys.argv[1:]: print(M.from_pretrained(p).num_parameters() > 1000, T.from_pretrained(p).chat_template is not None)"
+    )
+    exported = tmp_path / "exported"
+    done = cli("export", whole, "--role", "test", "--to", str(exported), "--step", "3")
+    assert done.returncode == 0, done.stderr
+    checkpoint = cli.path(whole) / "checkpoints" / "latest"
+    loaded = subprocess.run(
+        [sys.executable, "-c", script, str(checkpoint / "code"), str(exported)], capture_output=True, text=True
+    )
+    assert loaded.stdout.split() == ["True"] * 4, loaded.stderr
+
+
+def test_the_mistake_book_can_be_read(cli: Cli, whole: str, tmp_path: Path) -> None:
+    listed = json.loads(cli("mistakes", "list", "--run", whole, "--json").stdout)
+    problems = listed["problems"] if isinstance(listed, dict) else listed
+    assert problems
+    shown = cli("mistakes", "inspect", problems[0]["problem_id"], "--run", whole)
+    assert shown.returncode == 0, shown.stderr
+    file = tmp_path / "test_mistakes.py"
+    done = cli("mistakes", "export", "--run", whole, "--format", "pytest", "--to", str(file))
+    assert done.returncode == 0, done.stderr
+    assert (
+        subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)], cwd=tmp_path
+        ).returncode
+        == 0
+    )
+
+
+def test_a_used_run_and_a_locked_run_are_refused(cli: Cli, whole: str) -> None:
+    again = cli("train", "--recipe", "tiny", "--run", whole, *SMALL)
+    assert again.returncode == 2
+    assert "--resume" in again.stderr
+    with RunDir(cli.path(whole)).locked():
+        locked = cli("train", "--run", whole, "--resume")
+    assert locked.returncode == 2
+    assert "is being trained by process" in locked.stderr
+    finished = cli("train", "--run", whole, "--resume")
+    assert finished.returncode == 2
+    assert "nothing left to do" in finished.stderr
+
+
+def test_stopping_early_keeps_the_schedule_and_evaluation_changes_nothing(cli: Cli, whole: str) -> None:
+    """--max-steps and held-out evaluation before step 1 leave the first steps as they were in the whole run."""
+    settings = [s for s in SMALL if not s.startswith("data.heldout")]
+    done = cli(
+        "train",
+        "--recipe",
+        "tiny",
+        "--run",
+        "short",
+        *settings,
+        "eval.limit=3",
+        "eval.n=2",
+        "--max-steps",
+        "2",
+        "--json",
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["step"] == 2
+    assert "next: codea1 train --run short --resume" in done.stderr
+    lines = cli.metrics("short")
+    steps = [line for line in lines if "code" in line]
+    assert [line["code"] for line in steps] == [line["code"] for line in cli.metrics(whole)[:2]]
+    evaluation = next(line["eval"] for line in lines if "eval" in line)
+    assert 0.0 <= evaluation["code"]["pass@1"] <= evaluation["code"]["pass@2"] <= 1.0
+    assert evaluation["test"]["suites"] > 0
