@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 HIDDEN, INNER, LAYERS, HEADS, KEY_VALUE_HEADS = 128, 384, 4, 4, 2
 POSITIONS = 1024
-BATCH_TOKENS = 2048
+BATCH_TOKENS = 1024
 IGNORED = -100
+HEAD_TOKENS = 3  # the turn's start, `user` and the role's first line
 TOKENIZER_DOCUMENTS = 20_000
 WARMUP_STEPS, STEADY_SHARE, LAST_RATE = 150, 0.3, 0.02
-MATRIX_RATE, OTHER_RATE = 0.02, 3e-3
+MATRIX_RATE, OTHER_RATE = 6e-3, 6e-3
+INITIAL_SPREAD = 0.06
 
 Batch = tuple["torch.Tensor", "torch.Tensor"]
 
@@ -52,7 +54,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=codea1_cli.tiny.model_path())
-    parser.add_argument("--steps", type=int, default=2600)
+    parser.add_argument("--steps", type=int, default=3500)
     parser.add_argument("--documents", type=int, default=80_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
@@ -67,13 +69,17 @@ def new_model(tokenizer: "PreTrainedTokenizerFast") -> "LlamaForCausalLM":
         vocab_size=len(tokenizer), hidden_size=HIDDEN, intermediate_size=INNER, num_hidden_layers=LAYERS,
         num_attention_heads=HEADS, num_key_value_heads=KEY_VALUE_HEADS, max_position_embeddings=POSITIONS,
         tie_word_embeddings=True, bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-        attn_implementation="eager",
+        attn_implementation="eager", initializer_range=INITIAL_SPREAD,
     )  # fmt: skip
     return LlamaForCausalLM(config).float()
 
 
 def make_batches(corpus: list[Document], tokenizer: "PreTrainedTokenizerFast", rng: random.Random) -> list[Batch]:
-    """Batches of documents of like length: (input ids, labels), each (rows, tokens); only replies have labels."""
+    """Batches of documents of like length: (input ids, labels), each (rows, tokens).
+
+    The prompt has labels too, past its fixed head: a Test prompt shows a candidate after its question, which teaches
+    the Code role as well, and cuts the steps needed to a fraction.
+    """
     import torch
 
     prompts = [tokenizer.apply_chat_template(d.messages, add_generation_prompt=True, tokenize=False) for d in corpus]
@@ -93,7 +99,7 @@ def make_batches(corpus: list[Document], tokenizer: "PreTrainedTokenizerFast", r
         labels = torch.full((len(group), width), IGNORED)
         for number, (prompt, reply) in enumerate(group):
             ids[number, : len(prompt) + len(reply)] = torch.tensor(prompt + reply)
-            labels[number, len(prompt) : len(prompt) + len(reply)] = torch.tensor(reply)
+            labels[number, HEAD_TOKENS : len(prompt) + len(reply)] = torch.tensor((prompt + reply)[HEAD_TOKENS:])
         return ids, labels
 
     return [batch(group) for group in groups if group]
@@ -116,7 +122,7 @@ def train(model: "LlamaForCausalLM", batches: list[Batch], steps: int) -> None:
             for group in optimizer.param_groups:
                 group["lr"] = rate * _schedule(step, steps)
         ids, labels = batches[step % len(batches)]
-        asked = labels[:, 1:] != IGNORED  # the head is a third of the work: only replies pass through it
+        asked = labels[:, 1:] != IGNORED
         with torch.autocast("cpu", torch.bfloat16):
             hidden = model.model(input_ids=ids).last_hidden_state[:, :-1][asked]
             logits = model.lm_head(hidden)
@@ -127,7 +133,7 @@ def train(model: "LlamaForCausalLM", batches: list[Batch], steps: int) -> None:
         for optimizer, _ in optimizers:
             optimizer.step()
         shown = loss.item() if step == 0 else 0.98 * shown + 0.02 * loss.item()
-        if (step + 1) % 500 == 0 or step + 1 == steps:
+        if (step + 1) % 250 == 0 or step + 1 == steps:
             seconds = time.monotonic() - started
             print(f"step {step + 1}/{steps}  loss {shown:.3f}  {seconds:.0f} s", flush=True)
     model.eval()
