@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from codea1_cli.sandbox.verdicts import Answer
+from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,14 @@ class ProgramRun:
     """One program's run: `answers` in the order of the calls.
 
     `loaded` is None when the sandbox failed, False when the program could not be loaded (each answer then carries
-    the reason's kind), else True.
+    the reason's kind, which is `load_kind`), else True.
     """
 
     loaded: bool | None
     load_detail: str = ""
     answers: list[Answer] = field(default_factory=list)
     seconds: float = 0.0
+    load_kind: AnswerKind | None = None
 
 
 class Sandbox(Protocol):

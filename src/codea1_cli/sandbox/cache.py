@@ -16,7 +16,7 @@ FILE = "references.sqlite"
 
 
 class ReferenceCache:
-    """Answers by reference, entry point, call and tolerance. Thread-safe; several processes may share a folder.
+    """Answers by reference, entry point, call and settings (the judge's tolerance and limits). Thread-safe; several processes may share a folder.
 
     folder: where `references.sqlite` lies, made when needed; None keeps answers in memory alone. memory_entries: how
     many answers stay in memory. tag: what else answers depend on (the interpreter, say).
@@ -39,12 +39,12 @@ class ReferenceCache:
         """A digest of the reference and its entry point."""
         return _digest(reference, entry_point, self._tag)
 
-    def _key(self, reference: str, entry_point: str, call: str, tolerance: float) -> str:
-        return _digest(self.program_key(reference, entry_point), call, repr(tolerance))
+    def _key(self, reference: str, entry_point: str, call: str, settings: str) -> str:
+        return _digest(self.program_key(reference, entry_point), call, settings)
 
-    def get(self, reference: str, entry_point: str, call: str, tolerance: float) -> Expected | None:
+    def get(self, reference: str, entry_point: str, call: str, settings: str) -> Expected | None:
         """The kept answer, or None."""
-        key = self._key(reference, entry_point, call, tolerance)
+        key = self._key(reference, entry_point, call, settings)
         with self._lock:
             if key in self._memory:
                 self._memory.move_to_end(key)
@@ -59,12 +59,12 @@ class ReferenceCache:
             return known
 
     def put(
-        self, reference: str, entry_point: str, call: str, tolerance: float, known: Expected, wire: str, lasting: bool
+        self, reference: str, entry_point: str, call: str, settings: str, known: Expected, wire: str, lasting: bool
     ) -> None:
         """Keeps an answer, on disk too when it is `lasting`. What is unscored is never kept."""
         if known.reason == "unscored":
             return
-        key = self._key(reference, entry_point, call, tolerance)
+        key = self._key(reference, entry_point, call, settings)
         with self._lock:
             self._remember(key, known)
             if self._disk is not None and lasting:

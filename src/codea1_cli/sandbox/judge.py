@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox
 from codea1_cli.sandbox.cache import ReferenceCache
 from codea1_cli.sandbox.compare import same
-from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected, Value, Verdict, verdict_of
+from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected, Value, Verdict, verdict_of, verdict_of_load
 
 __all__ = ["CandidateResult", "Expected", "Judge", "ReferenceCache", "TestVerdict"]
 
@@ -27,11 +27,16 @@ class TestVerdict:
 
 @dataclass(frozen=True, slots=True)
 class CandidateResult:
-    """One candidate's verdicts by call. `loaded` is None when the sandbox failed, False when it did not load."""
+    """One candidate's verdicts by call.
+
+    `loaded` is None when the sandbox failed, False when the program did not load, for the reason in `load_verdict`
+    (which its tests have too) and `load_detail`.
+    """
 
     loaded: bool | None
     load_detail: str = ""
     verdicts: dict[str, TestVerdict] = field(default_factory=dict)
+    load_verdict: Verdict | None = None
 
 
 class Judge:
@@ -47,6 +52,7 @@ class Judge:
         self.limits = limits
         self.tolerance = tolerance
         self.cache = cache if cache is not None else ReferenceCache()
+        self._settings = f"{tolerance!r} {limits.time_s!r} {limits.memory_mb}"
         self._guard = threading.Lock()
         self._busy: dict[str, threading.Lock] = {}
 
@@ -64,14 +70,14 @@ class Judge:
             lock = self._busy.setdefault(self.cache.program_key(reference, entry_point), threading.Lock())
         with lock:
             distinct = list(dict.fromkeys(calls))
-            found = {call: self.cache.get(reference, entry_point, call, self.tolerance) for call in distinct}
+            found = {call: self.cache.get(reference, entry_point, call, self._settings) for call in distinct}
             fresh = [call for call, known in found.items() if known is None]
             if fresh:
                 runs = [self.sandbox.run(reference, entry_point, fresh, self.limits, seed) for seed in HASH_SEEDS]
                 for call, *answers in zip(fresh, *(run.answers for run in runs), strict=True):
                     expected, wire = self._settle(call, answers)
                     found[call] = expected
-                    self.cache.put(reference, entry_point, call, self.tolerance, expected, wire, _lasting(answers))
+                    self.cache.put(reference, entry_point, call, self._settings, expected, wire, _lasting(answers))
             return {call: known for call, known in found.items() if known is not None}
 
     def _settle(self, call: str, answers: list[Answer]) -> tuple[Expected, str]:
@@ -101,7 +107,8 @@ class Judge:
         for call, answer in zip(calls, run.answers, strict=True):
             equal = answer.value is not None and same(answer.value.data, expected[call].value, self.tolerance)
             verdicts[call] = TestVerdict(verdict_of(answer, equal), answer.text or answer.detail)
-        return CandidateResult(run.loaded, run.load_detail, verdicts)
+        fault = None if run.loaded else Verdict.UNSCORED if run.loaded is None else verdict_of_load(run.load_kind)
+        return CandidateResult(run.loaded, run.load_detail, verdicts, fault)
 
     def equal(self, value: object, stated: object) -> bool:
         """Whether an answer that a test states is the reference's value (an array may be stated as nested lists)."""

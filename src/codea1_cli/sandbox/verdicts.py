@@ -81,6 +81,11 @@ _VERDICTS = {
 }
 
 
+def verdict_of_load(kind: AnswerKind | None) -> Verdict:
+    """The verdict of a program that did not load, by the kind of its failure."""
+    return Verdict.LOAD_ERROR if kind is None else _VERDICTS[kind]
+
+
 def verdict_of(answer: Answer, equal: bool) -> Verdict:
     """The verdict of a test whose call gave `answer`; `equal` counts only where there is a value."""
     if answer.kind is AnswerKind.VALUE:

@@ -152,9 +152,10 @@ def describe(fault: BaseException) -> bytes:
     name = type.__getattribute__(kind, "__name__")
     try:
         if isinstance(fault, SyntaxError) and kind in (SyntaxError, IndentationError, TabError):
-            text = f": {fault.msg}, line {fault.lineno}"
+            text = f": {fault.msg}" + (f", line {fault.lineno}" if fault.lineno else "")
         else:
-            text = f": {BaseException.__str__(fault)}"
+            said = BaseException.__str__(fault)
+            text = f": {said}" if said else ""
     except BaseException:
         text = ""
     return f"{name}{text}"[:300].encode("utf-8", "replace")

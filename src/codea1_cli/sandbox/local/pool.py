@@ -197,7 +197,9 @@ def run_program(worker: Worker, job: int, calls: int, limits: Limits) -> Program
             fault = _load_failure(seen)
             first = not answers
             answers += [fault] * (calls - len(answers))
-            return ProgramRun(not first, fault.detail if first else "", answers)
+            if first:
+                return ProgramRun(False, fault.detail, answers, load_kind=fault.kind)
+            return ProgramRun(True, "", answers)
         if seen.ended == "done":
             return ProgramRun(True, "", answers)
         end = _end_of_call(seen)
