@@ -16,15 +16,21 @@ class Limits:
     Seconds are wall-clock. A program that has used up `time_s` on `patience` calls gets an eighth of it for every
     further call (at least a quarter of a second), so that a program that always loops cannot hold a worker for
     minutes. `memory_mb` counts what the program adds to an idle interpreter; `output_kb` bounds what a call may
-    print and how large a file may grow; `processes` counts threads too.
+    print and how large a file may grow; `processes` counts threads too. Loading may take `load_s`, by default two
+    seconds more than a call.
     """
 
     time_s: float = 4.0
-    load_s: float = 10.0
+    load_s: float | None = None
     memory_mb: int = 1024
     output_kb: int = 4096
     processes: int = 64
     patience: int = 3
+
+    @property
+    def load_limit_s(self) -> float:
+        """Seconds that loading a program may take."""
+        return self.time_s + 2.0 if self.load_s is None else self.load_s
 
 
 @dataclass(slots=True)

@@ -102,7 +102,7 @@ class RowJudge:
     def _judge(self, row: Row) -> Judge:
         limits = self.limits
         if row.time_limit_s is not None:
-            limits = replace(limits, time_s=row.time_limit_s, load_s=max(limits.load_s, row.time_limit_s))
+            limits = replace(limits, time_s=row.time_limit_s)
         if row.memory_mb is not None:
             limits = replace(limits, memory_mb=row.memory_mb)
         tolerance = self.tolerance if row.tolerance is None else row.tolerance

@@ -17,7 +17,8 @@ from json import loads as _loads
 import encode
 import purity
 
-LOADED, VALUE, RAISED, MEMORY, OUTPUT, REFUSED, CRASHED, LOAD_ERROR, DONE = b"LVRMOXCED"
+LOADED, VALUE, RAISED, MEMORY, OUTPUT, REFUSED, CRASHED, LOAD_ERROR, DONE, AGAIN = b"LVRMOXCEDA"
+_SHARING = ("mmap", "ctypes", "multiprocessing", "shm")  # memory that a fork shares with its parent
 ANSWERED = 77  # the exit status of a fork that has sent its answer
 
 _write, _exit, _fork, _waitpid, _kill, _fstat = os.write, os._exit, os.fork, os.waitpid, os.kill, os.fstat
@@ -55,16 +56,24 @@ class Job:
         """Loads and answers; returns only after DONE or a load error."""
         space = self.load()
         if space is None:
-            return
+            return None
         self.send(LOADED, self.start)
         codes, plain = self.compile_calls()
         apart = self.apart or not (self.pure and plain)
+        fresh = any(word in self.program for word in _SHARING)
         for index in range(self.start, len(codes)):
             if apart:
                 self.answer_apart(index, codes[index], space)
+                if index + 1 < len(codes) and (fresh := fresh or self.leaks()):
+                    return self.send(AGAIN, index + 1)
             else:
                 self.answer(index, codes[index], space)
-        self.send(DONE, len(codes))
+        return self.send(DONE, len(codes))
+
+    def leaks(self) -> bool:
+        """Whether the loaded program holds descriptors, whose state its forks share."""
+        known = {0, 1, 2, self.out, self.sink}
+        return any(_is_open(fd) for fd in range(256) if fd not in known)
 
     def load(self):
         space = None
@@ -144,6 +153,14 @@ class Job:
         if status != ANSWERED << 8:
             how = b"signal %d" % (status & 127) if status & 127 else b"exit status %d" % (status >> 8)
             self.send(CRASHED, index, how)
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        _fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 def describe(fault: BaseException) -> bytes:

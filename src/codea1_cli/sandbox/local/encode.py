@@ -177,6 +177,8 @@ class _Encoder:
 
     def put_numpy_scalar(self, v, depth: int) -> None:
         plain = v.item()
+        if v.dtype.kind in "mM" and type(plain) not in _CLOCK:  # beyond what datetime can hold, or NaT
+            raise Refused("a numpy time of no datetime")
         if type(plain) not in _plain and type(plain) is not complex and type(plain) not in _CLOCK:
             raise Refused("a numpy value of type " + _name(type(v)))
         self.put(plain, depth)

@@ -21,6 +21,7 @@ class Kind(IntEnum):
     CRASHED = ord("C")
     LOAD_ERROR = ord("E")
     DONE = ord("D")
+    AGAIN = ord("A")
 
 
 class Frame(NamedTuple):
@@ -34,16 +35,20 @@ class Garbage(Exception):
 
 
 class FrameReader:
-    """Splits a byte stream into frames and holds them to their order: a load result, then one answer a call, DONE."""
+    """Splits a byte stream into frames and holds them to their order: a load result, then one answer a call, DONE.
+
+    AGAIN stands for DONE after at least one answer: the program wants to be loaded afresh for the rest.
+    """
 
     def __init__(self, start: int, calls: int) -> None:
         self._buffer = bytearray()
         self._total = 0
-        self._next = start
+        self._next = self._start = start
         self._calls = calls
         self.loaded = False
         self.load_failure: Frame | None = None
         self.done = False
+        self.again = False
 
     def feed(self, data: bytes) -> list[Frame]:
         """The answers that `data` completes. Raises Garbage."""
@@ -83,7 +88,10 @@ class FrameReader:
         if frame.kind is Kind.DONE and frame.call == self._calls:
             self.done = True
             return False
-        if frame.kind in (Kind.LOADED, Kind.LOAD_ERROR, Kind.DONE) or frame.call >= self._calls:
+        if frame.kind is Kind.AGAIN and self._next > self._start and frame.call < self._calls:
+            self.done = self.again = True
+            return False
+        if frame.kind in (Kind.LOADED, Kind.LOAD_ERROR, Kind.DONE, Kind.AGAIN) or frame.call >= self._calls:
             raise Garbage("a frame out of its turn")
         self._next += 1
         return True

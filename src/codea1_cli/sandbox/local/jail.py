@@ -10,6 +10,7 @@ import fcntl
 import os
 import resource
 import signal
+import sys
 
 import kernel
 import landlock
@@ -30,7 +31,8 @@ class Jail:
         self.virtual = virtual
         self.without = frozenset(setup["without"])
         self.layers: dict[str, str] = {}  # name: empty when it works, else why not
-        self.hidden = [os.path.realpath(path) for path in setup["hidden"]]
+        installed = [os.path.join(path, "codea1_cli") for path in sys.path]
+        self.hidden = [os.path.realpath(path) for path in [*setup["hidden"], *installed] if os.path.isdir(path)]
         self.paths = room.readable_paths()
         self.proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)  # the room has none
         self.demote = False  # a child has to give up uid 0 by itself

@@ -188,9 +188,9 @@ def run_program(worker: Worker, job: int, calls: int, limits: Limits) -> Program
             "memory_mb": limits.memory_mb,
             "output_kb": limits.output_kb,
             "processes": limits.processes,
-            "cpu_s": math.ceil(limits.load_s + (calls - len(answers)) * limits.time_s) + 2,
+            "cpu_s": math.ceil(limits.load_limit_s + (calls - len(answers)) * limits.time_s) + 2,
         }
-        seen = worker.watch(job, len(answers), calls, request, limits.load_s, call_s)
+        seen = worker.watch(job, len(answers), calls, request, limits.load_limit_s, call_s)
         answers += [_answer(frame) for frame in seen.answers]
         loading += seen.load_seconds
         if not seen.reader.loaded:
@@ -201,10 +201,12 @@ def run_program(worker: Worker, job: int, calls: int, limits: Limits) -> Program
                 return ProgramRun(False, fault.detail, answers, load_kind=fault.kind)
             return ProgramRun(True, "", answers)
         if seen.ended == "done":
+            if seen.reader.again:
+                continue
             return ProgramRun(True, "", answers)
         end = _end_of_call(seen)
         late += end.kind is AnswerKind.TIMEOUT
-        over = seen.ended == "garbage" or loading > _RELOAD_LIMITS * limits.load_s
+        over = seen.ended == "garbage" or loading > _RELOAD_LIMITS * limits.load_limit_s
         answers += [end] * (calls - len(answers) if over else min(1, calls - len(answers)))
         if len(answers) == calls:
             return ProgramRun(True, "", answers)

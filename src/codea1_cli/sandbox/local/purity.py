@@ -220,7 +220,8 @@ class _Program:
         for statement in body:
             self.module_statement(statement)
         for statement in body:
-            self.visit(statement, frozenset())
+            if not (isinstance(statement, ast.Expr) and _is_recursion_limit(statement.value)):
+                self.visit(statement, frozenset())
 
     def imports(self, node: ast.Import | ast.ImportFrom) -> None:
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
@@ -403,7 +404,9 @@ def _is_main_guard(node: ast.stmt) -> bool:
 
 
 def _is_recursion_limit(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func) == "sys.setrecursionlimit"
+    if not isinstance(node, ast.Call) or not all(isinstance(n, (ast.Constant, ast.BinOp)) for n in node.args):
+        return False
+    return ast.unparse(node.func) in ("sys.setrecursionlimit", "setrecursionlimit")
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:

@@ -1,0 +1,31 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest_sandbox import QUICK
+
+from codea1_cli.sandbox.judge import Judge
+from codea1_cli.sandbox.local import LocalSandbox
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Iterator[LocalSandbox]:
+    with LocalSandbox(2) as box:
+        yield box
+
+
+@pytest.fixture(scope="session")
+def judge(sandbox: LocalSandbox) -> Judge:
+    return Judge(sandbox, limits=QUICK)
+
+
+@pytest.fixture
+def canary() -> Iterator[Path]:
+    folder = Path("/tmp/codea1_canary")
+    folder.mkdir(exist_ok=True)
+    victim = folder / "victim.txt"
+    victim.write_text("intact")
+    victim.chmod(0o644)
+    yield folder
+    assert victim.read_text() == "intact"
+    assert [path.name for path in folder.iterdir()] == ["victim.txt"]

@@ -1,0 +1,43 @@
+"""A child's frames: in order they are answers, in any other way they are garbage."""
+
+import contextlib
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codea1_cli.sandbox.local.frames import FrameReader, Garbage, Kind
+
+
+def frame(kind: Kind, call: int, payload: bytes = b"") -> bytes:
+    return (len(payload) + 5).to_bytes(4, "little") + bytes([kind]) + call.to_bytes(4, "little") + payload
+
+
+WHOLE = frame(Kind.LOADED, 0) + b"".join(frame(Kind.VALUE, n, b"1") for n in range(3)) + frame(Kind.DONE, 3)
+
+
+@given(st.lists(st.integers(1, 40)))
+def test_pieces_of_any_size_make_the_same_frames(sizes: list[int]) -> None:
+    reader, rest, answers = FrameReader(0, 3), WHOLE, []
+    for size in [*sizes, len(WHOLE)]:
+        answers += reader.feed(rest[:size])
+        rest = rest[size:]
+    assert [(a.call, a.payload) for a in answers] == [(n, b"1") for n in range(3)]
+    assert reader.loaded
+    assert reader.done
+
+
+@given(st.binary(max_size=200))
+def test_wild_bytes_never_answer_before_the_program_is_loaded(data: bytes) -> None:
+    with contextlib.suppress(Garbage):
+        assert FrameReader(0, 3).feed(data) == []
+
+
+@given(st.lists(st.tuples(st.sampled_from(list(Kind)), st.integers(0, 4)), max_size=8))
+def test_answers_come_once_each_and_in_order(frames: list[tuple[Kind, int]]) -> None:
+    reader, answers = FrameReader(1, 4), []
+    with contextlib.suppress(Garbage):
+        for kind, call in frames:
+            answers += reader.feed(frame(kind, call, b"1"))
+    assert [a.call for a in answers] == list(range(1, 1 + len(answers)))
+    assert len(answers) <= 3
+    assert not reader.done or reader.again or len(answers) == 3
