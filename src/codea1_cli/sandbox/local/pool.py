@@ -67,12 +67,14 @@ class LocalSandbox:
         self._lock = threading.Lock()
         self._count = 0
         self._closed = False
+        self._working: set[Worker] = set()
         self._idle: dict[int, LifoQueue[Worker | None]] = {}
         self._starts: SimpleQueue[tuple[Callable[[], Worker], Future[Worker]] | None] = SimpleQueue()
         # A zygote is told to end with the thread that started it, so one thread that stays starts them all.
         threading.Thread(target=self._start_workers, name="codea1-sandbox", daemon=True).start()
         first = self._take(0)
         self.hello = first.hello
+        self._working.discard(first)
         self._give(0, first)
         self.layers = layers.report(first.hello["layers"], parents, without)
         try:
@@ -111,10 +113,16 @@ class LocalSandbox:
             queue = self._idle[seed]
         worker = queue.get()
         try:
-            return worker or self._start(seed)
+            worker = worker or self._start(seed)
         except BaseException:
             queue.put(None)
             raise
+        self._working.add(worker)
+        return worker
+
+    def pids(self) -> list[int]:
+        """The zygotes that are at work now."""
+        return [worker.process.pid for worker in list(self._working)]
 
     def _give(self, seed: int, worker: Worker | None) -> None:
         if self._closed and worker is not None:
@@ -154,6 +162,7 @@ class LocalSandbox:
             keep = True
             return run
         finally:
+            self._working.discard(worker)
             if not keep:
                 with contextlib.suppress(Exception):
                     worker.abandon()
