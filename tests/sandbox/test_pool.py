@@ -1,0 +1,188 @@
+"""The pool: partial credit, restarts, limits, many threads, and our own failures, which are never verdicts."""
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from conftest_sandbox import QUICK
+
+from codea1_cli.sandbox.base import Limits, ProgramRun
+from codea1_cli.sandbox.local import LocalSandbox
+from codea1_cli.sandbox.local.worker import Worker, WorkerLost
+from codea1_cli.sandbox.verdicts import AnswerKind
+
+
+def kinds(run: ProgramRun) -> list[str]:
+    return [answer.kind.value for answer in run.answers]
+
+
+def test_a_call_that_ends_the_child_costs_only_itself(sandbox: LocalSandbox) -> None:
+    program = (
+        "import os\ndef f(x):\n    if x == 1: os._exit(3)\n    if x == 3: raise ValueError(x)\n    if x == 5:\n"
+        "        while True: pass\n    return x"
+    )
+    run = sandbox.run(program, "f", [f"f({n})" for n in range(8)], QUICK)
+    assert kinds(run) == ["value", "crashed", "value", "raised", "value", "timeout", "value", "value"]
+    assert [a.value.data for a in run.answers if a.value] == [0, 2, 4, 6, 7]
+    assert run.answers[3].detail == "ValueError: 3"
+
+
+def test_the_same_answers_with_a_fork_for_each_call() -> None:
+    program = "def f(x):\n    if x == 1: raise SystemExit\n    return [x] * x"
+    calls = [f"f({n})" for n in range(4)]
+    with LocalSandbox(1, apart=True) as box:
+        assert box.run(program, "f", calls, QUICK).answers == box.run(program, "f", calls, QUICK).answers
+        assert kinds(box.run(program, "f", calls, QUICK)) == ["value", "raised", "value", "value"]
+
+
+def test_a_program_that_always_loops_does_not_hold_its_worker_for_every_call(sandbox: LocalSandbox) -> None:
+    limits = Limits(time_s=2.4, patience=1)
+    run = sandbox.run("def f(x):\n    while True: pass", "f", [f"f({n})" for n in range(6)], limits)
+    assert kinds(run) == ["timeout"] * 6
+    assert run.seconds < 6 * 2.4
+
+
+def test_a_call_that_is_quick_enough_passes_after_others_looped(sandbox: LocalSandbox) -> None:
+    program = "def f(x):\n    while x < 9: pass\n    return x"
+    run = sandbox.run(program, "f", [*(f"f({n})" for n in range(5)), "f(9)"], replace(QUICK, patience=2))
+    assert kinds(run) == ["timeout"] * 5 + ["value"]
+
+
+def test_a_program_that_does_not_load_says_why(sandbox: LocalSandbox) -> None:
+    for program, kind in (
+        ("def f(:", "load_error"), ("1 / 0", "load_error"), ("g = 1", "load_error"), ("import os; os._exit(0)", "crashed"),
+        ("while True: pass", "timeout"), ("x = bytearray(1 << 40)", "memory"), ("\0", "load_error"),
+    ):  # fmt: skip
+        run = sandbox.run(program, "f", ["f()", "f()"], replace(QUICK, load_s=0.5))
+        assert run.loaded is False
+        assert run.load_kind is not None
+        assert run.load_kind.value == kind
+        assert kinds(run) == [kind, kind]
+        assert run.load_detail
+
+
+def test_no_calls_only_load(sandbox: LocalSandbox) -> None:
+    assert sandbox.run("def f(): pass", "f", [], QUICK).loaded is True
+    assert sandbox.run("def g(): pass", "f", [], QUICK).loaded is False
+
+
+def test_a_call_that_does_not_parse_raises_and_the_others_are_answered(sandbox: LocalSandbox) -> None:
+    run = sandbox.run("def f(x): return x", "f", ["f(1)", "f(", "f(2)", "\0", "f('\\ud800')"], QUICK)
+    assert kinds(run) == ["value", "raised", "value", "raised", "value"]
+
+
+def test_hash_seeds_differ_between_the_two_interpreters(sandbox: LocalSandbox) -> None:
+    program = "def f(): return [hash('a'), list({'a', 'b', 'c', 'd', 'e'})]"
+    first, again, other = (sandbox.run(program, "f", ["f()"], QUICK, seed).answers[0] for seed in (0, 0, 1))
+    assert first == again
+    assert first != other
+
+
+def test_limits_are_those_of_the_call(sandbox: LocalSandbox) -> None:
+    program = "def f(n): return len(bytearray(n << 20))"
+    small = sandbox.run(program, "f", ["f(300)"], replace(QUICK, memory_mb=128))
+    large = sandbox.run(program, "f", ["f(300)"], replace(QUICK, memory_mb=700))
+    assert (kinds(small), kinds(large)) == (["memory"], ["value"])
+    program = "def f(n): print('x' * (n << 10)); return n"
+    assert kinds(sandbox.run(program, "f", ["f(10)", "f(900)", "f(10)"], replace(QUICK, output_kb=512))) == [
+        "value", "output_limit", "value",
+    ]  # fmt: skip
+
+
+def test_from_many_threads_every_program_gets_its_own_answers(sandbox: LocalSandbox) -> None:
+    def one(n: int) -> list[object]:
+        run = sandbox.run(f"def f(x): return x * {n}", "f", ["f(1)", "f(2)"], Limits(time_s=20))
+        return [answer.value.data if answer.value else answer for answer in run.answers]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(one, range(60))) == [[n, 2 * n] for n in range(60)]
+
+
+def test_a_worker_killed_at_work_is_replaced_and_the_job_done_again() -> None:
+    with LocalSandbox(1) as box:
+        killer = threading.Timer(0.4, lambda: [os.kill(pid, signal.SIGKILL) for pid in box.pids()])
+        killer.start()
+        run = box.run("import time\ndef f():\n    time.sleep(1)\n    return 1", "f", ["f()"], Limits(time_s=20))
+        killer.join()
+        assert kinds(run) == ["value"]
+        assert run.seconds > 1.2
+
+
+def test_when_workers_keep_dying_the_program_is_unscored(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object) -> None:
+        raise WorkerLost("the zygote is gone")
+
+    with LocalSandbox(1) as box:
+        monkeypatch.setattr(Worker, "watch", lost)
+        run = box.run("def f(): return 1", "f", ["f()", "f()"], QUICK)
+        assert run.loaded is None
+        assert kinds(run) == ["unscored", "unscored"]
+        assert "gone" in run.answers[0].detail
+        monkeypatch.undo()
+        assert kinds(box.run("def f(): return 1", "f", ["f()"], QUICK)) == ["value"]
+
+
+def test_the_thread_that_started_a_worker_may_end() -> None:
+    with LocalSandbox(2) as box:
+        for _ in range(3):
+            found: list[ProgramRun] = []
+            thread = threading.Thread(target=lambda: found.append(box.run("def f(): return 1", "f", ["f()"], QUICK, 1)))  # noqa: B023
+            thread.start()
+            thread.join()
+            time.sleep(0.05)
+            assert kinds(found[0]) == ["value"]
+
+
+def test_close_ends_every_process() -> None:
+    box = LocalSandbox(2)
+    box.run("def f(): return 1", "f", ["f()"], QUICK, 1)
+    workers = [box._take(0), box._take(1)]
+    pids = [worker.process.pid for worker in workers]
+    for seed, worker in enumerate(workers):
+        box._give(seed, worker)
+    box.close()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_nothing_of_a_job_reaches_the_zygote(sandbox: LocalSandbox) -> None:
+    secret = os.urandom(12).hex().encode()
+    for _ in range(3):
+        sandbox.run(f"def f(): return '{secret.decode()}'", "f", [f"f() + '{secret.decode()}'"], QUICK)
+    worker = sandbox._take(0)
+    try:
+        assert secret not in memory_of(worker.process.pid)
+    finally:
+        sandbox._working.discard(worker)
+        sandbox._give(0, worker)
+
+
+def memory_of(pid: int) -> bytes:
+    """All writable memory of a process."""
+    try:
+        with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
+            parts = []
+            for line in maps:
+                area, rights = line.split()[:2]
+                if rights.startswith("rw"):
+                    start, end = (int(text, 16) for text in area.split("-"))
+                    memory.seek(start)
+                    try:
+                        parts.append(memory.read(end - start))
+                    except OSError:
+                        continue
+            return b"".join(parts)
+    except PermissionError:
+        pytest.skip("needs the right to read another process's memory")
+
+
+def test_answers_say_what_a_person_wants_to_know(sandbox: LocalSandbox) -> None:
+    run = sandbox.run("def f(x):\n    if x: raise KeyError(x)\n    return {1: 'a'}", "f", ["f(0)", "f(1)"], QUICK)
+    assert run.answers[0].text == "{1: 'a'}"
+    assert run.answers[1].detail == "KeyError: 1"
+    assert run.answers[1].kind is AnswerKind.RAISED
