@@ -78,7 +78,7 @@ def _failing(candidate: FailingCandidate) -> list[RenderableType]:
 
 def _trend(points: Sequence[TrendPoint]) -> list[RenderableType]:
     first, last = points[0], points[-1]
-    span = f"steps {first.step} to {last.step}"
+    span = f"steps {first.step} to {last.step}" if len(points) > 1 else f"step {last.step}"
     return [
         Text(f"trend, {span}", style="title"),
         Text(f"live tests  {sparkline([p.tests for p in points])}  {last.tests}"),
