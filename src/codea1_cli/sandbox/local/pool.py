@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -68,6 +69,7 @@ class LocalSandbox:
         self._count = 0
         self._closed = False
         self._working: set[Worker] = set()
+        self._all: weakref.WeakSet[Worker] = weakref.WeakSet()
         self._idle: dict[int, LifoQueue[Worker | None]] = {}
         self._starts: SimpleQueue[tuple[Callable[[], Worker], Future[Worker]] | None] = SimpleQueue()
         # A zygote is told to end with the thread that started it, so one thread that stays starts them all.
@@ -118,11 +120,16 @@ class LocalSandbox:
             queue.put(None)
             raise
         self._working.add(worker)
+        self._all.add(worker)
         return worker
 
     def pids(self) -> list[int]:
         """The zygotes that are at work now."""
         return [worker.process.pid for worker in list(self._working)]
+
+    def cpu_seconds(self) -> float:
+        """CPU that the zygotes and the children they have buried took so far."""
+        return sum(worker.cpu_seconds() for worker in self._all if worker.process.poll() is None)
 
     def _give(self, seed: int, worker: Worker | None) -> None:
         if self._closed and worker is not None:

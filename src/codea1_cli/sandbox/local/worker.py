@@ -133,6 +133,14 @@ class Worker:
         seen.out_of_memory = self.group is not None and self.group.kills() > kills
         return seen
 
+    def cpu_seconds(self) -> float:
+        """CPU of the zygote and of the children that it has buried."""
+        try:
+            stat = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii")
+        except OSError:
+            return 0.0
+        return sum(map(int, stat.rpartition(")")[2].split()[11:15])) / os.sysconf("SC_CLK_TCK")
+
     def abandon(self) -> None:
         """Ends a worker that misbehaved, at once."""
         self.process.terminate()  # where it has no pid namespace to end its child for it, it does so itself

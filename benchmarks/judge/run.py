@@ -1,0 +1,23 @@
+"""The judge's speed: `uv run python benchmarks/judge/run.py [--jobs 480] [--workers 2]`, on CODEA1_SHARED's problems."""
+
+import argparse
+import os
+from pathlib import Path
+
+from codea1_cli.cli.sandbox import show_arms
+from codea1_cli.problem import read_problems
+from codea1_cli.sandbox.bench import compare
+
+
+def main() -> None:
+    shared = Path(os.environ.get("CODEA1_SHARED") or Path(__file__).parents[2] / ".." / "shared")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--problems", type=Path, default=shared / "data/train.jsonl")
+    parser.add_argument("--jobs", type=int, default=480)
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    show_arms(compare(read_problems(options.problems), options.jobs, options.workers), as_json=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""`codea1 sandbox`: whether the sandbox holds on this machine, and how fast it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from codea1_cli.cli import console
+from codea1_cli.cli.console import JsonOption, VerboseOption
+from codea1_cli.cli.judge import PythonOption, RequireOption, open_sandbox
+
+if TYPE_CHECKING:
+    from codea1_cli.sandbox.bench import Arm
+
+app = typer.Typer(no_args_is_help=True, help="Check the sandbox and measure it.")
+
+
+@app.command()
+def check(
+    python: PythonOption = None,
+    require: RequireOption = None,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Probe every layer and run canary programs that try to cheat, hang or break out. Exit 3 when one succeeds."""
+    from codea1_cli.sandbox.selfcheck import run_canaries
+
+    with open_sandbox(1, python, require) as sandbox:
+        canaries = run_canaries(sandbox)
+        layers, version = sandbox.layers, sandbox.hello["python"]
+    holds = all(canary.held for canary in canaries)
+    if as_json:
+        works = {name: fault or "works" for name, fault in layers.items()}
+        console.emit({"python": version, "holds": holds, "layers": works, "canaries": canaries})
+    else:
+        _show_check(layers, canaries, version)
+        console.note("the sandbox holds" if holds else "the sandbox does not hold: do not run untrusted programs here")
+    if not holds:
+        raise typer.Exit(console.EXIT_ENVIRONMENT)
+
+
+def _show_check(layers: dict[str, str], canaries: Sequence, version: str) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=f"candidates run under Python {version}", title_justify="left", box=None, show_header=False)
+    for name, fault in layers.items():
+        style = "warn" if fault else "ok"
+        table.add_row(Text("missing" if fault else "works", style=style), Text(name), Text(fault))
+    for canary in canaries:
+        style = "ok" if canary.held else "bad"
+        text = Text(canary.name)
+        table.add_row(
+            Text("held" if canary.held else "BROKEN", style=style), text, Text(console.printable(canary.detail))
+        )
+    console.out().print(table)
+
+
+@app.command()
+def bench(
+    problems: Annotated[
+        Path | None,
+        typer.Option("--problems", metavar="FILE", help="Problems to judge; the built-in ones when left out."),
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=8, help="Suites of 8 tests to judge.")] = 480,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Jobs at once.")] = 2,
+    python: PythonOption = None,
+    evalplus: Annotated[
+        bool, typer.Option("--evalplus/--no-evalplus", help="Compare with EvalPlus (needs uv).")
+    ] = True,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Judge the same jobs by plain Python processes, by EvalPlus' checker and by this sandbox, and compare."""
+    from codea1_cli.sandbox.bench import compare
+
+    show_arms(compare(_problems(problems), jobs, workers, python, evalplus), as_json)
+
+
+def _problems(path: Path | None) -> list:
+    from codea1_cli.problem import read_problems
+
+    if path is not None:
+        return read_problems(path)
+    from codea1_cli.tiny.problems import load_problems
+
+    return load_problems()
+
+
+def show_arms(arms: Sequence[Arm], as_json: bool) -> None:
+    """The arms as a table, or as JSON."""
+    from codea1_cli.sandbox.bench import cores, table
+
+    rows = table(arms)
+    if as_json:
+        console.emit({"cores": cores(), "arms": rows})
+        return
+    from rich.table import Table
+
+    shown = Table(box=None)
+    shown.add_column("arm", no_wrap=True)
+    for name in ("jobs", "wall s", "ms a job", "latency ms", "CPU ms a job", "x script", "x EvalPlus", "passed"):
+        shown.add_column(name, justify="right")
+    for row in rows:
+        ratios = [f"{row[key]:.1f}" if row[key] else "-" for key in ("times_script", "times_evalplus")]
+        numbers = [f"{row[key]:.2f}" for key in ("wall_s", "ms_per_job", "latency_ms", "cpu_ms_per_job")]
+        shown.add_row(row["name"], str(row["jobs"]), *numbers, *ratios, str(row["passed"]))
+    console.out().print(shown)
+    console.note(f"{cores()} cores; ratios by wall time a job")
+    if not any(row["name"] == "EvalPlus" for row in rows):
+        console.note("EvalPlus was not measured: it needs uv and the package index, or was left out")
