@@ -113,7 +113,9 @@ class Train(Section):
     )
     gradient_checkpointing: bool = True
     tokens_per_micro_batch: Positive = Field(16_384, description="padded tokens of one forward pass on one rank")
-    threads: Positive | None = Field(None, description="CPU threads a rank; null: all cores on a machine without GPUs")
+    threads: Positive | None = Field(
+        None, description="CPU threads a rank; null: the cores, shared by the ranks on the CPU"
+    )
 
 
 class Sampling(Section):

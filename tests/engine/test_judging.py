@@ -31,7 +31,7 @@ def judge(tmp_path):
     made = []
 
     def make(*overrides):
-        judge = StepJudge(load_recipe("tiny", ["game.tests_per_suite=2", *overrides]), tmp_path, workers=1)
+        judge = StepJudge(load_recipe("tiny", ["game.tests_per_suite=2", "judge.workers=1", *overrides]), tmp_path)
         made.append(judge)
         return judge
 

@@ -7,7 +7,6 @@ when to save and stop, and is the only writer of the run directory. Whoever wait
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -44,9 +43,8 @@ class Arena:
     def __init__(self, recipe: Recipe, run_path: str, labels: Sequence[str]) -> None:
         self.recipe, self.labels = recipe, list(labels)
         self.run = RunDir(run_path)
-        workers = recipe.judge.workers or os.cpu_count() or 1
-        self.threads = ThreadPoolExecutor(workers + 1, thread_name_prefix="judge")
-        self.judge = StepJudge(recipe, self.run.path, workers)
+        self.judge = StepJudge(recipe, self.run.path, spread=_several_nodes())
+        self.threads = ThreadPoolExecutor(self.judge.workers + 1, thread_name_prefix="judge")
         self.ledger: Ledger | None = None
         self.schedule = Schedule((), 0)
         self.problems: dict[str, Problem] = {}
@@ -298,3 +296,9 @@ class Arena:
             self.ledger.close()
         await self._thread(self.judge.close)
         return summary
+
+
+def _several_nodes() -> bool:
+    import ray
+
+    return sum(node["Alive"] for node in ray.nodes()) > 1

@@ -237,7 +237,9 @@ def _public(problem: Problem) -> Problem:
 
 def rank_specs(recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]]) -> list[RankSpec]:
     """One spec a rank; each policy has its own port, because two trainers on one port collide."""
-    threads = recipe.train.threads or (os.cpu_count() or 1)
+    on_cpu = sum(gpu is None for group in ranks.values() for gpu in group)
+    # More threads than cores make every parallel section wait for a thread that is not running.
+    threads = recipe.train.threads or max(1, (os.cpu_count() or 1) // max(on_cpu, 1))
     specs = []
     for role in ROLES:
         port = free_port()
@@ -248,7 +250,7 @@ def rank_specs(recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]]) 
                     rank=rank,
                     ranks=len(ranks[role]),
                     gpu=gpu.physical if gpu else None,
-                    threads=threads if gpu is None else min(threads, 8),
+                    threads=threads,
                     master_port=port,
                     run_path=str(run.path),
                     use_vllm=wants_vllm(recipe, gpu),

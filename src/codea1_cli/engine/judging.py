@@ -81,13 +81,14 @@ def rules_of(recipe: Recipe) -> GameRules:
 class StepJudge:
     """Thread-safe: the arena calls it from as many threads as there are sandbox workers."""
 
-    def __init__(self, recipe: Recipe, run_path: Path, workers: int) -> None:
+    def __init__(self, recipe: Recipe, run_path: Path, *, spread: bool = False) -> None:
         from codea1_cli.sandbox.judge import Judge, ReferenceCache
         from codea1_cli.sandbox.make import make_sandbox
 
         self.recipe, self.rules = recipe, rules_of(recipe)
         self.limits = limits_of(recipe)
-        self.sandbox = make_sandbox(recipe.sandbox, workers)
+        self.sandbox = make_sandbox(recipe.sandbox, recipe.judge.workers, spread=spread)
+        self.workers: int = getattr(self.sandbox, "workers", 1)  # how many programs it runs at once
         self.cache = ReferenceCache(run_path / "references")
         self.judge = Judge(self.sandbox, limits=self.limits, tolerance=recipe.judge.float_tolerance, cache=self.cache)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from codea1_cli.errors import UserError
@@ -11,14 +12,21 @@ if TYPE_CHECKING:
     from codea1_cli.recipe import SandboxSection
 
 
-def make_sandbox(section: SandboxSection, workers: int) -> Sandbox:
-    """The backend of `sandbox.backend`, for `workers` programs at once.
+def make_sandbox(section: SandboxSection, workers: int | None, *, spread: bool = False) -> Sandbox:
+    """The backend of `sandbox.backend`.
+
+    workers: programs at once on a machine; None: one a CPU. spread: judge on every node of the Ray cluster that this
+    process is connected to.
 
     Raises:
         EnvironmentFault: it does not start, or lacks a required layer.
     """
+    if section.backend == "local" and spread:
+        from codea1_cli.sandbox.spread import SpreadSandbox
+
+        return SpreadSandbox(section, workers)
     if section.backend == "local":
         from codea1_cli.sandbox.local.pool import LocalSandbox
 
-        return LocalSandbox(workers=workers, python=section.python, require=section.require)
+        return LocalSandbox(workers=workers or os.cpu_count() or 1, python=section.python, require=section.require)
     raise UserError(f"sandbox.backend={section.backend} is not available yet", hint="use sandbox.backend=local")
