@@ -138,9 +138,9 @@ def validate_recipe(content: dict[str, Any], origin: str) -> Recipe:
             key = ".".join(str(part) for part in problem["loc"])
             if problem["type"] == "extra_forbidden":
                 lines.append(f"unknown key {key}")
-                near = _same_leaf(key) or difflib.get_close_matches(key, all_keys(), 1, cutoff=0.5)
+                near = _nearest(key)
                 if near:
-                    hints.append(f"did you mean {near[0]}?")
+                    hints.append(f"did you mean {near}?")
             elif problem["type"] == "missing":
                 lines.append(f"{key} is missing")
             else:
@@ -150,10 +150,20 @@ def validate_recipe(content: dict[str, Any], origin: str) -> Recipe:
         ) from None
 
 
-def _same_leaf(key: str) -> list[str]:
-    leaf = key.rpartition(".")[2]
-    leaves = {known.rpartition(".")[2]: known for known in all_keys()}
-    return [leaves[name] for name in difflib.get_close_matches(leaf, leaves, 1, cutoff=0.7)]
+def _nearest(key: str) -> str | None:
+    """The known key that was probably meant: the same last part, else the same section, else a similar last part."""
+    keys = all_keys()
+    section, _, leaf = key.rpartition(".")
+    same_leaf = [known for known in keys if known.rpartition(".")[2] == leaf]
+    siblings = [known for known in keys if known.rpartition(".")[0] == section]
+    leaves = {known.rpartition(".")[2]: known for known in keys}
+    near = (
+        same_leaf
+        or difflib.get_close_matches(key, siblings, 1, cutoff=0.6)
+        or [leaves[name] for name in difflib.get_close_matches(leaf, leaves, 1, cutoff=0.7)]
+        or difflib.get_close_matches(key, keys, 1, cutoff=0.5)
+    )
+    return near[0] if near else None
 
 
 def all_keys() -> list[str]:

@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from codea1_cli.problem import Problem
 from codea1_cli.recipe import Recipe
 
 COMMITTED = "COMMITTED"
+_LOCK_ATTEMPTS = 5
 
 
 def runs_root(root: str | Path | None = None) -> Path:
@@ -175,18 +177,30 @@ class RunDir:
                 f"cannot write the run directory {self.path}: {error.strerror}", hint="choose another place with --runs"
             ) from None
         with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            for attempt in range(_LOCK_ATTEMPTS):  # somebody who only looks, as `locked_by` does, is gone in a moment
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if attempt < _LOCK_ATTEMPTS - 1:
+                        time.sleep(0.05)
+            else:
                 file.seek(0)
                 raise UserError(
                     f"run {self.name} is being trained by process {file.read().strip()}",
                     hint="wait for it, stop it, or choose another name with --run",
-                ) from None
+                )
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
             file.flush()
             yield
+
+    def note_error(self, what: str | None) -> None:
+        """Keeps in run.json why the run failed; None clears it."""
+        info = self.info()
+        if info and info.get("error") != what:
+            info.pop("error", None)
+            write_atomic(self.path / "run.json", json.dumps(info | ({"error": what} if what else {}), indent=2) + "\n")
 
     def create(self) -> None:
         for folder in ("checkpoints", "rollouts", "logs"):

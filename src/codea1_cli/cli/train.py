@@ -105,7 +105,7 @@ def _directory(recipe: "Recipe", run: str | None, root: Path, resume: bool) -> "
         raise UserError(
             f"run {directory.name} exists already",
             hint=f"go on with it: --run {directory.name} --resume; start another: --run OTHER; "
-            f"remove it: codea1 runs prune --run {directory.name}",
+            f"remove it: codea1 runs prune --run {directory.name} --whole --yes",
         )
     return directory
 
@@ -138,8 +138,13 @@ def _train(
         directory.create()
         write_atomic(directory.path / "recipe.source.yaml", source)
         write_atomic(directory.recipe_file, recipe_text(recipe))
+    directory.note_error(None)
     with TrainView(recipe, directory, ranks) as view:
-        outcome = Driver(recipe, directory, ranks, view).train(problems, resume_step, max_steps, address)
+        try:
+            outcome = Driver(recipe, directory, ranks, view).train(problems, resume_step, max_steps, address)
+        except Exception as error:
+            directory.note_error(str(error))
+            raise
         view.finish(outcome)
     if as_json:
         console.emit(
