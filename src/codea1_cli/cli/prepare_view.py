@@ -1,0 +1,122 @@
+"""What `codea1 prepare-data` shows: a line of progress, a summary with histograms, the list of removed rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from codea1_cli.cli import console
+
+if TYPE_CHECKING:
+    from codea1_cli.data.card import Card
+
+_BAR = 40
+STAGES = {
+    "read": "reading",
+    "filter": "filtering",
+    "duplicates": "exact duplicates",
+    "benchmarks": "decontaminating",
+    "tokens": "counting tokens",
+    "verify": "verifying",
+    "near": "near-duplicates",
+    "solve": "solve rate",
+}
+
+
+class Bar:
+    """Progress on stderr; silent where that is no terminal."""
+
+    def __init__(self) -> None:
+        self._progress: Any = None
+        self._tasks: dict[str, Any] = {}
+        self._last = 0.0
+
+    def __enter__(self) -> Bar:
+        if console.err().is_terminal:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._progress = Progress(
+                TextColumn("{task.description:<18}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                console=console.err(),
+            )
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def __call__(self, stage: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if self._progress is None or (done != total and now - self._last < 0.1):
+            return
+        self._last = now
+        if stage not in self._tasks:
+            self._tasks[stage] = self._progress.add_task(STAGES.get(stage, stage), total=total)
+        self._progress.update(self._tasks[stage], completed=done, total=total)
+
+
+def show_summary(card: Card, slow: int, out: Path) -> None:
+    """What was read, removed and kept; how many tests and prompt tokens the problems have."""
+    from rich.table import Table
+
+    from codea1_cli.data.card import buckets
+
+    table = Table(title=f"{card.title}: {card.kept} of {card.read} rows kept", title_justify="left", box=None)
+    table.add_column("stage")
+    table.add_column("reason", style="name")
+    table.add_column("rows", justify="right")
+    table.add_row("read", "", str(card.read))
+    for stage, counts in card.removed.items():
+        for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+            table.add_row(STAGES.get(stage, stage), reason, f"-{count}")
+    for name, count in card.splits.items():
+        table.add_row("kept", name, str(count), style="ok")
+    console.out().print(table)
+    _histogram("tests a problem", buckets(card.tests))
+    _histogram("tokens of the prompt", buckets(card.prompt_tokens))
+    _histogram("solve rate", [(str(rate), count) for rate, count in sorted(card.solve_rates.items())])
+    if slow:
+        console.note(f"{slow} slow references are kept; slow.jsonl names them with their seconds")
+    console.note(f"{out / 'README.md'} is the data card, {out / 'removed.jsonl'} lists what was removed")
+    console.note(f"next: codea1 train --recipe RECIPE data.train={out}")
+
+
+def _histogram(title: str, rows: Sequence[tuple[str, int]]) -> None:
+    if not rows:
+        return
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=None, show_header=False)
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    table.add_column(style="name")
+    most = max(count for _, count in rows)
+    for label, count in rows:
+        table.add_row(label, str(count), "█" * max(1 if count else 0, round(_BAR * count / most)))
+    console.out().print(table)
+
+
+def show_report(listed: Sequence[Mapping[str, Any]]) -> None:
+    """Each removed row, and below it what it collides with."""
+    from rich.table import Table
+
+    table = Table(box=None)
+    for name in ("stage", "reason", "row", "text"):
+        table.add_column(name, overflow="fold", style="name" if name == "reason" else None)
+    for line in listed:
+        row = str(line.get("id") or line.get("where", ""))
+        said = console.printable(str(line.get("detail") or line.get("text", "")))
+        table.add_row(line["stage"], line["reason"], console.printable(row), said)
+        if "other" in line:
+            score = f"{line['score']:.2f}" if "score" in line else ""
+            table.add_row("", score, console.printable(str(line["other"])), console.printable(line["other_text"]))
+    console.out().print(table)

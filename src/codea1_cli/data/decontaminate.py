@@ -1,0 +1,141 @@
+"""Rows that are tasks of a benchmark, or too close to one."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from codea1_cli.data.benchmarks import Task
+from codea1_cli.data.fingerprint import blind_hash, blind_tokens
+from codea1_cli.data.near import NUM_PERM, Signer, bands
+from codea1_cli.data.program import stated_facts
+from codea1_cli.data.thresholds import Thresholds
+from codea1_cli.data.words import jaccard, prose, question_set, shingles, telling, words
+from codea1_cli.problem import Problem
+
+CODE_SHINGLE = 5
+_SMALL = 12  # a reference of fewer distinct runs of tokens is too short to be like another by accident or otherwise
+
+
+@dataclass(frozen=True)
+class Collision:
+    """What a row collides with: `other` names it, `score` is the similarity where there is one."""
+
+    reason: str
+    other: str
+    text: str = ""
+    score: float | None = None
+
+
+class Decontaminator:
+    """Compares problems with the tasks of benchmarks. The first rule that holds names the collision:
+
+    same_id: the row is the task by its id (`mbpp/2` is `Mbpp/2`). same_code: equal references, names apart.
+    same_test: the same function's name, and one test of it, arguments and answer. question: similar questions. name: the
+    same function's name and less similar questions. code: similar references, names apart. overlap: a long run of
+    telling words shared.
+    """
+
+    def __init__(self, tasks: Iterable[Task], thresholds: Thresholds) -> None:
+        self.limits = thresholds
+        self.signer = Signer()
+        self.tasks = list(tasks)
+        self.by_id = {task.id.casefold(): task for task in self.tasks}
+        self.by_hash: dict[str, Task] = {}
+        self.by_name: dict[str, list[int]] = defaultdict(list)
+        self.by_run: dict[str, Task] = {}
+        self.questions = [question_set(task.question) for task in self.tasks]
+        self.codes = [code_set(task.code) for task in self.tasks]
+        self.facts = [stated_facts(task.tests, task.entry_point) for task in self.tasks]
+        self.question_index = self._index(thresholds.bench_question, self.questions)
+        self.code_index = self._index(thresholds.bench_code, self.codes)
+        for number, task in enumerate(self.tasks):
+            self.by_name[folded(task.entry_point)].append(number)
+            if (digest := blind_hash(task.code)) is not None:
+                self.by_hash.setdefault(digest, task)
+            for run in _runs(task.question, thresholds.bench_overlap):
+                self.by_run.setdefault(run, task)
+
+    def _index(self, threshold: float, sets: list[set[str]]) -> Any:
+        from datasketch import MinHashLSH
+
+        index = MinHashLSH(num_perm=NUM_PERM, params=bands(threshold))
+        for number, elements in enumerate(sets):
+            if elements:
+                index.insert(number, self.signer.sign(elements))
+        return index
+
+    def collision(self, problem: Problem) -> Collision | None:
+        """What the problem collides with, None for a clean one."""
+        if (task := self.by_id.get(problem.id.casefold())) is not None:
+            return _hit("same_id", task)
+        digest = blind_hash(problem.reference)
+        if digest is not None and (task := self.by_hash.get(digest)) is not None:
+            return _hit("same_code", task)
+        question = question_set(problem.question)
+        named = self.by_name.get(folded(problem.entry_point), [])
+        if named:
+            facts = stated_facts("\n".join(problem.tests), problem.entry_point)
+            for number in named:
+                if facts & self.facts[number]:
+                    return _hit("same_test", self.tasks[number])
+        return (
+            self._like("question", question, self.question_index, self.questions, self.limits.bench_question)
+            or self._best("name", question, named, self.questions, self.limits.bench_name)
+            or self._like_code(problem)
+            or self._overlap(problem)
+        )
+
+    def _like(
+        self, reason: str, elements: set[str], index: Any, sets: list[set[str]], threshold: float
+    ) -> Collision | None:
+        found = index.query(self.signer.sign(elements)) if elements else []
+        return self._best(reason, elements, found, sets, threshold)
+
+    def _best(
+        self, reason: str, elements: set[str], numbers: Iterable[int], sets: list[set[str]], threshold: float
+    ) -> Collision | None:
+        scored = [(jaccard(elements, sets[number]), -number) for number in numbers]
+        score, number = max(scored, default=(0.0, 0))
+        return _hit(reason, self.tasks[-number], score) if score >= threshold else None
+
+    def _like_code(self, problem: Problem) -> Collision | None:
+        elements = code_set(problem.reference)
+        if len(elements) < _SMALL:
+            return None
+        return self._like("code", elements, self.code_index, self.codes, self.limits.bench_code)
+
+    def _overlap(self, problem: Problem) -> Collision | None:
+        for run in sorted(_runs(problem.question, self.limits.bench_overlap)):
+            if (task := self.by_run.get(run)) is not None:
+                return Collision("overlap", f"{task.benchmark} {task.id}", run)
+        return None
+
+
+def code_set(program: str) -> set[str]:
+    """What a program is compared by: runs of its tokens, names numbered, and how often each run occurs."""
+    tokens = blind_tokens(program)
+    counts: Counter[str] = Counter()
+    found: set[str] = set()
+    for start in range(max(1, len(tokens) - CODE_SHINGLE + 1)) if tokens else ():
+        run = " ".join(tokens[start : start + CODE_SHINGLE])
+        counts[run] += 1
+        found.add(f"{counts[run]} {run}")
+    return found
+
+
+def folded(name: str) -> str:
+    """A function's name without case and underscores."""
+    return name.replace("_", "").casefold()
+
+
+def _runs(question: str, length: int) -> set[str]:
+    kept = telling(words(prose(question)))
+    return shingles(kept, length) if len(kept) >= length else set()
+
+
+def _hit(reason: str, task: Task, score: float | None = None) -> Collision:
+    text = " ".join(prose(task.question).split())
+    return Collision(reason, f"{task.benchmark} {task.id}", text, None if score is None else round(score, 3))

@@ -1,0 +1,195 @@
+"""From a source to the rows worth keeping, stage by stage; each stage's outcome is on disk and is used again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+
+from codea1_cli.data.stages import Line, Prepared, Stages, digest
+from codea1_cli.data.work import Stage
+from codea1_cli.problem import Problem
+
+SOLVE_BATCH = 16  # problems sampled together; fixed, since samples depend on it
+
+
+class Pipeline(Stages):
+    """Runs the stages of one preparation inside a locked work folder."""
+
+    def run(self) -> Prepared:
+        """All stages; what an interrupted run has done already is not done again.
+
+        Raises:
+            UserError: the source, a tokenizer, a model or the benchmarks cannot be read.
+            EnvironmentFault: the sandbox or the hub fails.
+        """
+        o = self.options
+        try:
+            self.out = Prepared(self.read())
+            if o.decontaminate:
+                self._decontaminate()
+            self.each("filter", {"min_tests": o.min_tests}, self._filter)
+            if o.dedup:
+                self._duplicates()
+            if o.tokenizer is not None:
+                self._tokens(o.tokenizer)
+            if o.verify:
+                self._verify()
+            if o.dedup:
+                self._near()
+            if o.solve is not None:
+                self._solve()
+            return self.out
+        finally:
+            if self._sandbox is not None:
+                self._sandbox.close()
+
+    def _filter(self, problem: Problem) -> Line:
+        count = len(problem.tests)
+        if count < self.options.min_tests:
+            left = problem.meta.get("tests_left_out", {})
+            why = ", ".join(f"{reason}: {n}" for reason, n in left.items())
+            return {
+                "reason": "too_few_tests",
+                "detail": f"{count} of {self.options.min_tests}" + (f" ({why})" if why else ""),
+            }
+        return {}
+
+    def _decontaminate(self) -> None:
+        from codea1_cli.data.benchmarks import load_benchmarks
+        from codea1_cli.data.decontaminate import Decontaminator
+
+        tasks = load_benchmarks(self.options.benchmarks)
+        self.out.benchmarks = dict(Counter(task.benchmark for task in tasks))
+        limits = self.options.thresholds.model_dump()
+        settings = {name: value for name, value in limits.items() if name.startswith("bench_")}
+        settings["tasks"] = digest(*(vars(task) for task in tasks))
+        index = Decontaminator(tasks, self.options.thresholds)
+
+        def judge(problem: Problem) -> Line:
+            hit = index.collision(problem)
+            if hit is None:
+                return {}
+            score = {} if hit.score is None else {"score": hit.score}
+            return {"reason": hit.reason, "other": hit.other, "other_text": hit.text, **score}
+
+        self.each("benchmarks", settings, judge)
+
+    def _tokens(self, tokenizer: str) -> None:
+        from codea1_cli.data.filters import PromptCounter
+
+        o = self.options
+        counter = PromptCounter(tokenizer, o.chat_template)
+        template = hashlib.sha256(str(counter.tokenizer.chat_template).encode()).hexdigest()
+        most = o.max_prompt_tokens
+
+        def judge(problem: Problem) -> Line:
+            count = counter.count(problem)
+            if most is not None and count > most:
+                return {"tokens": count, "reason": "prompt_too_long", "detail": f"{count} tokens, limit {most}"}
+            return {"tokens": count}
+
+        stage = self.each("tokens", {"tokenizer": tokenizer, "template": template, "most": most}, judge)
+        self.out.tokens = {line["row"]: line["tokens"] for line in stage}
+
+    def _verify(self) -> None:
+        from codea1_cli.data.verify import Verifier
+
+        o = self.options
+        made: list[Verifier] = []
+
+        def judge(problem: Problem) -> Line:
+            checked = made[0].check(problem)
+            line: Line = {"seconds": checked.seconds}
+            if checked.reason is not None:
+                return {**line, "reason": checked.reason, "detail": checked.detail}
+            if checked.extra_tests != problem.extra_tests:
+                line |= {"extra_tests": checked.extra_tests, "dropped": checked.dropped}
+            return line
+
+        made.append(Verifier(self.sandbox(), self.limits()))
+        settings = {"time": o.time_limit_s, "memory": o.memory_mb, "python": o.python}
+        stage = self.each("verify", settings, judge, workers=self.workers())
+        self.out.verify_stage = stage
+        for place, line in enumerate(stage):
+            if not self.out.rows.alive[line["row"]]:
+                continue
+            if "extra_tests" in line:
+                self.out.extra[line["row"]] = place
+                self.out.extra_dropped += line["dropped"]
+            if line["seconds"] >= o.slow_s:
+                self.out.slow.append((line["row"], line["seconds"]))
+        self.out.slow.sort()
+
+    # -- stages that compare rows, or sample many together -----------------------------------------------------------
+    def _duplicates(self) -> None:
+        from codea1_cli.data.dedup import exact_duplicates
+
+        stage = self.work.stage("duplicates", self.key_of_living("duplicates"), resumable=False)
+        contaminated = [line["row"] for line in self.out.removed.get("benchmarks", [])]
+        self._found(stage, exact_duplicates(self.out.rows, contaminated))
+
+    def _near(self) -> None:
+        from codea1_cli.data.dedup import near_duplicates
+
+        limits = self.options.thresholds
+        key = self.key_of_living("near", limits.near_question, limits.near_code)
+        stage = self.work.stage("near", key, resumable=False)
+        self._found(stage, near_duplicates(self.out.rows, limits))
+
+    def _found(self, stage: Stage, pairs: Iterator[tuple[int, str, int, float | None]]) -> None:
+        total = self.out.rows.count()
+        if not stage.done:
+            try:
+                for row, reason, other, score in pairs:
+                    line: Line = {"row": row, "reason": reason, "other": other}
+                    stage.append(line if score is None else {**line, "score": score})
+            finally:
+                stage.close()
+            stage.finish()
+        self.progress(stage.name, total, total)
+        self.remove(stage.name, stage)
+
+    def _solve(self) -> None:
+        from codea1_cli.data.solve import SolveJudge, make_sampler
+        from codea1_cli.data.verify import in_order
+
+        rule, seed = self.options.solve, self.options.seed
+        assert rule is not None
+        key = self.key_of_living("solve", seed, rule.model, rule.n, rule.temperature, rule.max_new_tokens)
+        stage = self.work.stage("solve", key, resumable=True)
+        total = self.out.rows.count()
+        if not stage.done:
+            sampler, judge = make_sampler(rule), SolveJudge(self.sandbox(), self.limits())
+            living = self.out.rows.living()
+            try:
+                for first in range(0, total, SOLVE_BATCH):
+                    batch = list(islice(living, SOLVE_BATCH))
+                    if first + len(batch) <= len(stage):
+                        continue
+                    replies = sampler.sample([problem for _, problem in batch], seed + first)
+                    jobs = [(number, problem, texts) for (number, problem), texts in zip(batch, replies, strict=True)]
+                    judged = in_order(lambda job: judge.rate(job[1], job[2]), jobs, self.workers())
+                    for (number, _, _), rate in islice(judged, max(0, len(stage) - first), None):
+                        stage.append({"row": number, "rate": rate.rate, "scored": rate.scored})
+                        self.progress("solve", len(stage), total)
+            finally:
+                stage.close()
+            stage.finish()
+        self.out.rates = {line["row"]: line["rate"] for line in stage if line["rate"] is not None}
+        gone: list[Line] = []
+        for line in stage:
+            rate = line["rate"]
+            reason = (
+                "no_solve_rate"
+                if rate is None
+                else "too_hard"
+                if rate < rule.low
+                else "too_easy"
+                if rate > rule.high
+                else ""
+            )
+            if reason:
+                gone.append({"row": line["row"], "reason": reason, "detail": f"solve rate {rate} of {line['scored']}"})
+        self.remove("solve", stage, gone)

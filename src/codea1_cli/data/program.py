@@ -1,0 +1,84 @@
+"""Reading a solution's source: its functions, the line that declares one, and the one that its tests call."""
+
+import ast
+import re
+from collections import Counter
+
+from codea1_cli.extract.source import normal_newlines, parse, unparse
+
+_BRACKETS = re.compile(r"\b(?:set|frozenset|tuple|list)\b(?=\()|[\[\](){}]")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def tidy(source: str) -> str:
+    """`source` with Python's newlines and without blank lines at its ends."""
+    return normal_newlines(source).strip("\n").rstrip()
+
+
+def functions(tree: ast.Module) -> dict[str, Function]:
+    """The functions at the top level, by name; of two with one name the later, as in Python."""
+    return {node.name: node for node in tree.body if isinstance(node, Function)}
+
+
+def declaration(function: Function) -> str:
+    """The line that a solution begins with: `def name(arguments) -> result:`, its defaults and annotations kept."""
+    kind = "async def" if isinstance(function, ast.AsyncFunctionDef) else "def"
+    result = f" -> {ast.unparse(function.returns)}" if function.returns else ""
+    return f"{kind} {function.name}({ast.unparse(function.args)}){result}:"
+
+
+def called(source: str, names: set[str]) -> Counter[str]:
+    """How often each of `names` is called in `source`, as `name(...)` or `module.name(...)`."""
+    counts: Counter[str] = Counter()
+    tree = parse(source)
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Call):
+            function = node.func
+            name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+            if name in names:
+                counts[name] += 1
+    return counts
+
+
+def guess_entry_point(tree: ast.Module, tests: str) -> str | None:
+    """The top-level function that `tests` call most often; without such calls the last one, which the others serve."""
+    there = functions(tree)
+    counts = called(tests, set(there))
+    if counts:
+        return max(there, key=lambda name: counts[name])
+    public = [name for name in there if not name.startswith("_")]
+    return public[-1] if public else None
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """Every name that `node` mentions."""
+    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+
+
+def stated_facts(source: str, name: str) -> set[str]:
+    """What the asserts of `source` state about `name`, as `arguments -> answer`, in one form for lists, tuples and sets.
+
+    `assert f(x) == y`, `assert set(f(x)) == set(y)`, `assert f(x)`, `assert not f(x)` and `assert isclose(f(x), y)`.
+    """
+    tree = parse(source)
+    facts: set[str] = set()
+    for node in ast.walk(tree) if tree else ():
+        if not isinstance(node, ast.Assert):
+            continue
+        test, answer = node.test, "True"
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            answer = "False"
+        elif isinstance(test, ast.Compare) and len(test.ops) == 1:
+            answer = _content(test.comparators[0])
+            test = test.left
+        elif isinstance(test, ast.Call) and getattr(test.func, "attr", "") == "isclose" and len(test.args) > 1:
+            answer = _content(test.args[1])
+        for call in ast.walk(test):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == name and call.args:
+                facts.add(f"{', '.join(map(_content, call.args))} -> {answer}")
+    return facts
+
+
+def _content(node: ast.expr) -> str:
+    return _BRACKETS.sub("", unparse(node) or "").strip(" ,")

@@ -1,0 +1,169 @@
+"""The folder that a preparation leaves: its files appear together, `card.json` last."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from codea1_cli import __version__
+from codea1_cli.data.card import Card
+from codea1_cli.data.options import Options
+from codea1_cli.data.split import split_of
+from codea1_cli.data.stages import Line, Prepared
+from codea1_cli.data.work import Work
+from codea1_cli.data.write import SplitWriter, sealed
+from codea1_cli.errors import RunFailed, UserError
+from codea1_cli.problem import Problem
+from codea1_cli.run_dir import fsync_folder
+
+CARD, WORK = "card.json", ".work"
+REMOVED, SLOW = "removed.jsonl", "slow.jsonl"
+_OURS = {
+    WORK,
+    CARD,
+    "README.md",
+    REMOVED,
+    SLOW,
+    *(f"{s}.{k}" for s in ("train", "val", "test") for k in ("jsonl", "parquet")),
+}
+
+
+def check_out(out: Path) -> None:
+    """Raises UserError when the folder holds what no preparation left."""
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out} is a file", hint="give a new folder")
+    strangers = sorted(p.name for p in out.iterdir() if p.name not in _OURS) if out.is_dir() else []
+    if strangers or (out.is_dir() and any(out.iterdir()) and not (out / WORK).is_dir() and not (out / CARD).is_file()):
+        raise UserError(
+            f"{out} holds other files{': ' + ', '.join(strangers[:3]) if strangers else ''}", hint="give a new folder"
+        )
+
+
+def publish(prepared: Prepared, card: Card, options: Options, work: Work) -> Card:
+    """Writes the splits, what was removed, the slow references and the card.
+
+    Raises:
+        RunFailed: no problem is left.
+    """
+    card.read = len(prepared.rows.stage)
+    for line in prepared.rows.stage:
+        if "problem" not in line:
+            card.removed.setdefault("read", Counter())[line["reason"]] += 1
+    for stage, lines in prepared.removed.items():
+        card.removed[stage] = Counter(line["reason"] for line in lines)
+    card.benchmarks = prepared.benchmarks
+    card.extra_tests_dropped = prepared.extra_dropped
+    if not prepared.rows.count():
+        reasons = Counter[str]()
+        for counts in card.removed.values():
+            reasons += counts
+        why = ", ".join(f"{reason} {n}" for reason, n in reasons.most_common(4))
+        raise RunFailed(f"no problem is left of {card.read} rows ({why or 'the source is empty'})")
+    final = work.folder / "final"
+    shutil.rmtree(final, ignore_errors=True)
+    final.mkdir()
+    _write_splits(prepared, card, options, final)
+    _write_lines(final / REMOVED, ({"stage": stage, **shown(line)} for stage, line in removed(prepared)))
+    _write_lines(final / SLOW, ({"id": prepared.rows.get(row).id, "seconds": s} for row, s in _slow(prepared)))
+    card.files[REMOVED] = {"rows": sum(sum(counts.values()) for counts in card.removed.values())}
+    card.files[REMOVED] |= sealed(final / REMOVED)
+    (final / "README.md").write_text(card.markdown(), encoding="utf-8")
+    (final / CARD).write_text(card.json(), encoding="utf-8")
+    for name in ("README.md", CARD):
+        sealed(final / name)
+    _move(final, options.out)
+    return card
+
+
+def removed(prepared: Prepared) -> Iterator[tuple[str, Line]]:
+    """(stage, removed row) with its id, its place, and the row it collides with; stage by stage, rows in order."""
+    rows = prepared.rows
+    yield from (("read", line) for line in rows.stage if "problem" not in line)
+    for stage, lines in prepared.removed.items():
+        for line in lines:
+            raw = rows.stage.at(line["row"])
+            full = {**line, "id": raw["problem"]["id"], "where": raw["where"], "text": _short(raw["problem"])}
+            if isinstance(line.get("other"), int):
+                other = rows.stage.at(line["other"])["problem"]
+                full |= {"other": other["id"], "other_text": _short(other)}
+            yield stage, full
+
+
+def shown(line: Line) -> Line:
+    """A removed row as `removed.jsonl` holds it."""
+    order = ("reason", "id", "where", "detail", "other", "score", "text", "other_text")
+    return {key: line[key] for key in order if line.get(key) not in (None, "")}
+
+
+def _short(problem: Line) -> str:
+    return " ".join(problem["question"].split())[:300]
+
+
+def _slow(prepared: Prepared) -> list[tuple[int, float]]:
+    return [(row, seconds) for row, seconds in prepared.slow if prepared.rows.alive[row]]
+
+
+def _write_splits(prepared: Prepared, card: Card, options: Options, final: Path) -> None:
+    names = ["train", *(["val"] if options.val else []), *(["test"] if options.test else [])]
+    writers = {name: SplitWriter(final, name, options.formats) for name in names}
+    for row, problem in prepared.rows.living():
+        problem = _final(prepared, row, problem)
+        writers[split_of(problem.id, options.seed, options.val, options.test)].add(problem)
+        card.kept += 1
+        card.licenses[problem.license] += 1
+        card.sources[problem.source.partition("/")[0]] += 1
+        card.tests[len(problem.tests)] += 1
+        if row in prepared.tokens:
+            card.prompt_tokens[prepared.tokens[row]] += 1
+        if row in prepared.rates:
+            card.solve_rates[prepared.rates[row]] += 1
+    for name, writer in writers.items():
+        card.files.update(writer.close())
+        card.splits[name] = writer.count
+
+
+def _final(prepared: Prepared, row: int, problem: Problem) -> Problem:
+    """The problem with what the stages found out."""
+    changes: dict[str, Any] = {}
+    meta = {key: value for key, value in problem.meta.items() if key != "calls"}
+    if row in prepared.rates:
+        meta["solve_rate"] = prepared.rates[row]
+    if row in prepared.extra and prepared.verify_stage is not None:
+        changes["extra_tests"] = prepared.verify_stage.at(prepared.extra[row])["extra_tests"]
+    return problem.model_copy(update={**changes, "meta": meta})
+
+
+def _write_lines(path: Path, lines: Iterator[Line]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for line in lines:
+            file.write(json.dumps(line, ensure_ascii=True) + "\n")
+    sealed(path)
+
+
+def _move(final: Path, out: Path) -> None:
+    """Without `card.json` a folder is not whole: it goes first and comes last."""
+    (out / CARD).unlink(missing_ok=True)
+    made = sorted(path.name for path in final.iterdir())
+    for name in _OURS - {WORK, *made}:  # of an earlier preparation with other splits
+        (out / name).unlink(missing_ok=True)
+    for name in sorted(made, key=lambda name: name == CARD):
+        (final / name).replace(out / name)
+    fsync_folder(out)
+    final.rmdir()
+
+
+def new_card(title: str, options: Options, identity: dict[str, Any]) -> Card:
+    """An empty card that says where the rows come from and what was asked."""
+    shown = {
+        name: value
+        for name, value in vars(options).items()
+        if name not in ("out", "command", "seed", "workers", "benchmarks", "chat_template", "solve", "thresholds")
+    }
+    shown |= {"thresholds": options.thresholds.model_dump()}
+    if options.solve is not None:
+        shown["solve"] = vars(options.solve)
+    return Card(title, options.command, __version__, options.seed, identity, shown)

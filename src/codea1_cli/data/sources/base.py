@@ -1,0 +1,130 @@
+"""What every source offers, and how rows of files are read without stopping at a broken one."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from codea1_cli.errors import UserError
+from codea1_cli.problem import Problem
+
+Row = Mapping[str, Any]
+FORMATS = (".jsonl", ".jsonl.gz", ".parquet", ".csv")
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A row that becomes no problem: a named reason, and what exactly was wrong."""
+
+    reason: str
+    detail: str = ""
+
+
+class Source(Protocol):
+    """A source of problems; `records` gives (place, row) in an order that never changes, `convert` is pure."""
+
+    title: str
+    license: str
+
+    def records(self) -> Iterator[tuple[str, Row | Skipped]]: ...
+
+    def convert(self, place: str, row: Row) -> Problem | Skipped: ...
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the records: file hashes, hub revision, options."""
+        ...
+
+
+def format_of(path: Path) -> str | None:
+    """The suffix of a file of rows, None for another file."""
+    return next((suffix for suffix in FORMATS if path.name.lower().endswith(suffix)), None)
+
+
+def read_rows(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
+    """(`file:line`, row) of a .jsonl, .jsonl.gz, .parquet or .csv file; a broken line is a Skipped in its place.
+
+    Raises:
+        UserError: the file is missing, of another kind, or unreadable as a whole.
+    """
+    kind = format_of(path)
+    if kind is None:
+        raise UserError(f"cannot tell the format of {path}", hint=f"name it {', '.join(FORMATS)}")
+    if not path.is_file():
+        raise UserError(f"no such file: {path}", hint="give the path of a file that exists")
+    if kind == ".parquet":
+        yield from _parquet(path)
+    elif kind == ".csv":
+        yield from _csv(path)
+    else:
+        yield from _lines(path, gzipped=kind.endswith("gz"))
+
+
+def _lines(path: Path, gzipped: bool) -> Iterator[tuple[str, Row | Skipped]]:
+    number = 0
+    with gzip.open(path) if gzipped else path.open("rb") as lines:
+        try:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield f"{path}:{number}", _decode(line, first=number == 1)
+        except (EOFError, gzip.BadGzipFile) as error:
+            raise UserError(f"{path}:{number + 1}: broken gzip file: {error}", hint="fetch it again") from None
+
+
+def _decode(line: bytes, first: bool) -> Row | Skipped:
+    try:
+        row = json.loads(line.decode("utf-8-sig" if first else "utf-8"))
+    except json.JSONDecodeError as error:
+        return Skipped("broken_row", f"not JSON: {error.msg} at column {error.colno}")
+    except UnicodeDecodeError as error:
+        return Skipped("broken_row", f"not UTF-8: {error.reason}")
+    except (RecursionError, ValueError) as error:
+        return Skipped("broken_row", f"not JSON: {type(error).__name__}")
+    return row if isinstance(row, dict) else Skipped("broken_row", f"a {type(row).__name__}, not an object")
+
+
+def _parquet(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        number = 0
+        for batch in pq.ParquetFile(path).iter_batches(batch_size=256):
+            for row in batch.to_pylist():
+                number += 1
+                yield f"{path}:{number}", row
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path}: not a parquet file: {error}", hint="write it again") from None
+
+
+def _csv(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
+    csv.field_size_limit(1 << 27)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            for row in reader:
+                place = f"{path}:{reader.line_num}"
+                if None in row or None in row.values():
+                    yield place, Skipped("broken_row", f"not {len(reader.fieldnames or ())} fields")
+                else:
+                    yield place, row
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: not a CSV file in UTF-8: {error}", hint="write it again") from None
+
+
+def file_identity(path: Path) -> dict[str, Any]:
+    """Name, size and SHA-256 of a file.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    if not path.is_file():
+        raise UserError(f"no such file: {path}", hint="give the path of a file that exists")
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"file": path.name, "bytes": path.stat().st_size, "sha256": digest}

@@ -1,0 +1,102 @@
+"""From a solution and its tests, whatever columns they came in, to one Problem or the reason why not."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from codea1_cli.data.program import called, declaration, functions, guess_entry_point, tidy
+from codea1_cli.data.pytests import Converted, convert_tests
+from codea1_cli.data.sources.base import Skipped
+from codea1_cli.extract.source import parse
+from codea1_cli.problem import Problem
+
+
+def build(
+    *,
+    id: str,
+    question: Any,
+    reference: Any,
+    tests: Any = "",
+    entry_point: str | None = None,
+    extra_tests: Sequence[str] = (),
+    keep_test_code: bool = True,
+    one_function: bool = False,
+    source: str = "",
+    license: str = "",
+    meta: dict[str, Any] | None = None,
+) -> Problem | Skipped:
+    """A problem whose declaration, entry point and tests are read from the sources.
+
+    `tests` is a pytest file or asserts, as one text or a list. With `one_function`, tests that check several functions
+    of the solution are no problem.
+
+    Reasons: missing_field, reference_syntax, no_function, class, no_entry_point, several_functions, bad_field.
+    """
+    for name, value in (("question", question), ("reference", reference)):
+        if not isinstance(value, str) or not value.strip():
+            return Skipped("missing_field", name)
+    text = tests if isinstance(tests, str) else "\n".join(str(test) for test in tests or ())
+    reference, text = tidy(reference), tidy(text)
+    tree = parse(reference)
+    if tree is None:
+        return Skipped("reference_syntax", "the reference does not parse")
+    there = functions(tree)
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    if not there:
+        return Skipped("class" if classes else "no_function", ", ".join(classes))
+    if entry_point is None or (entry_point not in there and called(text, set(there))):
+        entry_point = guess_entry_point(tree, text)
+    if entry_point not in there:
+        return Skipped("no_entry_point", f"the reference does not define {entry_point}")
+    tested = asserted(text, set(there) | set(classes)) if one_function else set()
+    if classes and tested & set(classes):
+        return Skipped("class", ", ".join(sorted(tested & set(classes))))
+    if len(tested) > 1:
+        return Skipped("several_functions", ", ".join(sorted(tested)))
+    converted = convert_tests(text, entry_point)
+    extra = _asserts(extra_tests, entry_point, converted)
+    function = there[entry_point]
+    docstring = ast.get_docstring(function)
+    details = {**(meta or {}), **({"docstring": docstring} if docstring and docstring not in question else {})}
+    if +converted.skipped:
+        details["tests_left_out"] = {reason: n for reason, n in sorted(converted.skipped.items()) if n}
+    try:
+        return Problem(
+            id=id,
+            question=question.strip(),
+            declaration=declaration(function),
+            entry_point=entry_point,
+            reference=reference,
+            tests=converted.tests,
+            extra_tests=extra,
+            test_code=text if keep_test_code and text else None,
+            source=source,
+            license=license,
+            meta=details,
+        )
+    except (ValidationError, ValueError) as error:
+        return Skipped("bad_field", str(error).splitlines()[0])
+
+
+def asserted(tests: str, names: set[str]) -> set[str]:
+    """Which of `names` the asserts of a test file call, helpers' bodies left out."""
+    tree = parse(tests)
+    found: set[str] = set()
+    if tree is None:
+        return found
+    for test in ast.walk(tree):
+        if isinstance(test, ast.FunctionDef) and test.name.startswith("test"):
+            for node in ast.walk(test):
+                if isinstance(node, ast.Call):
+                    name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+                    found |= {name} & names
+    return found
+
+
+def _asserts(tests: Sequence[str], entry_point: str, known: Converted) -> list[str]:
+    extra = convert_tests("\n".join(tests), entry_point)
+    return [test for test in extra.tests if test not in known.tests]

@@ -1,0 +1,76 @@
+"""The source that SOURCE names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from codea1_cli.data.sources.base import FORMATS, Source, format_of
+from codea1_cli.data.sources.evalplus import EvalPlus
+from codea1_cli.data.sources.hub import HubRows
+from codea1_cli.data.sources.kodcode import DIFFICULTIES, KodCode
+from codea1_cli.data.sources.mbpp import Mbpp
+from codea1_cli.data.sources.python_folder import PythonFolder
+from codea1_cli.data.sources.table import Table
+from codea1_cli.errors import UserError
+
+BUILT_IN = ("kodcode", "mbpp", "evalplus")
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def make_source(
+    spec: str,
+    *,
+    data: Path | None = None,
+    mapping: Mapping[str, str] | None = None,
+    difficulty: str | None = None,
+    split: str | None = None,
+    revision: str | None = None,
+    config: str | None = None,
+    license: str | None = None,
+    benchmarks: Path | None = None,
+) -> Source:
+    """The source behind a built-in name, a file, a folder or a hub dataset's id.
+
+    Raises:
+        UserError: there is no such source, or an option that it does not have.
+    """
+    path = Path(spec).expanduser()
+    _refuse(spec != "kodcode" and difficulty is not None, "--difficulty", "kodcode")
+    _refuse(spec not in BUILT_IN and data is not None, "--data", ", ".join(BUILT_IN))
+    _refuse(spec in BUILT_IN and bool(mapping), "--map and --mapping", "a file or a hub dataset")
+    if difficulty is not None and difficulty not in DIFFICULTIES:
+        raise UserError(f"no difficulty {difficulty!r}", hint=f"one of {', '.join(DIFFICULTIES)}")
+    if spec == "kodcode":
+        return KodCode(data, difficulty, split, revision, license)
+    if spec == "mbpp":
+        return Mbpp(data, split, revision, license)
+    if spec == "evalplus":
+        return EvalPlus(data, benchmarks, license)
+    if path.is_file() and path.suffix == ".py":
+        return PythonFolder(path, license)
+    if path.is_file():
+        return Table(path, mapping, license)
+    if path.is_dir():
+        return _folder(path, mapping, split, license)
+    if format_of(path) or spec.startswith((".", "/", "~")) or path.suffix == ".py":
+        raise UserError(f"no such file: {spec}", hint=f"a {', '.join(FORMATS)} or .py file, or a folder")
+    if _HUB_ID.fullmatch(spec):
+        return Table(HubRows(spec, split or "train", revision, config), mapping, license)
+    raise UserError(
+        f"no source {spec!r}", hint=f"{', '.join(BUILT_IN)}, a file, a folder of Python files, or a hub id OWNER/NAME"
+    )
+
+
+def _folder(path: Path, mapping: Mapping[str, str] | None, split: str | None, license: str | None) -> Source:
+    """A folder of tables is a dataset that `datasets` reads; any other is a folder of Python files."""
+    if any(format_of(file) for file in path.iterdir()):
+        return Table(HubRows(str(path), split or "train"), mapping, license)
+    _refuse(bool(mapping), "--map and --mapping", "a file or a hub dataset")
+    return PythonFolder(path, license)
+
+
+def _refuse(wrong: bool, option: str, sources: str) -> None:
+    if wrong:
+        raise UserError(f"{option} does not go with this source", hint=f"it belongs to {sources}")

@@ -1,0 +1,86 @@
+"""HumanEval+ and MBPP+ as problems: to evaluate on, or to see how a model does before training."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from inspect import cleandoc
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.data.benchmarks import FILES, benchmark_folder, docstring_of
+from codea1_cli.data.sources.base import Row, Skipped, file_identity, read_rows
+from codea1_cli.data.sources.build import build
+from codea1_cli.errors import UserError
+from codea1_cli.extract.source import parse, unparse
+from codea1_cli.problem import Problem
+
+_WANTED = ("HumanEval+", "MBPP+")
+MAX_PLUS = 32  # further inputs a task
+_MAX_CALL = 2_000  # characters of one of their calls
+
+
+class EvalPlus:
+    """The release files of EvalPlus: one file with --data, else both from the folder of benchmarks.
+
+    Base tests become `tests`. Up to 32 of the plus inputs become calls in `meta.calls`, which verification answers
+    with the reference and turns into `extra_tests`.
+    """
+
+    title = "EvalPlus"
+
+    def __init__(self, data: Path | None = None, benchmarks: Path | None = None, license: str | None = None) -> None:
+        self.license = license or "Apache-2.0"
+        if data is not None and data.is_file():
+            self.files = [data]
+            return
+        folder = data if data is not None else benchmark_folder(benchmarks)
+        self.files = [folder / FILES[name] for name in _WANTED if (folder / FILES[name]).is_file()]
+        if not self.files:
+            raise UserError(f"{folder} holds no release file of EvalPlus", hint="--data humaneval_plus.jsonl.gz")
+
+    def records(self) -> Iterator[tuple[str, Row | Skipped]]:
+        for file in self.files:
+            yield from read_rows(file)
+
+    def identity(self) -> dict[str, Any]:
+        return {"source": "evalplus", "license": self.license, "files": [file_identity(file) for file in self.files]}
+
+    def convert(self, place: str, row: Row) -> Problem | Skipped:
+        """One task of either benchmark."""
+        for name in ("task_id", "prompt", "canonical_solution", "entry_point"):
+            if not isinstance(row.get(name), str):
+                return Skipped("missing_field", name)
+        entry, prompt = row["entry_point"], row["prompt"]
+        humaneval = row["task_id"].startswith("HumanEval")
+        tests = row.get("test", "") if humaneval else row.get("assertion", "")
+        if humaneval:
+            tests = _top_level(re.sub(r"\bcandidate\b", entry, tests))
+        made = build(
+            id=row["task_id"],
+            question=cleandoc(docstring_of(prompt)),
+            reference=prompt + row["canonical_solution"] if humaneval else row["canonical_solution"],
+            tests=tests,
+            entry_point=entry,
+            keep_test_code=False,
+            source=f"EvalPlus ({'HumanEval+' if humaneval else 'MBPP+'})",
+            license=self.license,
+        )
+        if isinstance(made, Skipped):
+            return made
+        calls = _calls(entry, row.get("plus_input") or [])
+        # What JSON cannot hold (tuples, sets, complex numbers) MBPP+ rebuilds by rules of its own, task by task.
+        return made.model_copy(update={"meta": {**made.meta, "calls": calls}}) if humaneval and calls else made
+
+
+def _top_level(source: str) -> str:
+    """The asserts inside `check(candidate)`, which is no test function by its name."""
+    tree = parse(source)
+    bodies = [node.body for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)] if tree else []
+    return "\n".join(unparse(statement) or "" for body in bodies for statement in body)
+
+
+def _calls(entry_point: str, inputs: list[Any]) -> list[str]:
+    calls = (f"{entry_point}({', '.join(map(repr, arguments))})" for arguments in inputs if isinstance(arguments, list))
+    return [call for call in dict.fromkeys(calls) if len(call) <= _MAX_CALL][:MAX_PLUS]

@@ -1,0 +1,61 @@
+"""MBPP: one-sentence tasks with three asserts each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.data.sources.base import Row, Skipped, file_identity, read_rows
+from codea1_cli.data.sources.build import build
+from codea1_cli.data.sources.hub import HubRows
+from codea1_cli.problem import Problem
+
+DATASET = "google-research-datasets/mbpp"
+
+
+class Mbpp:
+    """The hub's dataset (all splits by default) or its published `mbpp.jsonl`."""
+
+    title = "MBPP"
+
+    def __init__(
+        self,
+        data: Path | None = None,
+        split: str | None = None,
+        revision: str | None = None,
+        license: str | None = None,
+    ) -> None:
+        self.data, self.license = data, license or "CC-BY-4.0"
+        self.hub = HubRows(DATASET, split or "train+validation+test+prompt", revision, "full") if data is None else None
+
+    def records(self) -> Iterator[tuple[str, Row | Skipped]]:
+        if self.hub is not None:
+            return self.hub.rows()
+        assert self.data is not None
+        return read_rows(self.data)
+
+    def identity(self) -> dict[str, Any]:
+        origin = self.hub.identity() if self.hub is not None else file_identity(self.data or Path())
+        return {"source": "mbpp", "license": self.license, **origin}
+
+    def convert(self, place: str, row: Row) -> Problem | Skipped:
+        """One row. Reasons besides those of `build`: setup_code (its tests need a program of their own)."""
+        number = row.get("task_id")
+        if number is None:
+            return Skipped("missing_field", "task_id")
+        if row.get("test_setup_code"):
+            return Skipped("setup_code", "its tests need test_setup_code")
+        tests = row.get("test_list")
+        if not isinstance(tests, list) or not tests:
+            return Skipped("missing_field", "test_list")
+        return build(
+            id=f"mbpp/{number}",
+            question=row.get("text"),
+            reference=row.get("code"),
+            tests=tests,
+            extra_tests=[str(test) for test in row.get("challenge_test_list") or ()],
+            keep_test_code=False,
+            source=self.title,
+            license=self.license,
+        )

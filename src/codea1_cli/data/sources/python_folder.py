@@ -1,0 +1,194 @@
+"""A Python file or a folder of them: each documented function becomes a problem.
+
+The docstring is the question, the function with what it needs of its module is the reference, doctests and the pytest
+files beside it are the tests. Nothing is imported or run here.
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.data.program import called, functions, names_in
+from codea1_cli.data.sources.base import Row, Skipped
+from codea1_cli.data.sources.build import build
+from codea1_cli.errors import UserError
+from codea1_cli.extract.source import normal_newlines, parse, unparse
+from codea1_cli.problem import Problem
+
+_SKIPPED_FOLDERS = {".git", ".venv", "venv", "node_modules", "__pycache__", "build", "dist", "site-packages"}
+
+
+class PythonFolder:
+    """One .py file, or all below a folder. Raises UserError when there is none."""
+
+    def __init__(self, path: Path, license: str | None = None) -> None:
+        self.path, self.license = path, license or ""
+        self.root = path if path.is_dir() else path.parent
+        self.title = self.root.resolve().name or "python"
+        files = sorted(self._files()) if path.is_dir() else [path]
+        self.test_files = [f for f in files if _is_test(f)]
+        self.files = [f for f in files if not _is_test(f)]
+        if path.is_file():
+            self.test_files = [f for f in sorted(self._files()) if _is_test(f)]
+        if not self.files:
+            raise UserError(f"no Python file in {path}", hint="give a .py file, or a folder with modules in it")
+
+    def _files(self) -> Iterator[Path]:
+        for file in self.root.rglob("*.py"):
+            if not _SKIPPED_FOLDERS.intersection(file.relative_to(self.root).parts):
+                yield file
+
+    def identity(self) -> dict[str, Any]:
+        digest = hashlib.sha256()
+        for file in (*self.files, *self.test_files):
+            data = file.read_bytes()
+            digest.update(f"{file.relative_to(self.root)}\0{len(data)}\0".encode())
+            digest.update(data)
+        return {
+            "source": "python",
+            "folder": self.title,
+            "files": len(self.files),
+            "test_files": len(self.test_files),
+            "sha256": digest.hexdigest(),
+            "license": self.license,
+        }
+
+    def records(self) -> Iterator[tuple[str, Row | Skipped]]:
+        tests = {file: normal_newlines(file.read_text(encoding="utf-8", errors="replace")) for file in self.test_files}
+        for file in self.files:
+            try:
+                source = normal_newlines(file.read_text(encoding="utf-8-sig"))
+            except UnicodeDecodeError as error:
+                yield str(file), Skipped("broken_row", f"not UTF-8: {error.reason}")
+                continue
+            tree = parse(source)
+            if tree is None:
+                yield str(file), Skipped("broken_row", "not Python")
+                continue
+            for name, node in functions(tree).items():
+                row = {"file": file, "source": source, "name": name}
+                row["tests"] = {f: t for f, t in tests.items() if called(t, {name}) and _imports(t, file.stem, name)}
+                yield f"{file}:{node.lineno}", row
+
+    def convert(self, place: str, row: Row) -> Problem | Skipped:
+        """One function. Reasons besides those of `build`: no_docstring, private, async, local_import."""
+        name, tree = row["name"], ast.parse(row["source"])
+        node = functions(tree)[name]
+        if isinstance(node, ast.AsyncFunctionDef):
+            return Skipped("async", name)
+        if name.startswith("_"):
+            return Skipped("private", name)
+        docstring = ast.get_docstring(node)
+        if not docstring:
+            return Skipped("no_docstring", name)
+        needed = _closure(tree, name)
+        if local := self._local_import(needed):
+            return Skipped("local_import", local)
+        relative = row["file"].relative_to(self.root).with_suffix("").as_posix()
+        sources = [_doctests(docstring), *row["tests"].values()]
+        made = build(
+            id=f"{self.title}/{relative}:{name}",
+            question=docstring,
+            reference="\n\n".join(_text(statement, row["source"]) for statement in needed),
+            tests="\n\n".join(part for part in sources if part),
+            entry_point=name,
+            keep_test_code=False,
+            source=f"{self.title}/{row['file'].relative_to(self.root).as_posix()}",
+            license=self.license,
+        )
+        if isinstance(made, Skipped) or not row["tests"]:
+            return made
+        return made.model_copy(update={"test_code": "\n\n".join(row["tests"].values())})
+
+    def _local_import(self, statements: list[ast.stmt]) -> str | None:
+        """The name of a module of this folder that the statements import: the sandbox will not have it."""
+        local = {f.stem for f in self.files} | {f.parent.name for f in self.files if f.parent != self.root}
+        for node in statements:
+            if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").split(".")[0] in local):
+                return "." * node.level + (node.module or "")
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    if alias.name.split(".")[0] in local:
+                        return alias.name
+        return None
+
+
+def _is_test(file: Path) -> bool:
+    return file.name.startswith("test_") or file.stem.endswith("_test") or file.name == "conftest.py"
+
+
+def _imports(test: str, module: str, name: str) -> bool:
+    """Whether a test file imports `name`, or the module that defines it."""
+    tree = parse(test)
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.ImportFrom):
+            imported = {alias.name for alias in node.names}
+            if module in imported or ((node.module or "").split(".")[-1] == module and imported & {name, "*"}):
+                return True
+        elif isinstance(node, ast.Import) and any(alias.name.split(".")[-1] == module for alias in node.names):
+            return True
+    return False
+
+
+def _closure(tree: ast.Module, name: str) -> list[ast.stmt]:
+    """The statements of a module that `name` needs to run, in their order."""
+    defines = [(node, _defined(node)) for node in tree.body]
+    wanted, known = {name}, set[str]()
+    while wanted - known:
+        known |= wanted
+        for node, names in defines:
+            if names & known:
+                wanted |= names_in(node)
+    return [node for node, names in defines if names & known or _future(node)]
+
+
+def _defined(statement: ast.stmt) -> set[str]:
+    """The names that a statement at the top level binds, inside its `if` and `try` too but not inside its functions."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {statement.name}
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {(alias.asname or alias.name).split(".")[0] for alias in statement.names}
+    names: set[str] = set()
+    for child in ast.iter_child_nodes(statement):
+        if isinstance(child, ast.stmt):
+            names |= _defined(child)
+        elif isinstance(child, ast.ExceptHandler):
+            names |= set().union(*map(_defined, child.body))
+        else:
+            names |= {n.id for n in ast.walk(child) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return names
+
+
+def _future(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
+
+
+def _text(node: ast.stmt, source: str) -> str:
+    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+    return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
+
+
+def _doctests(docstring: str) -> str:
+    """The examples as statements and asserts, in order; what an exception answers is left out."""
+    try:
+        examples = doctest.DocTestParser().get_examples(docstring)
+    except ValueError:
+        return ""
+    lines = []
+    for example in examples:
+        tree = parse(example.source)
+        if tree is None or example.exc_msg is not None:
+            continue
+        single = len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr)
+        want = parse(example.want.strip()) if example.want.strip() else None
+        if single and want is not None and len(want.body) == 1 and isinstance(want.body[0], ast.Expr):
+            test = ast.Compare(tree.body[0].value, [ast.Eq()], [want.body[0].value])  # type: ignore[attr-defined]
+            lines.append(unparse(ast.fix_missing_locations(ast.Assert(test))) or "")
+        else:
+            lines.append(example.source.rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,122 @@
+"""Your own rows: a file or a dataset whatever its columns, with a mapping from a problem's fields to them."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.data.sources.base import Row, Skipped, file_identity, read_rows
+from codea1_cli.data.sources.build import build
+from codea1_cli.data.sources.hub import HubRows
+from codea1_cli.errors import UserError
+from codea1_cli.problem import Problem
+
+TARGETS = (
+    "id", "question", "reference", "tests", "extra_tests", "test_code", "entry_point", "source", "license",
+)  # fmt: skip
+NEEDED = ("question", "reference")
+_SAMPLE = 100  # rows looked at for the names of the columns: one row may leave some out
+
+
+class Table:
+    """Rows of a .jsonl, .jsonl.gz, .parquet or .csv file, or of a hub dataset.
+
+    `mapping` gives a column for each field of TARGETS; a field that it leaves out is looked for under its own name.
+    `tests` may be a list, JSON text of one, or Python source; `test_code` is a pytest file, read for tests where there
+    is no column of them. Rows without an id get one from their text.
+
+    Raises:
+        UserError: a mapping names an unknown field or a column that is not there.
+    """
+
+    def __init__(
+        self,
+        data: Path | HubRows,
+        mapping: Mapping[str, str] | None = None,
+        license: str | None = None,
+    ) -> None:
+        self.data, self.given, self.license = data, dict(mapping or {}), license or ""
+        self.title = data.dataset if isinstance(data, HubRows) else data.name.split(".")[0]
+        unknown = [name for name in self.given if name not in TARGETS]
+        if unknown:
+            raise UserError(f"no field {unknown[0]!r} in a problem", hint=f"fields to map: {', '.join(TARGETS)}")
+        self.columns = self._columns()
+
+    def _columns(self) -> dict[str, str]:
+        """The column of each field; checked against the first rows."""
+        seen: dict[str, None] = {}
+        for _, row in islice(self.records(), _SAMPLE):
+            if not isinstance(row, Skipped):
+                seen.update(dict.fromkeys(row))
+        columns = {name: self.given.get(name, name) for name in TARGETS}
+        if not seen:
+            return columns
+        for name in TARGETS:
+            if columns[name] not in seen and (name in self.given or name in NEEDED):
+                raise UserError(
+                    f"{self.title}: no column {columns[name]!r} for the field {name}",
+                    hint=f"its columns are {', '.join(seen)}; choose one with --map {name}=COLUMN",
+                )
+        return {name: column for name, column in columns.items() if column in seen}
+
+    def records(self) -> Iterator[tuple[str, Row | Skipped]]:
+        return self.data.rows() if isinstance(self.data, HubRows) else read_rows(self.data)
+
+    def identity(self) -> dict[str, Any]:
+        origin = self.data.identity() if isinstance(self.data, HubRows) else file_identity(self.data)
+        return {"source": "table", "mapping": self.given, "license": self.license, **origin}
+
+    def convert(self, place: str, row: Row) -> Problem | Skipped:
+        """One row. Reasons besides those of `build`: missing_field, tests_form."""
+        value = {name: row.get(column) for name, column in self.columns.items()}
+        tests = _asserts(value.get("tests"))
+        extra = _asserts(value.get("extra_tests"))
+        if tests is None or extra is None:
+            return Skipped("tests_form", "tests are no list of asserts and no Python source")
+        test_code = value.get("test_code")
+        keep = isinstance(test_code, str) and bool(test_code.strip())
+        used = set(self.columns.values())
+        meta = dict(row["meta"]) if "meta" not in used and isinstance(row.get("meta"), dict) else {}
+        made = build(
+            id=str(value.get("id") or self._id(value)),
+            question=value.get("question"),
+            reference=value.get("reference"),
+            tests=tests or (test_code if keep else ""),
+            extra_tests=extra.splitlines() if isinstance(extra, str) else extra,
+            entry_point=str(value["entry_point"]) if value.get("entry_point") else None,
+            keep_test_code=False,
+            source=str(value.get("source") or self.title),
+            license=str(value.get("license") or self.license),
+            meta=meta,
+        )
+        if isinstance(made, Skipped) or not keep:
+            return made
+        return made.model_copy(update={"test_code": test_code})
+
+    def _id(self, value: Mapping[str, Any]) -> str:
+        """An id that stays when rows are added before this one."""
+        text = json.dumps([value.get("question"), value.get("reference")], ensure_ascii=True)
+        return f"{self.title}/{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _asserts(value: Any) -> str | list[str] | None:
+    """Tests as one source or a list of statements; JSON and Python lists in text are read; None: no form of tests."""
+    if value is None:
+        return []
+    if isinstance(value, str):
+        if value.lstrip().startswith("["):
+            for read in (json.loads, ast.literal_eval):
+                try:
+                    found = read(value)
+                except (ValueError, SyntaxError, RecursionError, MemoryError):
+                    continue
+                return _asserts(found) if isinstance(found, list) else None
+        return value
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return value
+    return None

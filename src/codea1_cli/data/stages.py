@@ -1,0 +1,146 @@
+"""What the stages of a preparation share: reading once, judging rows one by one, removing them, and all of it resumable."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from codea1_cli.data.options import Options
+from codea1_cli.data.sources.base import Skipped, Source
+from codea1_cli.data.work import Rows, Stage, Work
+from codea1_cli.problem import Problem
+
+if TYPE_CHECKING:
+    from codea1_cli.sandbox.base import Limits, Sandbox
+
+FORMAT = 1  # of the work folder: what another version wrote is made again
+
+Progress = Callable[[str, int, int | None], None]
+"""Told (stage, rows done, rows in all or None)."""
+Line = dict[str, Any]
+
+
+@dataclass
+class Prepared:
+    """What the stages left: the living rows, what was removed by stage, and what is known of single rows."""
+
+    rows: Rows
+    stages: list[Stage] = field(default_factory=list)
+    removed: dict[str, list[Line]] = field(default_factory=dict)
+    tokens: dict[int, int] = field(default_factory=dict)
+    rates: dict[int, float] = field(default_factory=dict)
+    extra: dict[int, int] = field(default_factory=dict)
+    slow: list[tuple[int, float]] = field(default_factory=list)
+    extra_dropped: int = 0
+    unscored: int = 0
+    benchmarks: dict[str, int] = field(default_factory=dict)
+    verify_stage: Stage | None = None
+
+
+class Stages:
+    """The machinery of one preparation inside a locked work folder."""
+
+    def __init__(self, source: Source, options: Options, work: Work, progress: Progress) -> None:
+        self.source, self.options, self.work, self.progress = source, options, work, progress
+        self.identity = source.identity()
+        self._sandbox: Sandbox | None = None
+        self.out: Prepared
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+    def read(self) -> Rows:
+        self.read_key = digest(FORMAT, self.identity, self.options.limit)
+        stage = self.work.stage("read", self.read_key, resumable=True)
+        if not stage.done:
+            try:
+                for place, row in islice(self.source.records(), len(stage), self.options.limit):
+                    stage.append(self._converted(place, row))
+                    self.progress("read", len(stage), self.options.limit)
+            finally:
+                stage.close()
+            stage.finish()
+        rows = Rows(stage)
+        for number, line in enumerate(stage):
+            rows.alive[number] = "problem" in line
+        self.progress("read", len(stage), len(stage))
+        return rows
+
+    def _converted(self, place: str, row: Any) -> Line:
+        made = row if isinstance(row, Skipped) else self.source.convert(place, row)
+        if isinstance(made, Problem):
+            fields = made.model_dump()
+            try:
+                json.dumps(fields, ensure_ascii=False, allow_nan=False).encode()
+                return {"where": place, "problem": fields}
+            except (UnicodeEncodeError, TypeError, ValueError) as error:  # a lone surrogate; a date from parquet
+                made = Skipped("bad_field", str(error).splitlines()[0])
+        return {"where": place, "reason": made.reason, "detail": made.detail}
+
+    # -- stages that look at each row alone ------------------------------------------------------------------------
+    def each(self, name: str, settings: dict[str, Any], judge: Callable[[Problem], Line], workers: int = 1) -> Stage:
+        """Applies `judge` to the living rows that have no line yet; a line with a `reason` removes its row."""
+        from codea1_cli.data.verify import in_order
+
+        stage = self.work.stage(name, digest(self.read_key, name, settings), resumable=True)
+        rows = self.out.rows
+        known = {line["row"] for line in stage}
+        transient: list[Line] = []
+        missing = ((number, problem) for number, problem in rows.living() if number not in known)
+        total, done = rows.count(), sum(rows.alive[number] for number in known)
+        try:
+            results = (
+                in_order(lambda item: judge(item[1]), missing, workers)
+                if workers > 1
+                else ((item, judge(item[1])) for item in missing)
+            )
+            for (number, _), line in results:
+                line = {"row": number, **line}
+                # What is unscored is no fact about the row: the next run shall try again.
+                (transient if line.get("reason") == "unscored" else stage).append(line)
+                done += 1
+                self.progress(name, done, total)
+        finally:
+            stage.close()
+        stage.finish()
+        self.progress(name, total, total)
+        self.out.unscored += len(transient)
+        self.remove(name, stage, transient)
+        return stage
+
+    def remove(self, name: str, stage: Stage, transient: list[Line] | None = None) -> None:
+        """Takes the rows of a stage's reasons out."""
+        alive = self.out.rows.alive
+        gone = [line for line in stage if "reason" in line and alive[line["row"]]] + (transient or [])
+        for line in gone:
+            alive[line["row"]] = 0
+        self.out.removed[name] = sorted(gone, key=lambda line: line["row"])
+        self.out.stages.append(stage)
+
+    # -- what stages share -----------------------------------------------------------------------------------------
+    def workers(self) -> int:
+        return self.options.workers or os.cpu_count() or 1
+
+    def limits(self) -> Limits:
+        from codea1_cli.sandbox.base import Limits
+
+        return Limits(time_s=self.options.time_limit_s, memory_mb=self.options.memory_mb)
+
+    def sandbox(self) -> Sandbox:
+        """The judge's sandbox, started when first needed."""
+        if self._sandbox is None:
+            from codea1_cli.recipe import SandboxSection
+            from codea1_cli.sandbox.make import make_sandbox
+
+            self._sandbox = make_sandbox(SandboxSection(python=self.options.python), self.workers())
+        return self._sandbox
+
+    def key_of_living(self, *parts: Any) -> str:
+        return digest(self.read_key, hashlib.sha256(self.out.rows.alive).hexdigest(), *parts)
+
+
+def digest(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()

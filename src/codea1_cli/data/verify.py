@@ -1,0 +1,179 @@
+"""Whether a problem holds what it says: its reference, in the judge's sandbox, against its own tests."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from codea1_cli.errors import EnvironmentFault
+from codea1_cli.extract import AssertStatement, parse_suite
+from codea1_cli.problem import Problem
+from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox
+from codea1_cli.sandbox.judge import Expected, Judge, ReferenceCache
+
+_REASONS = {
+    "load_error": "reference_does_not_load",
+    "raised": "reference_raises",
+    "timeout": "reference_timeout",
+    "memory": "reference_memory",
+    "crashed": "reference_crashes",
+    "output_limit": "reference_output",
+    "unencodable": "answer_not_comparable",
+    "differs between runs": "not_deterministic",
+}
+_TRIES = 3
+_UNSCORED_IN_A_ROW = 5
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A problem's verification: `reason` is None when it holds. `seconds` is the slower of the reference's two runs.
+    `extra_tests` are those of its extra tests that the reference passes, `dropped` how many it does not."""
+
+    reason: str | None
+    detail: str = ""
+    seconds: float = 0.0
+    extra_tests: list[str] = field(default_factory=list)
+    dropped: int = 0
+
+
+class Verifier:
+    """Thread-safe. tolerance: of floats, as in judging."""
+
+    def __init__(self, sandbox: Sandbox, limits: Limits, tolerance: float = 1e-6) -> None:
+        self.sandbox = _Timed(sandbox)
+        self.limits, self.tolerance = limits, tolerance
+        self._lock = threading.Lock()
+        self._failures = 0
+
+    def check(self, problem: Problem) -> Checked:
+        """Verifies one problem; tries again when the sandbox fails.
+
+        Reasons: reference_does_not_load, reference_raises, reference_timeout, reference_memory, reference_crashes,
+        reference_output, answer_not_comparable, not_deterministic, fails_own_test, stub_passes, unscored.
+
+        Raises:
+            EnvironmentFault: the sandbox failed on several problems in a row.
+        """
+        for attempt in range(_TRIES):
+            checked = self._check(problem)
+            if checked.reason != "unscored":
+                with self._lock:
+                    self._failures = 0
+                return checked
+            time.sleep(0.2 * 2**attempt)
+        with self._lock:
+            self._failures += 1
+            if self._failures >= _UNSCORED_IN_A_ROW:
+                raise EnvironmentFault(
+                    f"the sandbox failed on {self._failures} problems in a row, the last one {problem.id}",
+                    hint="see `codea1 doctor`; the same command goes on from here",
+                )
+        return checked
+
+    def _check(self, problem: Problem) -> Checked:
+        entry = problem.entry_point
+        tests = statements(problem.tests, entry)
+        extra = statements(problem.extra_tests, entry)
+        calls = [str(test.call) for test in tests]
+        open_calls = [call for call in problem.meta.get("calls", []) if isinstance(call, str)]
+        # The cache lives for one problem: hundreds of thousands of answers would fill the memory.
+        judge = Judge(self.sandbox, limits=self.limits, tolerance=self.tolerance, cache=ReferenceCache())
+        self.sandbox.reset()
+        if not calls:
+            loaded = judge.loads(problem.reference, entry)
+            if not loaded:
+                return Checked("unscored" if loaded is None else "reference_does_not_load")
+        answers = judge.expected(problem.reference, entry, [*calls, *(str(test.call) for test in extra), *open_calls])
+        seconds = round(self.sandbox.slowest(), 3)
+        for test in tests:
+            answer = answers[str(test.call)]
+            if not answer.valid:
+                return Checked(_reason(answer), _steady(f"{test.call}: {answer.reason}"), seconds)
+            if test.stated is not None and not judge.equal(answer.value, test.stated.value):
+                return Checked("fails_own_test", _steady(f"{test.source[:200]}, got {answer.text[:100]}"), seconds)
+        if calls and all(judge.equal(answers[call].value, None) for call in calls):
+            return Checked("stub_passes", "a function that returns None passes every test", seconds)
+        kept = [
+            test.source
+            for test in extra
+            if (known := answers[str(test.call)]).valid and test.stated and judge.equal(known.value, test.stated.value)
+        ]
+        answered = [_answered(answers[call], entry, judge) for call in open_calls]
+        return Checked(None, "", seconds, kept + [t for t in answered if t], len(problem.extra_tests) - len(kept))
+
+
+def statements(tests: Sequence[str], entry_point: str) -> list[AssertStatement]:
+    """The well-formed asserts of a problem's tests."""
+    found = [statement for test in tests for statement in parse_suite(test, entry_point)]
+    return [statement for statement in found if statement.invalid is None and statement.call is not None]
+
+
+def _answered(answer: Expected, entry_point: str, judge: Judge) -> str | None:
+    """A test from a call and the reference's answer, when its text says that very value."""
+    if not answer.valid:
+        return None
+    text = f"assert {answer.call} == {answer.value!r}"
+    found = statements([text], entry_point)
+    stated = found[0].stated if len(found) == 1 else None
+    return text if stated is not None and judge.equal(answer.value, stated.value) else None
+
+
+def _steady(text: str) -> str:
+    """The text without addresses, which differ from run to run."""
+    return re.sub(r"0x[0-9a-fA-F]+", "0x...", text)[:300]
+
+
+def _reason(answer: Expected) -> str:
+    return _REASONS.get(answer.reason.partition(":")[0], answer.reason.partition(":")[0])
+
+
+class _Timed:
+    """A sandbox that remembers, for each thread, how long its slowest program took."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._local = threading.local()
+
+    def reset(self) -> None:
+        self._local.slowest = 0.0
+
+    def slowest(self) -> float:
+        return getattr(self._local, "slowest", 0.0)
+
+    def run(
+        self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0
+    ) -> ProgramRun:
+        run = self._sandbox.run(program, entry_point, calls, limits, hash_seed)
+        self._local.slowest = max(self.slowest(), run.seconds)
+        return run
+
+    def close(self) -> None:
+        self._sandbox.close()
+
+
+def in_order(function: Callable[[A], B], items: Iterable[A], workers: int) -> Iterator[tuple[A, B]]:
+    """(item, function(item)) in the order of `items`, `workers` at a time; a few items are taken ahead."""
+    pending: deque[tuple[A, Future[Any]]] = deque()
+    with ThreadPoolExecutor(workers, thread_name_prefix="codea1-verify") as pool:
+        try:
+            for item in items:
+                pending.append((item, pool.submit(function, item)))
+                if len(pending) >= 8 * workers:
+                    first, future = pending.popleft()
+                    yield first, future.result()
+            while pending:
+                first, future = pending.popleft()
+                yield first, future.result()
+        finally:
+            for _, future in pending:
+                future.cancel()

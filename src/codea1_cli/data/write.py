@@ -1,0 +1,66 @@
+"""The files of a split, written row by row beside their place and moved there when whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.problem import FIELDS, Problem
+
+_GROUP = 1024  # rows of a parquet row group; fixed, since the bytes depend on it
+
+
+class SplitWriter:
+    """`NAME.jsonl` and `NAME.parquet` in a folder; the bytes depend on the rows alone."""
+
+    def __init__(self, folder: Path, name: str, formats: Sequence[str]) -> None:
+        self.name, self.count = name, 0
+        self.paths = {kind: folder / f"{name}.{kind}" for kind in formats}
+        self._jsonl = self.paths["jsonl"].open("wb") if "jsonl" in formats else None
+        self._parquet: Any = None
+        self._group: list[dict[str, Any]] = []
+        if "parquet" in formats:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
+            lists = {"tests": pa.list_(pa.string()), "extra_tests": pa.list_(pa.string())}
+            self._schema = pa.schema([(field, lists.get(field, pa.string())) for field in FIELDS])
+            self._parquet = pq.ParquetWriter(self.paths["parquet"], self._schema)
+
+    def add(self, problem: Problem) -> None:
+        row = problem.model_dump()
+        self.count += 1
+        if self._jsonl is not None:
+            self._jsonl.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+        if self._parquet is not None:
+            self._group.append({**row, "meta": json.dumps(row["meta"], ensure_ascii=False)})
+            if len(self._group) >= _GROUP:
+                self._write_group()
+
+    def _write_group(self) -> None:
+        import pyarrow as pa
+
+        self._parquet.write_table(pa.Table.from_pylist(self._group, schema=self._schema))
+        self._group = []
+
+    def close(self) -> dict[str, dict[str, Any]]:
+        """Flushes to disk; returns rows, bytes and SHA-256 by file name."""
+        if self._jsonl is not None:
+            self._jsonl.close()
+        if self._parquet is not None:
+            if self._group:
+                self._write_group()
+            self._parquet.close()
+        return {path.name: {"rows": self.count, **sealed(path)} for path in self.paths.values()}
+
+
+def sealed(path: Path) -> dict[str, Any]:
+    """Size and SHA-256 of a file, which is on disk when this returns."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"bytes": path.stat().st_size, "sha256": digest}
