@@ -15,7 +15,7 @@ from codea1_cli.data.thresholds import Thresholds
 from codea1_cli.data.words import jaccard, prose, question_set, shingles, telling, words
 from codea1_cli.problem import Problem
 
-CODE_SHINGLE = 5
+CODE_SHINGLE = 3
 _SMALL = 12  # a reference of fewer distinct runs of tokens is too short to be like another by accident or otherwise
 
 

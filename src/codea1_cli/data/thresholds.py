@@ -18,7 +18,7 @@ class Thresholds(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     near_question: Share = Field(0.85, description="questions of two rows")
-    near_code: Share = Field(0.9, description="references of two rows, names apart")
+    near_code: Share = Field(0.95, description="references of two rows, names apart")
     bench_question: Share = Field(0.72, description="a row's question and a benchmark's")
     bench_name: Share = Field(0.5, description="the same, where the function's name is the same too")
     bench_code: Share = Field(0.85, description="a row's reference and a benchmark's, names apart")

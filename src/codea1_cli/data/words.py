@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_CODE_LINE = re.compile(r"^\s*(?:>>>|\.\.\.|assert\b|def |import |from \w+ import|@).*$", re.MULTILINE)
+_EXAMPLE = re.compile(r"^[ \t]*>>>.*(?:\n(?![ \t]*$).+)*", re.MULTILINE)  # with the answer below it
+_CODE_LINE = re.compile(r"^\s*(?:assert\b|def |import |from \w+ import|@).*$", re.MULTILINE)
 _WORD = re.compile(r"[^\W_]+")
 
 # Said of nearly every task, so that sharing them says nothing.
@@ -17,8 +18,8 @@ _EMPTY = frozenset(_WORD.findall(_EMPTY_TEXT))
 
 
 def prose(question: str) -> str:
-    """The question without fenced code, doctest lines, asserts and declarations; the whole where nothing is left."""
-    text = _CODE_LINE.sub(" ", _FENCE.sub(" ", question))
+    """The question without fenced code, doctest examples, asserts and declarations; the whole where nothing is left."""
+    text = _CODE_LINE.sub(" ", _EXAMPLE.sub(" ", _FENCE.sub(" ", question)))
     return text if _WORD.search(text) else question
 
 

@@ -77,7 +77,8 @@ class PythonFolder:
 
     def convert(self, place: str, row: Row) -> Problem | Skipped:
         """One function. Reasons besides those of `build`: no_docstring, private, async, local_import."""
-        name, tree = row["name"], ast.parse(row["source"])
+        name, tree = row["name"], parse(row["source"])
+        assert tree is not None
         node = functions(tree)[name]
         if isinstance(node, ast.AsyncFunctionDef):
             return Skipped("async", name)

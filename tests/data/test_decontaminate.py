@@ -1,0 +1,138 @@
+"""What is, or resembles, a benchmark's task is found, and says by which rule."""
+
+import gzip
+import json
+
+import pytest
+
+from codea1_cli.data.benchmarks import FILES, Task, load_benchmarks, missing_benchmarks
+from codea1_cli.data.decontaminate import Decontaminator
+from codea1_cli.data.sources.base import Skipped
+from codea1_cli.data.sources.mbpp import Mbpp
+from codea1_cli.data.thresholds import Thresholds, read_thresholds
+from codea1_cli.errors import UserError
+from codea1_cli.problem import Problem
+
+CODE = """def largest_gap(values):
+    ordered = sorted(set(values))
+    best = 0
+    for left, right in zip(ordered, ordered[1:]):
+        if right - left > best:
+            best = right - left
+    return best
+"""
+TASK = Task(
+    "Bench",
+    "Bench/7",
+    "Return the largest gap between neighbouring distinct values of an unordered list of whole numbers.",
+    CODE,
+    "largest_gap",
+    "assert largest_gap([1, 5, 9]) == 4\nassert set(largest_gap((2, 2))) == set([0])",
+)
+
+
+def problem(**changes):
+    fields = {
+        "id": "mine/1",
+        "question": "Something else entirely, about counting vowels in words.",
+        "declaration": "def own(xs):",
+        "entry_point": "own",
+        "reference": "def own(xs):\n    return len([x for x in xs if x in 'aeiou'])",
+        "tests": ["assert own('ab') == 1"],
+    }
+    return Problem(**{**fields, **changes})
+
+
+@pytest.fixture(scope="module")
+def index():
+    return Decontaminator([TASK], Thresholds())
+
+
+def test_a_clean_row_stays(index):
+    assert index.collision(problem()) is None
+
+
+RULES = {
+    "same_id": {"id": "bench/7"},
+    "same_code": {"reference": CODE.replace("values", "zz").replace("best", "b").replace("largest_gap", "own")},
+    "same_test": {"entry_point": "largestGap", "tests": ["assert largestGap([1, 5, 9]) == 4"]},
+    "question": {"question": TASK.question.replace("whole ", "").replace("Return", "Write a function for")},
+    "name": {"entry_point": "Largest_Gap", "question": "Return the largest gap between values of an unordered list of numbers."},
+    "code": {"reference": CODE.replace("    best = 0\n", "    best = 1\n")},
+    "overlap": {"question": "You get a shop's prices. " + TASK.question + " Print it with the date, a label, and whatever the customer asked for, sorted by shelf, in three columns and with a footer."},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", RULES)
+def test_each_rule(index, reason):
+    hit = index.collision(problem(**RULES[reason]))
+    assert hit is not None
+    assert hit.reason == reason
+    assert hit.other == "Bench Bench/7"
+
+
+def test_the_same_name_alone_is_no_collision(index):
+    assert index.collision(problem(entry_point="largest_gap", tests=["assert largest_gap([1, 5, 9]) == 8"])) is None
+
+
+def test_thresholds_are_adjustable_and_named():
+    strict = Decontaminator([TASK], read_thresholds(["bench_question=1.0", "bench_overlap=99", "bench_name=1"]))
+    assert strict.collision(problem(**RULES["question"])) is None
+    with pytest.raises(UserError, match="nonsense") as failure:
+        read_thresholds(["nonsense=1"])
+    assert "bench_question" in (failure.value.hint or "")
+    with pytest.raises(UserError, match="near_code"):
+        read_thresholds(["near_code=7"])
+
+
+def test_a_folder_of_benchmarks(tmp_path, monkeypatch):
+    monkeypatch.delenv("CODEA1_SHARED", raising=False)
+    with pytest.raises(UserError, match="no folder of benchmarks") as failure:
+        load_benchmarks(None)
+    assert "--no-decontaminate" in (failure.value.hint or "")
+    with pytest.raises(UserError, match="holds no benchmark"):
+        load_benchmarks(tmp_path)
+    row = {"task_id": "Mbpp/2", "prompt": '"""\nShare.\nassert f(1) == 1\n"""', "canonical_solution": "def f(x):\n  return x",
+           "entry_point": "f", "assertion": "assert f(1) == 1"}  # fmt: skip
+    with gzip.open(tmp_path / FILES["MBPP+"], "wt") as file:
+        file.write(json.dumps(row) + "\n")
+    (task,) = load_benchmarks(tmp_path)
+    assert (task.benchmark, task.id, task.entry_point) == ("MBPP+", "Mbpp/2", "f")
+    assert missing_benchmarks(tmp_path) == ["HumanEval+", "BigCodeBench", "ULT"]
+    with gzip.open(tmp_path / FILES["MBPP+"], "wt") as file:
+        file.write("{}\n")
+    with pytest.raises(UserError, match="mbpp_plus.jsonl.gz:1"):
+        load_benchmarks(tmp_path)
+
+
+@pytest.mark.shared
+def test_mbpp_against_the_benchmarks(shared):
+    tasks = load_benchmarks(shared / "data" / "bench")
+    assert {name: sum(t.benchmark == name for t in tasks) for name in FILES} == {
+        "HumanEval+": 164,
+        "MBPP+": 378,
+        "BigCodeBench": 1140,
+        "ULT": 200,
+    }
+    index = Decontaminator(tasks, Thresholds())
+    plus = {task.id.casefold() for task in tasks if task.benchmark == "MBPP+"}
+    source = Mbpp(shared / "data" / "raw" / "mbpp.jsonl")
+    own, others, renamed = set(), [], 0
+    for place, row in source.records():
+        made = source.convert(place, row)
+        if isinstance(made, Skipped):
+            assert f"mbpp/{row['task_id']}" not in plus
+            continue
+        hit = index.collision(made)
+        if made.id in plus:
+            assert hit is not None
+            assert hit.other.casefold() == f"mbpp+ {made.id}"
+            own.add(made.id)
+            renamed += index.collision(made.model_copy(update={"id": "x"})) is not None
+        elif hit is not None:
+            others.append((made.id, hit))
+    assert own == plus
+    assert renamed >= 0.95 * len(plus)  # without the ids, the other rules find them
+    assert 20 <= len(others) <= 45
+    assert all(hit.other and hit.text for _, hit in others)
+    assert {"mbpp/217", "mbpp/924", "mbpp/625", "mbpp/411"} <= {id for id, _ in others}

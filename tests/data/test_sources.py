@@ -1,0 +1,238 @@
+"""Rows of every source become problems, or are skipped by a named reason; broken ones are named by file and line."""
+
+import gzip
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from codea1_cli.data.sources.base import Skipped, read_rows
+from codea1_cli.data.sources.choose import make_source
+from codea1_cli.data.sources.evalplus import MAX_PLUS, EvalPlus
+from codea1_cli.data.sources.hub import HubRows
+from codea1_cli.data.sources.kodcode import KodCode
+from codea1_cli.data.sources.mbpp import Mbpp
+from codea1_cli.data.sources.table import Table
+from codea1_cli.errors import UserError
+from codea1_cli.problem import Problem
+
+KODCODE = {  # the columns of the newer revisions
+    "version": "v1.0",
+    "style": "instruct",
+    "subset": "Leetcode",
+    "question_id": "Leetcode_1_I",
+    "question": "Return the double.",
+    "solution": "import math\n\ndef double(x: int, *, by=2) -> int:\n    '''Twice.'''\n    return by * x",
+    "test": "from solution import double\n\ndef test_a():\n    result = double(2)\n    assert result == 4\n    assert double(-1) == -2",
+    "test_info": [{"docstring": "Twice.", "function_declaration": "def double(x):", "function_name": "double", "parameter_list": "(x)"}],
+    "gpt_pass_sequence": [1, 0],
+    "gpt_pass_trial_num": 1,
+    "gpt_difficulty": "hard",
+    "gpt_pass_percentage": 0.5,
+    "trials": {"trial_gpt4o_0": {"file_coverage": 1.0}},
+}  # fmt: skip
+
+
+def write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def converted(source):
+    return [row if isinstance(row, Skipped) else source.convert(place, row) for place, row in source.records()]
+
+
+# -- KodCode -------------------------------------------------------------------------------------------------------
+def test_kodcode_newer_columns(tmp_path):
+    (made,) = converted(KodCode(write_lines(tmp_path / "k.jsonl", [KODCODE]), difficulty="hard"))
+    assert isinstance(made, Problem)
+    assert made.id == "kodcode/Leetcode_1_I"
+    assert made.declaration == "def double(x: int, *, by=2) -> int:"
+    assert made.entry_point == "double"
+    assert made.tests == ["assert double(2) == 4", "assert double(-1) == -2"]
+    assert made.test_code == KODCODE["test"]
+    assert made.meta["docstring"] == "Twice."
+    assert made.meta["gpt_difficulty"] == "hard"
+    assert made.license == "CC-BY-NC-4.0"
+
+
+def test_kodcode_older_columns_and_parquet_copies(tmp_path):
+    old = {**KODCODE, "test_code": KODCODE["test"], "test_info": json.dumps(KODCODE["test_info"])}
+    del old["test"]
+    bare = {**old, "test_info": None, "question_id": "b"}
+    first, second = converted(KodCode(write_lines(tmp_path / "k.jsonl", [old, bare])))
+    assert first.tests == second.tests == ["assert double(2) == 4", "assert double(-1) == -2"]
+    assert first.entry_point == second.entry_point == "double"
+
+
+SKIPPED = {
+    "difficulty": {"gpt_difficulty": "easy"},
+    "missing_field": {"test": " "},
+    "reference_syntax": {"solution": "def double(x:"},
+    "class": {"solution": "class Double:\n    pass", "test": "def test_a():\n    assert Double().go() == 1"},
+    "several_functions": {
+        "solution": "def double(x):\n    return 2 * x\ndef half(x):\n    return x / 2",
+        "test": "def test_a():\n    assert double(1) == 2\n    assert half(2) == 1",
+    },
+    "no_function": {"solution": "double = 2"},
+}
+
+
+@pytest.mark.parametrize("reason", SKIPPED)
+def test_kodcode_rows_that_are_skipped(tmp_path, reason):
+    row = {**KODCODE, **SKIPPED[reason]}
+    (made,) = converted(KodCode(write_lines(tmp_path / "k.jsonl", [row]), difficulty="hard"))
+    assert isinstance(made, Skipped)
+    assert made.reason == reason
+
+
+def test_kodcode_helpers_are_no_second_function(tmp_path):
+    row = {**KODCODE, "solution": "def two():\n    return 2\ndef double(x):\n    return two() * x", "test_info": []}
+    (made,) = converted(KodCode(write_lines(tmp_path / "k.jsonl", [row])))
+    assert made.entry_point == "double"
+
+
+@pytest.mark.shared
+def test_kodcode_demo(shared):
+    made = converted(KodCode(shared / "data" / "raw" / "kodcode_demo.jsonl"))
+    problems = [p for p in made if isinstance(p, Problem)]
+    assert len(made) == 150
+    assert {s.reason for s in made if isinstance(s, Skipped)} == {"class", "several_functions"}
+    assert len(problems) == 126
+    assert sum(bool(p.tests) for p in problems) >= 110
+    assert all(p.test_code for p in problems)
+    assert sum(len(p.tests) for p in problems) >= 690
+    assert not [p for p in converted(KodCode(shared / "data" / "raw" / "kodcode_demo.jsonl", "hard")) if isinstance(p, Problem)]
+
+
+# -- MBPP and EvalPlus -----------------------------------------------------------------------------------------------
+def test_mbpp(tmp_path):
+    rows = [
+        {"task_id": 9, "text": "Double.", "code": "def two():\r\n\treturn 2\r\ndef d(x):\r\n\treturn two()*x",
+         "test_list": ["assert d(1)==2", "assert d(2) == 4"], "test_setup_code": "", "challenge_test_list": ["assert d(9) == 18"]},
+        {"task_id": 10, "text": "T", "code": "def h(r):\n  return r", "test_list": ["assert h(root) == 1"], "test_setup_code": "root = 1"},
+        {"text": "T"},
+    ]  # fmt: skip
+    first, second, third = converted(Mbpp(write_lines(tmp_path / "m.jsonl", rows)))
+    assert (first.id, first.entry_point, first.tests) == ("mbpp/9", "d", ["assert d(1) == 2", "assert d(2) == 4"])
+    assert first.extra_tests == ["assert d(9) == 18"]
+    assert "\r" not in first.reference
+    assert (second.reason, third.reason) == ("setup_code", "missing_field")
+
+
+@pytest.mark.shared
+def test_evalplus(shared):
+    source = EvalPlus(benchmarks=shared / "data" / "bench")
+    made = converted(source)
+    problems = [p for p in made if isinstance(p, Problem)]
+    assert len(made) == 164 + 378
+    assert len(problems) >= 535
+    humaneval = [p for p in problems if p.id.startswith("HumanEval")]
+    assert all(0 < len(p.meta["calls"]) <= MAX_PLUS for p in humaneval)
+    assert sum(bool(p.tests) for p in problems) >= 480
+
+
+# -- your own rows ---------------------------------------------------------------------------------------------------
+OWN = [
+    {"prompt": "Double x", "answer": "def d(x):\n    return 2 * x", "checks": ["assert d(2) == 4"]},
+    {"prompt": "Triple x", "answer": "def t(x):\n    return 3 * x", "checks": ["assert t(2) == 6"]},
+]
+MAPPING = {"question": "prompt", "reference": "answer", "tests": "checks"}
+
+
+def table_file(folder, kind):
+    path = folder / f"own.{kind}"
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(OWN), path)
+    elif kind == "jsonl.gz":
+        with gzip.open(path, "wt") as file:
+            file.writelines(json.dumps(row) + "\n" for row in OWN)
+    elif kind == "csv":
+        import csv
+
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(OWN[0]))
+            writer.writeheader()
+            writer.writerows({**row, "checks": json.dumps(row["checks"])} for row in OWN)
+    else:
+        write_lines(path, OWN)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "parquet", "csv"])
+def test_tables(tmp_path, kind):
+    source = make_source(str(table_file(tmp_path, kind)), mapping=MAPPING, license="MIT")
+    first, second = converted(source)
+    assert (first.entry_point, first.tests, first.license) == ("d", ["assert d(2) == 4"], "MIT")
+    assert second.declaration == "def t(x):"
+    assert first.id != second.id
+    swapped = Table(write_lines(tmp_path / "own.jsonl", OWN[::-1]), MAPPING)
+    assert {p.id for p in converted(swapped)} == {first.id, second.id}  # ids do not depend on the place
+
+
+def test_tests_come_in_several_forms(tmp_path):
+    forms = ["assert d(1) == 2\nassert d(2) == 4", '["assert d(1) == 2"]', "def test_a():\n    assert d(1) == 2", None, 5]
+    rows = [{"id": str(i), "question": "Q", "reference": "def d(x):\n  return 2*x", "tests": form} for i, form in enumerate(forms)]
+    made = converted(Table(write_lines(tmp_path / "t.jsonl", rows)))
+    assert [len(p.tests) for p in made[:4]] == [2, 1, 1, 0]
+    assert made[4].reason == "tests_form"
+    code = [{"question": "Q", "reference": rows[0]["reference"], "test_code": forms[2]}]
+    (made,) = converted(Table(write_lines(tmp_path / "c.jsonl", code)))
+    assert (made.tests, made.test_code) == (["assert d(1) == 2"], forms[2])
+
+
+def test_a_wrong_mapping_names_the_columns_there_are(tmp_path):
+    path = table_file(tmp_path, "jsonl")
+    for mapping in ({}, {**MAPPING, "tests": "chekcs"}):
+        with pytest.raises(UserError, match="no column") as failure:
+            Table(path, mapping)
+        assert "prompt, answer, checks" in (failure.value.hint or "")
+    with pytest.raises(UserError, match="no field 'querstion'"):
+        Table(path, {"querstion": "prompt"})
+
+
+def test_a_folder_of_tables_through_datasets(tmp_path):
+    table_file(tmp_path, "parquet")
+    first, second = converted(make_source(str(tmp_path), mapping=MAPPING))
+    assert [first.entry_point, second.entry_point] == ["d", "t"]
+    rows = HubRows(str(tmp_path), "train")
+    assert [place.rpartition("/")[2] for place, _ in rows.rows()] == [f"{tmp_path.name}[train]:1", f"{tmp_path.name}[train]:2"]
+    with pytest.raises(UserError, match="nosplit"):
+        list(HubRows(str(tmp_path), "nosplit").rows())
+
+
+# -- broken input ------------------------------------------------------------------------------------------------------
+def test_broken_lines_are_named_and_kept_out(tmp_path):
+    path = tmp_path / "b.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1}\n{"a": \n\n[1]\n"\xff"\n' + b"[" * 100_000 + b'\n{"a": 2}\n{"a":')
+    rows = dict(read_rows(path))
+    assert [place.rpartition(":")[2] for place in rows] == ["1", "2", "4", "5", "6", "7", "8"]
+    kinds = ["ok" if isinstance(row, dict) else row.reason for row in rows.values()]
+    assert kinds == ["ok", "broken_row", "broken_row", "broken_row", "broken_row", "ok", "broken_row"]
+    (tmp_path / "b.csv").write_text('a,b\n1,2\n3\n4,5,6\n"x\ny",7\n')
+    rows = dict(read_rows(tmp_path / "b.csv"))
+    assert ["ok" if isinstance(row, dict) else row.reason for row in rows.values()] == ["ok", "broken_row", "broken_row", "ok"]
+
+
+def test_files_that_cannot_be_read_at_all(tmp_path):
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"a": 1}\n' * 1000)[:-20])
+    (tmp_path / "a.parquet").write_bytes(b"no")
+    (tmp_path / "a.csv").write_bytes(b"\xff\xfe\x00")
+    for name in ("a.jsonl.gz", "a.parquet", "a.csv", "none.jsonl", "a.xlsx"):
+        with pytest.raises(UserError) as failure:
+            list(read_rows(tmp_path / name))
+        assert failure.value.hint
+
+
+def test_sources_that_do_not_exist(tmp_path):
+    for spec in ("kodcod", "./nowhere.jsonl", "nowhere.py", str(tmp_path)):
+        with pytest.raises(UserError) as failure:
+            make_source(spec)
+        assert failure.value.hint
+    with pytest.raises(UserError, match="--difficulty"):
+        make_source("mbpp", difficulty="hard")
+    with pytest.raises(UserError, match="extreme"):
+        make_source("kodcode", difficulty="extreme")
+    with pytest.raises(UserError, match="--map"):
+        make_source("kodcode", mapping={"question": "q"})
