@@ -70,7 +70,8 @@ class Verifier:
                 with self._lock:
                     self._failures = 0
                 return checked
-            time.sleep(0.2 * 2**attempt)
+            if attempt < _TRIES - 1:
+                time.sleep(0.5 * 4**attempt)
         with self._lock:
             self._failures += 1
             if self._failures >= _UNSCORED_IN_A_ROW:
