@@ -54,7 +54,7 @@ OTHERS = {
     "deep recursion": ("import sys\nsys.setrecursionlimit(10**9)\ndef f(x): return f(x)", None),
     "memory in one block": ("def f(x): return bytearray(1 << 40)", [M] * 3),
     "memory at load": ("x = 'a' * (1 << 40)\ndef f(x): return x", [M] * 3),
-    "memory in a list": ("def f(x):\n    a = []\n    while True: a.append('x' * 1000000)", [M] * 3),
+    "memory in a list": ("def f(x):\n    a = []\n    while True: a.append(bytearray(1 << 24))", [M] * 3),
     "memory in many processes": ("import os\ndef f(x):\n    for _ in range(6):\n        if os.fork() == 0:\n            a = [bytearray(50 << 20) for _ in range(9)]\n            import time\n            time.sleep(9)\n    import time\n    time.sleep(9)", None),
     "prints too much": ("def f(x):\n    for _ in range(100): print('x' * 1000000)\n    return x + 1", [FLOOD] * 3),
     "floods the descriptor": ("import os\ndef f(x):\n    while True: os.write(2, b'x' * 65536)", None),

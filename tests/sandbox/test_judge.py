@@ -16,7 +16,6 @@ from codea1_cli.sandbox.cache import ReferenceCache
 from codea1_cli.sandbox.judge import Judge
 from codea1_cli.sandbox.judge_file import Row, RowJudge, read_rows
 from codea1_cli.sandbox.local import LocalSandbox
-from codea1_cli.sandbox.values import decode
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Value, Verdict
 
 
@@ -39,7 +38,7 @@ class Scripted:
 
 
 def value(wire: str) -> Answer:
-    return Answer(AnswerKind.VALUE, Value(decode(wire), wire), repr(decode(wire)))
+    return Answer(AnswerKind.VALUE, Value(wire=wire))
 
 
 def test_a_reference_decides_what_a_test_is() -> None:

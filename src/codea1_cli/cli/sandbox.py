@@ -13,7 +13,9 @@ from codea1_cli.cli.console import JsonOption, VerboseOption
 from codea1_cli.cli.judge import PythonOption, RequireOption, open_sandbox
 
 if TYPE_CHECKING:
+    from codea1_cli.problem import Problem
     from codea1_cli.sandbox.bench import Arm
+    from codea1_cli.sandbox.selfcheck import Canary
 
 app = typer.Typer(no_args_is_help=True, help="Check the sandbox and measure it.")
 
@@ -42,7 +44,7 @@ def check(
         raise typer.Exit(console.EXIT_ENVIRONMENT)
 
 
-def _show_check(layers: dict[str, str], canaries: Sequence, version: str) -> None:
+def _show_check(layers: dict[str, str], canaries: Sequence[Canary], version: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -80,14 +82,14 @@ def bench(
     show_arms(compare(_problems(problems), jobs, workers, python, evalplus), as_json)
 
 
-def _problems(path: Path | None) -> list:
+def _problems(path: Path | None) -> list[Problem]:
     from codea1_cli.problem import read_problems
 
     if path is not None:
         return read_problems(path)
-    from codea1_cli.tiny.problems import load_problems
+    from codea1_cli.tiny import problems_path
 
-    return load_problems()
+    return read_problems(problems_path("train"))
 
 
 def show_arms(arms: Sequence[Arm], as_json: bool) -> None:

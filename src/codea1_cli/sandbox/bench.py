@@ -129,7 +129,7 @@ def _cpu() -> float:
 def script_arm(work: Sequence[Work], workers: int, python: str) -> Arm:
     """`python script.py` for each job: the candidate and its asserts in one file."""
     with tempfile.TemporaryDirectory() as folder:
-        scripts = []
+        scripts: list[Path] = []
         for item in work:
             for suite in item.suites:
                 lines = [item.program, "", "passed = 0"]

@@ -58,9 +58,7 @@ class ReferenceCache:
             self._remember(key, known)
             return known
 
-    def put(
-        self, reference: str, entry_point: str, call: str, settings: str, known: Expected, wire: str, lasting: bool
-    ) -> None:
+    def put(self, reference: str, entry_point: str, call: str, settings: str, known: Expected, lasting: bool) -> None:
         """Keeps an answer, on disk too when it is `lasting`. What is unscored is never kept."""
         if known.reason == "unscored":
             return
@@ -68,7 +66,7 @@ class ReferenceCache:
         with self._lock:
             self._remember(key, known)
             if self._disk is not None and lasting:
-                answer = json.dumps({"wire": wire} if known.valid else {"reason": known.reason})
+                answer = json.dumps({"wire": known.wire} if known.valid else {"reason": known.reason})
                 self._disk.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, answer))
 
     def _remember(self, key: str, known: Expected) -> None:
@@ -94,4 +92,4 @@ def _read(call: str, row: str) -> Expected:
     if "wire" not in fields:
         return Expected(call, False, reason=fields["reason"])
     value = decode(fields["wire"])
-    return Expected(call, True, value, show(value))
+    return Expected(call, True, value, show(value), wire=fields["wire"])

@@ -32,6 +32,13 @@ class Undecodable(ValueError):
     """The text is no encoding of a value, or beyond a cap."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Unreadable:
+    """Stands for text that is no encoding: it is the same as nothing."""
+
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Array:
     """A numpy array: its shape and its items in row order; element types are not kept apart beyond int, float, ..."""

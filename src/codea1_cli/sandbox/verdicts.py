@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from codea1_cli.sandbox.values import Undecodable, Unreadable, decode, show
+
+_UNREAD = object()
+
 
 class Verdict(StrEnum):
     """What one test on one program came to; `UNSCORED` (the sandbox itself failed) never becomes a number."""
@@ -34,25 +38,53 @@ class AnswerKind(StrEnum):
     UNSCORED = "unscored"
 
 
-@dataclass(frozen=True, slots=True)
 class Value:
-    """A returned value, rebuilt from its tagged encoding; wrapped, so that a returned None is not "no value".
+    """A returned value; wrapped, so that a returned None is not "no value".
 
-    `data` is a builtin or one of the types of `sandbox.values`; `wire` the encoding it was rebuilt from.
+    `wire` is its encoding, `data` the value rebuilt from it when first asked for: a builtin or one of the types of
+    `sandbox.values`, among them `Unreadable` for what is no encoding.
     """
 
-    data: object
-    wire: str = ""
+    __slots__ = ("_data", "wire")
+
+    def __init__(self, data: object = _UNREAD, wire: str = "") -> None:
+        self._data = data
+        self.wire = wire
+
+    @property
+    def data(self) -> object:
+        if self._data is _UNREAD:
+            try:
+                self._data = decode(self.wire)
+            except Undecodable as fault:
+                self._data = Unreadable(str(fault))
+        return self._data
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Value) and self.data == other.data
+
+    def __hash__(self) -> int:
+        return hash(self.wire)
+
+    def __repr__(self) -> str:
+        return f"Value({self.data!r})"
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return Value, (self.data, self.wire)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one call gave: `value` only for `AnswerKind.VALUE`, `text` to show, `detail` why there is no value."""
+    """What one call gave: `value` only for `AnswerKind.VALUE`, `detail` why there is no value."""
 
     kind: AnswerKind
     value: Value | None = None
-    text: str = ""
     detail: str = ""
+
+    @property
+    def text(self) -> str:
+        """What to show: the value, else the detail."""
+        return self.detail if self.value is None else show(self.value.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +99,7 @@ class Expected:
     value: object = None
     text: str = ""
     reason: str = ""
+    wire: str = ""
 
 
 _VERDICTS = {

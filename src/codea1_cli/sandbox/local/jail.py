@@ -6,7 +6,6 @@ takes its place where there is one (`seccomp.build` knows which calls a missing 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import resource
 import signal
@@ -20,7 +19,16 @@ import strays
 import users
 
 NOBODY = 65534
-_PER_CHILD = (("pid_namespace", kernel.CLONE_NEWPID), ("ipc_namespace", kernel.CLONE_NEWIPC))
+_SCRATCH_MB = 64
+_FIXED = (
+    (resource.RLIMIT_NOFILE, 256),
+    (resource.RLIMIT_STACK, 64 << 20),
+    (resource.RLIMIT_CORE, 0),
+    (resource.RLIMIT_MEMLOCK, 65536),
+    (resource.RLIMIT_MSGQUEUE, 65536),
+    (resource.RLIMIT_NICE, 0),
+    (resource.RLIMIT_RTPRIO, 0),
+)
 _TRIAL = {"output_kb": 4096, "memory_mb": 1024, "cpu_s": 60, "processes": 64}
 
 
@@ -40,19 +48,20 @@ class Jail:
         self.ruleset = -1
         self.attempt("landlock", self.make_ruleset)
         self.flags = 0
-        for name, flag in _PER_CHILD:
-            if name not in self.layers and self.attempt(name, lambda flag=flag: in_fork(_nothing, flag)):
-                self.flags |= flag
-        if not self.layers["mount_namespace"]:
-            self.flags |= kernel.CLONE_NEWNS
+        if self.attempt("pid_namespace", lambda: in_fork(_nothing, kernel.CLONE_NEWPID)):
+            self.flags = kernel.CLONE_NEWPID
         self.missing = frozenset(name for name, fault in self.layers.items() if fault)
-        self.attempt("rlimits", lambda: in_fork(lambda: self.limit(_TRIAL)))
+        if self.attempt("rlimits", lambda: in_fork(lambda: self.limit(_TRIAL))):
+            for what, value in _FIXED:
+                _limit(what, value)
         self.attempt("no_new_privs", lambda: in_fork(_no_new_privs))
         self.filter_ready = seccomp.Filter(seccomp.build(self.missing, os.getpid()))
         self.attempt("seccomp", lambda: in_fork(self.filter))
         self.missing = frozenset(name for name, fault in self.layers.items() if fault)
         self.alone = "pid_namespace" not in self.missing
         self.scratch = "" if "mount_namespace" in self.missing else room.SCRATCH
+        if self.scratch:
+            room.mount_scratch(_SCRATCH_MB)
         self.home = "/tmp" if self.scratch and os.path.islink("/tmp") else self.scratch or "/"
         if not self.alone:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -90,8 +99,9 @@ class Jail:
                     users.become(NOBODY)
             else:
                 self.demote = readable
-        if self.attempt("net_namespace", lambda: in_fork(_nothing, kernel.CLONE_NEWNET)):
-            kernel.unshare(kernel.CLONE_NEWNET)
+        for name, flag in (("net_namespace", kernel.CLONE_NEWNET), ("ipc_namespace", kernel.CLONE_NEWIPC)):
+            if self.attempt(name, lambda flag=flag: in_fork(_nothing, flag)):
+                kernel.unshare(flag)
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user clears it
 
     def build_room(self, stage: str) -> None:
@@ -119,35 +129,19 @@ class Jail:
         self.filter_ready.install()
 
     def limit(self, request: dict) -> None:
-        """Resource limits, soft and hard alike."""
+        """The limits that differ from job to job, soft and hard alike."""
         size = request["output_kb"] * 1024
         for what, value in (
             (resource.RLIMIT_AS, self.virtual + (request["memory_mb"] << 20)),
             (resource.RLIMIT_CPU, request["cpu_s"]),
             (resource.RLIMIT_FSIZE, size),
             (resource.RLIMIT_NPROC, request["processes"]),
-            (resource.RLIMIT_NOFILE, 256),
-            (resource.RLIMIT_STACK, 64 << 20),
-            (resource.RLIMIT_CORE, 0),
-            (resource.RLIMIT_MEMLOCK, 65536),
-            (resource.RLIMIT_MSGQUEUE, 65536),
-            (resource.RLIMIT_NICE, 0),
-            (resource.RLIMIT_RTPRIO, 0),
         ):
-            hard = resource.getrlimit(what)[1]
-            value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(what, (value, value))
+            _limit(what, value)
 
-    def enter(self, request: dict, sink: int) -> None:
+    def enter(self, request: dict) -> None:
         """Closes the jail around this process, the child."""
-        os.setsid()
-        fcntl.fcntl(sink, fcntl.F_SETFL, os.O_APPEND)
-        null = os.open("/dev/null", os.O_RDONLY)
-        for source, target in ((null, 0), (sink, 1), (sink, 2)):
-            os.dup2(source, target)
-        os.close(null)
-        if self.scratch:
-            room.mount_scratch(64)
+        os.setsid()  # else a signal to its own group meets the zygote
         os.chdir(self.scratch or "/")
         if not self.layers["rlimits"]:
             self.limit(request)
@@ -162,13 +156,22 @@ class Jail:
             os.close(self.ruleset)
         os.close(self.proc)
 
-    def end(self, pid: int):
-        """Kills the child with all that it started; its wait status and resource usage."""
+    def end(self, pid: int) -> int:
+        """Kills the child with all that it started, and clears its folder; its wait status."""
         os.kill(pid, signal.SIGKILL)
-        _, status, usage = os.wait4(pid, 0)
+        status = os.waitpid(pid, 0)[1]
         if not self.alone:
             strays.end_all(self.proc)
-        return status, usage
+        if self.scratch and os.listdir(self.scratch):
+            room.umount_scratch()
+            room.mount_scratch(_SCRATCH_MB)
+        return status
+
+
+def _limit(what: int, value: int) -> None:
+    hard = resource.getrlimit(what)[1]
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(what, (value, value))
 
 
 def _nothing() -> None:

@@ -21,7 +21,6 @@ from codea1_cli.sandbox.base import Limits, ProgramRun
 from codea1_cli.sandbox.local import cgroup, layers
 from codea1_cli.sandbox.local.frames import Frame, Kind
 from codea1_cli.sandbox.local.worker import Watched, Worker, WorkerLost
-from codea1_cli.sandbox.values import Undecodable, decode, show
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Value
 
 _KINDS = {
@@ -231,12 +230,7 @@ def run_program(worker: Worker, job: int, calls: int, limits: Limits) -> Program
 def _answer(frame: Frame) -> Answer:
     if frame.kind is not Kind.VALUE:
         return Answer(_KINDS[frame.kind], detail=frame.payload[:400].decode("utf-8", "replace"))
-    try:
-        wire = frame.payload.decode("ascii")
-        data = decode(wire)
-    except (Undecodable, UnicodeDecodeError) as fault:
-        return Answer(AnswerKind.UNENCODABLE, detail=str(fault)[:400])
-    return Answer(AnswerKind.VALUE, Value(data, wire), show(data))
+    return Answer(AnswerKind.VALUE, Value(wire=frame.payload.decode("ascii", "replace")))
 
 
 def _load_failure(seen: Watched) -> Answer:

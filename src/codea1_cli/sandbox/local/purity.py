@@ -7,8 +7,9 @@ a fork for each call. A wrong "pure" would cost no more than an answer that depe
 from __future__ import annotations
 
 import ast
+import re
 
-_MODULES = frozenset(
+MODULES = frozenset(
     [
         "__future__",
         "abc",
@@ -47,7 +48,7 @@ _MODULES = frozenset(
         "numpy",
     ]
 )
-_FORBIDDEN = frozenset(
+FORBIDDEN = frozenset(
     [
         "globals",
         "locals",
@@ -177,6 +178,9 @@ _DUNDERS = frozenset(
         "__iter__",
     ]
 )
+_HARMLESS = re.compile(  # one call on literals
+    r"""[A-Za-z]\w*\((?:[-+*0-9.,\s\[\](){}:]|'[^'\\\n]*'|"[^"\\\n]*"|True|False|None)*\)"""
+)
 _LITERALS = (ast.List, ast.Dict, ast.Set)
 _MENTIONS = (ast.Attribute, ast.ClassDef, ast.Raise, ast.ExceptHandler, ast.arg, ast.AnnAssign, ast.FunctionDef)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -195,14 +199,19 @@ def is_pure(tree: ast.Module) -> bool:
     return True
 
 
-def is_plain_call(tree: ast.Expression) -> bool:
-    """Whether a call's arguments are literals, arithmetic and plain calls, nothing that binds or reaches for names."""
-    for node in ast.walk(tree):
+def is_plain_call(call: str) -> bool:
+    """Whether a call's arguments are literals, arithmetic and plain calls, nothing that binds or reaches for names.
+
+    Raises what parsing raises.
+    """
+    if _HARMLESS.fullmatch(call):
+        return True
+    for node in ast.walk(ast.parse(call, mode="eval")):
         if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Lambda)):
             return False
         if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
             return False
-        if isinstance(node, ast.Name) and (node.id in _FORBIDDEN or node.id.startswith("_")):
+        if isinstance(node, ast.Name) and (node.id in FORBIDDEN or node.id.startswith("_")):
             return False
     return True
 
@@ -225,10 +234,10 @@ class _Program:
 
     def imports(self, node: ast.Import | ast.ImportFrom) -> None:
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
-        if any(name.partition(".")[0] not in _MODULES for name in names):
+        if any(name.partition(".")[0] not in MODULES for name in names):
             raise _Impure
         for alias in node.names:
-            if alias.name.rpartition(".")[2] in _FORBIDDEN:
+            if alias.name.rpartition(".")[2] in FORBIDDEN:
                 raise _Impure
             self.imported.add((alias.asname or alias.name).partition(".")[0])
 
@@ -335,7 +344,7 @@ class _Program:
                 self.visit(part, local)
 
     def name(self, node: ast.Name, local: frozenset[str]) -> None:
-        if node.id in _FORBIDDEN and node.id not in local:
+        if node.id in FORBIDDEN and node.id not in local:
             raise _Impure
         if node.id == "type":
             self.mentions_type = True
@@ -346,7 +355,7 @@ class _Program:
 
     def harmless(self, node: ast.AST, part: ast.Name) -> bool:
         """Whether a mention of a module's name can only read or call it."""
-        if part.id in _FORBIDDEN or not isinstance(part.ctx, ast.Load):
+        if part.id in FORBIDDEN or not isinstance(part.ctx, ast.Load):
             return False
         if part.id in self.tables:
             return _only_reads(node, part)
@@ -363,7 +372,7 @@ class _Program:
         return isinstance(node, _MENTIONS)
 
     def attribute(self, node: ast.Attribute, local: frozenset[str]) -> None:
-        if node.attr in _FORBIDDEN - {"compile"} or (node.attr.startswith("__") and node.attr not in _DUNDERS):
+        if node.attr in FORBIDDEN - {"compile"} or (node.attr.startswith("__") and node.attr not in _DUNDERS):
             raise _Impure
         if not isinstance(node.ctx, ast.Load):
             self.store(node, local)

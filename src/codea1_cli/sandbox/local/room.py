@@ -1,7 +1,7 @@
 """A worker's own view of the files: a small read-only tree that holds the interpreter and the system's libraries.
 
-Built once for each worker, in a mount namespace of its own; what is not in it does not exist for a program. Every
-program gets an empty folder in memory of its own on top (`/box/scratch`; `/tmp` leads there). Standard library only.
+Built once for each worker, in a mount namespace of its own; what is not in it does not exist for a program. On top is
+one folder in memory that every program finds empty (`/box/scratch`; `/tmp` leads there). Standard library only.
 """
 
 from __future__ import annotations
@@ -92,5 +92,10 @@ def _read_only() -> None:
 
 
 def mount_scratch(megabytes: int) -> None:
-    """An empty folder in memory for one program, in that program's own mount namespace."""
+    """An empty folder in memory, for one program at a time."""
     kernel.mount("scratch", SCRATCH, "tmpfs", _NOSUID | _NODEV, f"size={megabytes}m,nr_inodes=4096,mode=700")
+
+
+def umount_scratch() -> None:
+    """Takes that folder away with all that lies in it."""
+    kernel.umount(SCRATCH, _DETACH)

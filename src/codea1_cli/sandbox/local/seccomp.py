@@ -212,8 +212,7 @@ def build(missing: frozenset[str], pid: int) -> bytes:
         program.refuse(["bind", "listen"], EACCES)
         program.refuse_unless("sendto", 8, [0], ENETUNREACH)
         program.refuse_unless("sendto", 9, [0], ENETUNREACH)
-    if "ipc_namespace" in missing:
-        program.refuse(_IPC, ENOSYS)
+    program.refuse(_IPC, ENOSYS)  # what lies there would outlive a program: its namespace is the worker's
     if "mount_namespace" in missing:
         program.refuse(_ATTRIBUTES, EROFS)
     if "mount_namespace" in missing and "landlock" in missing:

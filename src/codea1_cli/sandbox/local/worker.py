@@ -7,6 +7,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -35,6 +36,7 @@ class Watched:
     reader: FrameReader
     answers: list[Frame] = field(default_factory=list)
     ended: str = ""
+    gone: bool = False
     detail: str = ""
     status: int = 0
     load_seconds: float = 0.0
@@ -49,7 +51,7 @@ class Worker:
 
     def __init__(self, python: str, hash_seed: int, setup: dict[str, object], group: Group | None = None) -> None:
         self.group = group
-        self._pending = False
+        self._kills = 0
         self.stage = tempfile.mkdtemp(prefix="codea1-room-")
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -76,6 +78,7 @@ class Worker:
                 f"the sandbox's interpreter {python} did not start: {said}", "it must be Python 3.10 or newer"
             ) from fault
         self.control.settimeout(REPLY_S)
+        self._alone = not self.hello["layers"]["pid_namespace"]
 
     def _last_words(self) -> str:
         self.process.kill()
@@ -99,18 +102,10 @@ class Worker:
         reply: dict[str, Any] = json.loads(message)
         return reply
 
-    def settle(self) -> None:
-        """Waits for the end of the last child, which `watch` may have left to be buried."""
-        if self._pending:
-            self._pending = False
-            self._receive()
-
     def watch(self, job: int, start: int, calls: int, request: dict[str, Any], load_s: float, call_s: float) -> Watched:
         """Forks a child on the job in descriptor `job`, from call `start` on, and follows it to its end."""
-        self.settle()
         if self.group is not None:
             self.group.limit(request["memory_mb"], request["processes"])
-        kills = self.group.kills() if self.group is not None else 0
         pipe, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             os.set_blocking(theirs, True)
@@ -125,12 +120,14 @@ class Worker:
             _follow(seen, pipe, int(reply["pid"]), load_s, call_s, self.group)
         finally:
             os.close(pipe)
+        if seen.ended == "done" and seen.gone and self._alone:
+            return seen  # the next spawn buries it
         self._send({"op": "end"})
-        if seen.ended == "done":
-            self._pending = True
-            return seen
         seen.status = int(self._receive()["status"])
-        seen.out_of_memory = self.group is not None and self.group.kills() > kills
+        if self.group is not None and seen.ended == "exited":
+            kills, self._kills = self._kills, self.group.kills()
+            killed = os.WIFSIGNALED(seen.status) and os.WTERMSIG(seen.status) == signal.SIGKILL
+            seen.out_of_memory = killed and self._kills > kills
         return seen
 
     def cpu_seconds(self) -> float:
@@ -170,6 +167,7 @@ def _environment(hash_seed: int) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUTF8": "1",
         "PYTHONIOENCODING": "utf-8:backslashreplace",
+        "LD_BIND_NOW": "1",  # else every child looks its functions up again
         "MALLOC_ARENA_MAX": "2",  # every arena reserves address space, which RLIMIT_AS counts
         "LANG": "C.UTF-8",
         "PATH": "/usr/bin:/bin",
@@ -180,72 +178,67 @@ def _environment(hash_seed: int) -> dict[str, str]:
 def _follow(seen: Watched, pipe: int, pid: int, load_s: float, call_s: float, group: Group | None) -> None:
     """Reads frames until the child is done, gone, late or out of order.
 
-    A deadline is only looked at when nothing is left to read, so a slow parent never makes a call late; and the time
-    that the child waited for a processor is given back to it, up to half a limit more.
+    The child's exit wakes this thread; while it lives its frames are fetched now and then, since waking for every one
+    costs more than most calls do. A deadline is only looked at when nothing is left to read, so a slow parent never
+    makes a call late; and the time that the child waited for a processor is given back, up to half a limit more.
     """
     began = time.monotonic()
-    deadline, given = began + load_s, 0.0
-    limit = load_s
-    readable = True
+    limit, deadline, given = load_s, began + load_s, 0.0
+    longest = min(0.02, call_s / 20)
+    pause = min(0.006, longest)
+    offered = False
     ended = os.pidfd_open(pid)
-    if group is not None:
-        group.offer(pid)
     poller = select.poll()
-    poller.register(pipe, select.POLLIN)
     poller.register(ended, select.POLLIN)
     try:
         while not seen.ended:
             left = deadline - time.monotonic()
-            events = poller.poll(max(0.0, left * 1000))
-            if not events:
+            seen.gone = bool(poller.poll(1000 * max(0.0, min(pause, left))))
+            was_loaded = seen.reader.loaded
+            fresh = _drain(pipe, seen)
+            if seen.reader.loaded and not was_loaded:
+                seen.load_seconds = time.monotonic() - began
+            if fresh or seen.reader.loaded != was_loaded:
+                limit, deadline, pause = call_s, time.monotonic() + call_s, 0.001
+            if seen.ended:
+                return
+            if seen.reader.done or seen.reader.load_failure is not None:
+                seen.ended = "done"
+            elif seen.gone:
+                seen.ended = "exited"
+            elif time.monotonic() >= deadline:
                 extra = min(_waited(pid) - given, limit / 2)
                 if extra > 0.01:
                     given += extra
                     deadline = time.monotonic() + extra
                 else:
                     seen.ended = "timeout"
-                continue
-            gone = any(fd == ended for fd, _ in events)
-            was_loaded = seen.reader.loaded
-            fresh = 0
-            if readable:
-                fresh, readable = _drain(pipe, seen, gone)
-                if not readable:
-                    poller.unregister(pipe)
-            if seen.reader.loaded and not was_loaded:
-                seen.load_seconds = time.monotonic() - began
-            if fresh or seen.reader.loaded != was_loaded:
-                limit = call_s
-                deadline = time.monotonic() + call_s
-            if seen.ended:
-                return
-            if seen.reader.done or seen.reader.load_failure is not None:
-                seen.ended = "done"
-            elif gone:
-                seen.ended = "exited"
+            else:
+                pause = min(2 * pause, longest)
+                if group is not None and not offered:
+                    group.offer(pid)
+                    offered = True
     finally:
         os.close(ended)
 
 
-def _drain(pipe: int, seen: Watched, all_of_it: bool) -> tuple[int, bool]:
-    """Reads what is there; how many answers came, and whether more may come."""
+def _drain(pipe: int, seen: Watched) -> int:
+    """Reads all that is there; how many answers came."""
     fresh = 0
     while True:
         try:
             data = os.read(pipe, 1 << 18)
         except BlockingIOError:
-            return fresh, True
+            return fresh
         if not data:
-            return fresh, False
+            return fresh
         try:
             answers = seen.reader.feed(data)
         except Garbage as fault:
             seen.ended, seen.detail = "garbage", str(fault)
-            return fresh, False
+            return fresh
         seen.answers += answers
         fresh += len(answers)
-        if not all_of_it:
-            return fresh, True
 
 
 def _waited(pid: int) -> float:

@@ -7,6 +7,7 @@ later child inherits by fork tells it nothing about earlier jobs. It ends with i
 from __future__ import annotations
 
 import builtins
+import fcntl
 import gc
 import importlib
 import json
@@ -72,11 +73,13 @@ _WARM = [
     "zlib",
 ]
 
+_OURS = ("jail", "kernel", "landlock", "room", "seccomp", "strays", "users")
+
 
 def load_privately(folder: str):
     """The child's modules, with builtins of their own that no candidate's patch reaches."""
     modules: dict = {}
-    for name in ("encode", "purity", "child"):
+    for name in ("encode", "purity", "bytecode", "child"):
         with open(os.path.join(folder, name + ".py"), encoding="utf-8") as file:
             source = file.read()
         module = type(sys)("codea1_" + name)
@@ -115,6 +118,8 @@ class Zygote:
         self.jail = jail.Jail(setup, virtual_bytes())
         os.environ.update(HOME=self.jail.home, TMPDIR=self.jail.home)
         self.pid = 0
+        self.sink = os.memfd_create("output", 0)  # takes what children print; emptied after each
+        fcntl.fcntl(self.sink, fcntl.F_SETFL, os.O_APPEND)
         if not self.jail.alone:  # what the child started would outlive a zygote that is killed outright
             signal.signal(signal.SIGTERM, lambda *_: self.leave())
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -142,11 +147,15 @@ class Zygote:
     def serve(self) -> None:
         """Answers requests until the parent goes away."""
         self.rehearse()
-        sys.modules.pop("__main__", None)
+        os.dup2(self.sink, 1)
+        os.dup2(self.sink, 2)
+        for name in ("__main__", *_OURS):
+            sys.modules.pop(name, None)
         sys.modules["__main__"] = type(sys)("__main__")
         sys.argv = [""]
         gc.collect()
         gc.freeze()
+        gc.set_threshold(10_000, 20, 20)
         while True:
             try:
                 message, descriptors, _, _ = socket.recv_fds(self.control, 65536, 2)
@@ -158,7 +167,7 @@ class Zygote:
             if request["op"] == "spawn":
                 self.spawn(request, *descriptors)
             else:
-                self.end()
+                self.reply(status=self.end())
         self.leave()
 
     def leave(self) -> None:
@@ -168,6 +177,7 @@ class Zygote:
         os._exit(0)
 
     def spawn(self, request: dict, job: int, out: int) -> None:
+        self.end()
         try:
             pid = kernel.fork_into(self.jail.flags)
         except OSError as fault:
@@ -187,18 +197,21 @@ class Zygote:
     def become_child(self, request: dict, job: int, out: int) -> None:
         self.control.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        sink = os.memfd_create("output", 0)
-        self.jail.enter(request, sink)
+        self.jail.enter(request)
         text = os.pread(job, os.fstat(job).st_size, 0)
         os.close(job)
         limit = request["output_kb"] * 1024
-        self.child.Job(text, request["start"], out, sink, limit, self.jail.scratch, self.jail.alone).run()
+        self.child.Job(text, request["start"], out, self.sink, limit, self.jail.scratch, self.jail.alone).run()
         os._exit(0)
 
-    def end(self) -> None:
+    def end(self) -> int:
+        """Ends the child, if there is one; its wait status."""
         pid, self.pid = self.pid, 0
-        status, usage = self.jail.end(pid)
-        self.reply(status=status, cpu=usage.ru_utime + usage.ru_stime, peak_kb=usage.ru_maxrss)
+        if pid <= 0:
+            return 0
+        status = self.jail.end(pid)
+        os.ftruncate(self.sink, 0)
+        return status
 
 
 def main() -> None:
