@@ -48,7 +48,7 @@ def judge(
     from codea1_cli.sandbox.judge_file import RowJudge, read_rows
 
     count = workers or os.cpu_count() or 1
-    limits = Limits(time_s=time_limit, load_s=max(10.0, time_limit), memory_mb=memory_mb)
+    limits = Limits(time_s=time_limit, memory_mb=memory_mb)
     statuses: dict[str, int] = {}
     with open_sandbox(count, python, require) as sandbox:
         for report in RowJudge(sandbox, limits, tolerance).stream(read_rows(file), count):
