@@ -101,7 +101,7 @@ def test_a_folder_of_benchmarks(tmp_path, monkeypatch):
     assert missing_benchmarks(tmp_path) == ["HumanEval+", "BigCodeBench", "ULT"]
     with gzip.open(tmp_path / FILES["MBPP+"], "wt") as file:
         file.write("{}\n")
-    with pytest.raises(UserError, match="mbpp_plus.jsonl.gz:1"):
+    with pytest.raises(UserError, match=r"mbpp_plus\.jsonl\.gz:1"):
         load_benchmarks(tmp_path)
 
 

@@ -103,7 +103,9 @@ def test_kodcode_demo(shared):
     assert sum(bool(p.tests) for p in problems) >= 110
     assert all(p.test_code for p in problems)
     assert sum(len(p.tests) for p in problems) >= 690
-    assert not [p for p in converted(KodCode(shared / "data" / "raw" / "kodcode_demo.jsonl", "hard")) if isinstance(p, Problem)]
+    assert not [
+        p for p in converted(KodCode(shared / "data" / "raw" / "kodcode_demo.jsonl", "hard")) if isinstance(p, Problem)
+    ]
 
 
 # -- MBPP and EvalPlus -----------------------------------------------------------------------------------------------
@@ -172,8 +174,17 @@ def test_tables(tmp_path, kind):
 
 
 def test_tests_come_in_several_forms(tmp_path):
-    forms = ["assert d(1) == 2\nassert d(2) == 4", '["assert d(1) == 2"]', "def test_a():\n    assert d(1) == 2", None, 5]
-    rows = [{"id": str(i), "question": "Q", "reference": "def d(x):\n  return 2*x", "tests": form} for i, form in enumerate(forms)]
+    forms = [
+        "assert d(1) == 2\nassert d(2) == 4",
+        '["assert d(1) == 2"]',
+        "def test_a():\n    assert d(1) == 2",
+        None,
+        5,
+    ]
+    rows = [
+        {"id": str(i), "question": "Q", "reference": "def d(x):\n  return 2*x", "tests": form}
+        for i, form in enumerate(forms)
+    ]
     made = converted(Table(write_lines(tmp_path / "t.jsonl", rows)))
     assert [len(p.tests) for p in made[:4]] == [2, 1, 1, 0]
     assert made[4].reason == "tests_form"
@@ -197,7 +208,10 @@ def test_a_folder_of_tables_through_datasets(tmp_path):
     first, second = converted(make_source(str(tmp_path), mapping=MAPPING))
     assert [first.entry_point, second.entry_point] == ["d", "t"]
     rows = HubRows(str(tmp_path), "train")
-    assert [place.rpartition("/")[2] for place, _ in rows.rows()] == [f"{tmp_path.name}[train]:1", f"{tmp_path.name}[train]:2"]
+    assert [place.rpartition("/")[2] for place, _ in rows.rows()] == [
+        f"{tmp_path.name}[train]:1",
+        f"{tmp_path.name}[train]:2",
+    ]
     with pytest.raises(UserError, match="nosplit"):
         list(HubRows(str(tmp_path), "nosplit").rows())
 
@@ -212,7 +226,12 @@ def test_broken_lines_are_named_and_kept_out(tmp_path):
     assert kinds == ["ok", "broken_row", "broken_row", "broken_row", "broken_row", "ok", "broken_row"]
     (tmp_path / "b.csv").write_text('a,b\n1,2\n3\n4,5,6\n"x\ny",7\n')
     rows = dict(read_rows(tmp_path / "b.csv"))
-    assert ["ok" if isinstance(row, dict) else row.reason for row in rows.values()] == ["ok", "broken_row", "broken_row", "ok"]
+    assert ["ok" if isinstance(row, dict) else row.reason for row in rows.values()] == [
+        "ok",
+        "broken_row",
+        "broken_row",
+        "ok",
+    ]
 
 
 def test_files_that_cannot_be_read_at_all(tmp_path):

@@ -20,7 +20,9 @@ def verifier():
 
 
 def problem(reference, tests=("assert f(1) == 2",), **more):
-    return Problem(id="p", question="q", declaration="", entry_point="f", reference=reference, tests=list(tests), **more)
+    return Problem(
+        id="p", question="q", declaration="", entry_point="f", reference=reference, tests=list(tests), **more
+    )
 
 
 REASONS = {
@@ -47,10 +49,17 @@ def test_an_undefined_entry_point_does_not_load(verifier):
 
 
 def test_what_holds(verifier):
-    checked = verifier.check(problem("def f(x):\n    return x + 1.0000000001", ["assert f(1) == 2", "assert f(2) == 3"]))
+    checked = verifier.check(
+        problem("def f(x):\n    return x + 1.0000000001", ["assert f(1) == 2", "assert f(2) == 3"])
+    )
     assert checked.reason is None
     assert verifier.check(problem("def f(x):\n    return 2", [])).reason is None
-    assert verifier.check(problem("def f(x):\n    return None if x else 0", ["assert f(1) == None", "assert f(0) == 0"])).reason is None
+    assert (
+        verifier.check(
+            problem("def f(x):\n    return None if x else 0", ["assert f(1) == None", "assert f(0) == 0"])
+        ).reason
+        is None
+    )
 
 
 def test_slow_references_carry_their_time(verifier):

@@ -7,7 +7,6 @@ thousands of rows fit in memory. Pairs found this way are candidates: callers co
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -71,21 +70,26 @@ class Bands:
         self._numbers.append(number)
 
     def candidates(self) -> Iterator[tuple[int, list[int]]]:
-        """(row, earlier rows that it may be like), rows in order."""
+        """(row, earlier rows that it may be like), rows in order; of a band at most the first MAX_EARLIER of them."""
         import numpy as np
 
         keys = np.frombuffer(self._keys, dtype=np.uint64).reshape(-1, self.count)
         numbers = np.frombuffer(self._numbers, dtype=np.uint64)
-        earlier: dict[int, set[int]] = defaultdict(set)
+        sorted_bands = []
         for band in range(self.count):
-            column = keys[:, band]
-            order = np.argsort(column, kind="stable")
-            ends = np.flatnonzero(np.diff(column[order])) + 1
-            starts = np.concatenate(([0], ends))
-            stops = np.concatenate((ends, [len(order)]))
-            for start, stop in zip(*(edge[stops - starts > 1] for edge in (starts, stops)), strict=True):
-                group = [int(numbers[i]) for i in order[start:stop]]
-                for place, row in enumerate(group[1:], start=1):
-                    earlier[row].update(group[: min(place, MAX_EARLIER)])
-        for row in sorted(earlier):
-            yield row, sorted(earlier[row])
+            order = np.argsort(keys[:, band], kind="stable").astype(np.uint32)
+            column = keys[order, band]
+            new = np.concatenate(([True], column[1:] != column[:-1])) if len(order) else np.zeros(0, bool)
+            start = np.maximum.accumulate(np.where(new, np.arange(len(order), dtype=np.uint32), 0)).astype(np.uint32)
+            rank = np.empty(len(order), np.uint32)
+            rank[order] = np.arange(len(order), dtype=np.uint32)
+            sorted_bands.append((order, start, rank))
+        for place in range(len(numbers)):
+            earlier: set[int] = set()
+            for order, start, rank in sorted_bands:
+                stop = int(rank[place])
+                first = int(start[stop])
+                if first < stop:
+                    earlier.update(order[first : min(stop, first + MAX_EARLIER)].tolist())
+            if earlier:
+                yield int(numbers[place]), [int(numbers[other]) for other in sorted(earlier)]

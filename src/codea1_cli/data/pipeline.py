@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import islice
 
 from codea1_cli.data.stages import Line, Prepared, Stages, digest
@@ -170,10 +171,11 @@ class Pipeline(Stages):
                         continue
                     replies = sampler.sample([problem for _, problem in batch], seed + first)
                     jobs = [(number, problem, texts) for (number, problem), texts in zip(batch, replies, strict=True)]
-                    judged = in_order(lambda job: judge.rate(job[1], job[2]), jobs, self.workers())
-                    for (number, _, _), rate in islice(judged, max(0, len(stage) - first), None):
-                        stage.append({"row": number, "rate": rate.rate, "scored": rate.scored})
-                        self.progress("solve", len(stage), total)
+                    # Closed before the sandbox is: a program still at work there must have ended.
+                    with closing(in_order(lambda job: judge.rate(job[1], job[2]), jobs, self.workers())) as judged:
+                        for (number, _, _), rate in islice(judged, max(0, len(stage) - first), None):
+                            stage.append({"row": number, "rate": rate.rate, "scored": rate.scored})
+                            self.progress("solve", len(stage), total)
             finally:
                 stage.close()
             stage.finish()

@@ -66,9 +66,11 @@ class TransformersSampler:
     def __init__(self, rule: SolveRule) -> None:
         import torch
         from transformers import AutoModelForCausalLM
+        from transformers.utils.logging import disable_progress_bar
 
         from codea1_cli.engine.models import load_tokenizer, resolve_model
 
+        disable_progress_bar()
         self.rule = rule
         self.tokenizer: Any = load_tokenizer(rule.model)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"

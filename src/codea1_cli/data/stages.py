@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -91,20 +92,14 @@ class Stages:
         transient: list[Line] = []
         missing = ((number, problem) for number, problem in rows.living() if number not in known)
         total, done = rows.count(), sum(rows.alive[number] for number in known)
-        try:
-            results = (
-                in_order(lambda item: judge(item[1]), missing, workers)
-                if workers > 1
-                else ((item, judge(item[1])) for item in missing)
-            )
+        # Closed before the sandbox is: a program still at work there must have ended.
+        with closing(stage), closing(in_order(lambda item: judge(item[1]), missing, workers)) as results:
             for (number, _), line in results:
                 line = {"row": number, **line}
                 # What is unscored is no fact about the row: the next run shall try again.
                 (transient if line.get("reason") == "unscored" else stage).append(line)
                 done += 1
                 self.progress(name, done, total)
-        finally:
-            stage.close()
         stage.finish()
         self.progress(name, total, total)
         self.out.unscored += len(transient)

@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -162,10 +162,17 @@ class _Timed:
         self._sandbox.close()
 
 
-def in_order(function: Callable[[A], B], items: Iterable[A], workers: int) -> Iterator[tuple[A, B]]:
-    """(item, function(item)) in the order of `items`, `workers` at a time; a few items are taken ahead."""
+def in_order(function: Callable[[A], B], items: Iterable[A], workers: int) -> Generator[tuple[A, B], None, None]:
+    """(item, function(item)) in the order of `items`, `workers` at a time; a few items are taken ahead.
+
+    One worker is this thread itself. Closing it waits for the calls that have begun.
+    """
+    if workers == 1:
+        for item in items:
+            yield item, function(item)
+        return
     pending: deque[tuple[A, Future[Any]]] = deque()
-    with ThreadPoolExecutor(workers, thread_name_prefix="codea1-verify") as pool:
+    with ThreadPoolExecutor(workers, thread_name_prefix="codea1-data") as pool:
         try:
             for item in items:
                 pending.append((item, pool.submit(function, item)))
