@@ -52,7 +52,9 @@ def main() -> None:
     seconds = time.perf_counter() - began
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     size = file.stat().st_size / 2**20
-    print(f"{arguments.rows} rows, {size:.0f} MiB: exit {done.returncode}, {seconds:.0f} s, peak {peak:.0f} MiB resident")
+    print(
+        f"{arguments.rows} rows, {size:.0f} MiB: exit {done.returncode}, {seconds:.0f} s, peak {peak:.0f} MiB resident"
+    )
     if arguments.folder is None:
         shutil.rmtree(folder)
 

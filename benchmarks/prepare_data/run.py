@@ -76,7 +76,9 @@ def main() -> None:
     arguments = parser.parse_args()
     problems = read_problems(arguments.data, arguments.limit)
     counts = [int(count) for count in arguments.workers.split(",")]
-    print(f"{len(problems)} rows, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]}")
+    print(
+        f"{len(problems)} rows, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]}"
+    )
     print(f"{'way':<24}{'seconds':>9}{'rows/s':>9}{'ratio':>7}  outcomes")
     base = 0.0
     for way, measure in (("plain subprocess", subprocesses), ("codea1 prepare-data", verified)):

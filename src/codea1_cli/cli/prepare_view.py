@@ -114,9 +114,9 @@ def show_report(listed: Sequence[Mapping[str, Any]]) -> None:
         table.add_column(name, overflow="fold", style="name" if name == "reason" else None)
     for line in listed:
         row = str(line.get("id") or line.get("where", ""))
-        said = console.printable(str(line.get("detail") or line.get("text", "")))
-        table.add_row(line["stage"], line["reason"], console.printable(row), said)
+        said = str(line.get("text", "")) if "other" in line else str(line.get("detail") or line.get("text", ""))
+        table.add_row(line["stage"], line["reason"], console.printable(row), console.printable(said))
         if "other" in line:
-            score = f"{line['score']:.2f}" if "score" in line else ""
+            score = f"{line['score']:.2f}" if "score" in line else console.printable(str(line.get("detail", "")))
             table.add_row("", score, console.printable(str(line["other"])), console.printable(line["other_text"]))
     console.out().print(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from codea1_cli.data.benchmarks import Task
@@ -21,12 +21,14 @@ _SMALL = 12  # a reference of fewer distinct runs of tokens is too short to be l
 
 @dataclass(frozen=True)
 class Collision:
-    """What a row collides with: `other` names it, `score` is the similarity where there is one."""
+    """What a row collides with: `other` names it, `score` is the similarity and `detail` what is shared, where there
+    is one."""
 
     reason: str
     other: str
     text: str = ""
     score: float | None = None
+    detail: str = ""
 
 
 class Decontaminator:
@@ -79,8 +81,8 @@ class Decontaminator:
         if named:
             facts = stated_facts("\n".join(problem.tests), problem.entry_point)
             for number in named:
-                if facts & self.facts[number]:
-                    return _hit("same_test", self.tasks[number])
+                if shared := facts & self.facts[number]:
+                    return replace(_hit("same_test", self.tasks[number]), detail=min(shared)[:200])
         return (
             self._like("question", question, self.question_index, self.questions, self.limits.bench_question)
             or self._best("name", question, named, self.questions, self.limits.bench_name)
@@ -110,7 +112,7 @@ class Decontaminator:
     def _overlap(self, problem: Problem) -> Collision | None:
         for run in sorted(_runs(problem.question, self.limits.bench_overlap)):
             if (task := self.by_run.get(run)) is not None:
-                return Collision("overlap", f"{task.benchmark} {task.id}", run)
+                return replace(_hit("overlap", task), detail=run)
         return None
 
 

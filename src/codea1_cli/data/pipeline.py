@@ -73,7 +73,8 @@ class Pipeline(Stages):
             if hit is None:
                 return {}
             score = {} if hit.score is None else {"score": hit.score}
-            return {"reason": hit.reason, "other": hit.other, "other_text": hit.text, **score}
+            detail = {"detail": hit.detail} if hit.detail else {}
+            return {"reason": hit.reason, "other": hit.other, "other_text": hit.text, **score, **detail}
 
         self.each("benchmarks", settings, judge)
 

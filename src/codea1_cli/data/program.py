@@ -76,7 +76,9 @@ def stated_facts(source: str, name: str) -> set[str]:
             answer = _content(test.args[1])
         for call in ast.walk(test):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == name and call.args:
-                facts.add(f"{', '.join(map(_content, call.args))} -> {answer}")
+                arguments = ", ".join(map(_content, call.args))
+                if arguments.strip(" ,'\""):  # that nothing becomes nothing says little about a function
+                    facts.add(f"{arguments} -> {answer}")
     return facts
 
 

@@ -168,6 +168,13 @@ class _Reader:
         self.out.skipped[reason] += sum(isinstance(child, ast.Assert) for child in ast.walk(node))
 
     def resolve(self, node: ast.expr, env: Mapping[str, ast.expr]) -> ast.expr:
+        if not any(
+            child.id in env
+            if isinstance(child, ast.Name)
+            else isinstance(child, ast.Attribute) and child.attr == self.entry
+            for child in ast.walk(node)
+        ):
+            return node  # as most are: nothing to replace, so nothing to copy
         return _Resolve(env, bound_names(node), self.entry).visit(copy.deepcopy(node))
 
     def assertion(self, test: ast.expr) -> None:
