@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from codea1_cli.cli import doctor, export, mistakes, prepare_data, recipes, runs, train
+from codea1_cli.cli import doctor, export, judge, mistakes, prepare_data, recipes, runs, sandbox, train
 from codea1_cli.cli.console import run_app
 
 app = typer.Typer(
@@ -18,10 +18,12 @@ app = typer.Typer(
 app.command()(train.train)
 app.command("prepare-data")(prepare_data.prepare_data)
 app.command()(export.export)
+app.command()(judge.judge)
 app.command()(doctor.doctor)
 app.add_typer(mistakes.app, name="mistakes")
 app.add_typer(runs.app, name="runs")
 app.add_typer(recipes.app, name="recipes")
+app.add_typer(sandbox.app, name="sandbox")
 
 
 def _version(show: bool) -> None:

@@ -99,12 +99,13 @@ class StepJudge:
             EnvironmentFault: the sandbox cannot tell the two apart.
         """
         expected = self.judge.expected("def f(x):\n    return x + 1\n", "f", ["f(1)"])
-        right = self.judge.check("def f(x):\n    return 1 + x\n", "f", ["f(1)"], expected)
-        wrong = self.judge.check("def f(x):\n    return x\n", "f", ["f(1)"], expected)
-        if right.verdicts["f(1)"].verdict is not Verdict.PASSED or wrong.verdicts["f(1)"].verdict is not Verdict.FAILED:
+        found = {}
+        for name, program in (("right", "def f(x):\n    return 1 + x\n"), ("wrong", "def f(x):\n    return x\n")):
+            verdicts = self.judge.check(program, "f", ["f(1)"], expected).verdicts
+            found[name] = verdicts["f(1)"].verdict if verdicts else Verdict.UNSCORED
+        if found != {"right": Verdict.PASSED, "wrong": Verdict.FAILED}:
             raise EnvironmentFault(
-                f"the sandbox cannot judge a program: a right one is {right.verdicts['f(1)'].verdict.value}, "
-                f"a wrong one {wrong.verdicts['f(1)'].verdict.value} ({right.load_detail or wrong.load_detail or 'no detail'})",
+                f"the sandbox cannot judge: a right program is {found['right']}, a wrong one {found['wrong']}",
                 hint="`codea1 sandbox check` says what is missing",
             )
         layers = getattr(self.sandbox, "layers", {})
