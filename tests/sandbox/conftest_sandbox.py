@@ -6,7 +6,7 @@ from pathlib import Path
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.judge import CandidateResult
 
-QUICK = Limits(time_s=0.5, memory_mb=512, processes=32)
+QUICK = Limits(time_s=0.4, memory_mb=512, processes=32)
 
 
 def verdicts(result: CandidateResult) -> list[str]:

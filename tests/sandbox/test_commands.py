@@ -9,6 +9,7 @@ import typer
 from codea1_cli.cli import judge as judge_command
 from codea1_cli.cli import sandbox as sandbox_command
 from codea1_cli.cli.console import run_app
+from codea1_cli.tiny import problems_path
 
 judge_app = typer.Typer()
 judge_app.command()(judge_command.judge)
@@ -77,11 +78,12 @@ def test_an_unscored_row_ends_with_exit_code_3(file: Path, capsys, monkeypatch) 
     def lost(*_: object) -> None:
         raise WorkerLost("gone")
 
+    file.write_text(file.read_text().splitlines()[0] + "\n")
     monkeypatch.setattr(Worker, "watch", lost)
-    assert run_app(judge_app, [str(file), "--json"]) == 3
+    assert run_app(judge_app, [str(file), "--json", "--workers", "1"]) == 3
     out, err = capsys.readouterr()
     assert {json.loads(line)["status"] for line in out.splitlines()} == {"unscored"}
-    assert "3 rows unscored" in err
+    assert "1 rows unscored" in err
 
 
 def test_check_reports_every_layer_and_every_canary(capsys) -> None:
@@ -111,6 +113,8 @@ def test_bench_compares_the_same_work(capsys) -> None:
     assert arms["4 suites a fork"]["times_script"] > 0
 
 
-def test_bench_with_too_few_problems_says_so(capsys) -> None:
-    assert run_app(sandbox_command.app, ["bench", "--jobs", "1000000", "--no-evalplus"]) == 2
-    assert "fewer than 1000000" in capsys.readouterr().err
+def test_bench_with_too_few_problems_says_so(tmp_path: Path, capsys) -> None:
+    problems = tmp_path / "one.jsonl"
+    problems.write_text(problems_path("train").read_text().splitlines()[0] + "\n")
+    assert run_app(sandbox_command.app, ["bench", "--problems", str(problems), "--no-evalplus"]) == 2
+    assert "fewer than 480" in capsys.readouterr().err

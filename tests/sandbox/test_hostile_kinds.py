@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,8 +113,12 @@ def test_a_lie_earns_nothing(name: str, judge: Judge, expected) -> None:
 @pytest.mark.parametrize("name", OTHERS)
 def test_each_program_gets_its_verdict_and_the_next_one_its_own(name: str, judge: Judge, expected) -> None:
     program, wanted = OTHERS[name]
-    found = verdicts(judge.check(program, "f", CALLS, expected))
-    assert len(found) == 3
+    calls = CALLS[:1] if wanted == [T] * 3 else CALLS  # a loop is a loop
+    wanted = [T] if wanted == [T] * 3 else wanted
+    # Only a loop should meet the short limit; what takes long on a busy machine must not.
+    patient = judge if T in (wanted or [T]) else Judge(judge.sandbox, limits=replace(QUICK, time_s=15.0))
+    found = verdicts(patient.check(program, "f", calls, expected))
+    assert len(found) == len(calls)
     assert "unscored" not in found
     if wanted is not None:
         assert found == wanted

@@ -18,6 +18,7 @@ import sys
 
 import jail
 import kernel
+import strays
 
 _WARM = [
     "__future__",
@@ -171,10 +172,15 @@ class Zygote:
         self.leave()
 
     def leave(self) -> None:
-        """Ends this process, the child first."""
-        if self.pid > 0:
-            self.jail.end(self.pid)
-        os._exit(0)
+        """Ends this process, the child first; it may be called in the midst of anything, `end` included."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        try:
+            if not self.jail.alone:
+                strays.end_all(self.jail.proc)
+            elif self.pid > 0:
+                self.jail.end(self.pid)
+        finally:
+            os._exit(0)
 
     def spawn(self, request: dict, job: int, out: int) -> None:
         self.end()
