@@ -23,6 +23,9 @@ class TrainView:
         self.started = time.monotonic()
         self.times: list[float] = []
         self.total = 0
+        self.warned: set[str] = set()
+        self.rewards: list[float] = []
+        self.solved: list[tuple[int, float]] = []  # (reward lines seen, pass@1) at each evaluation
 
     def __enter__(self) -> TrainView:
         console.note(f"run {self.run.name} in {self.run.path}")
@@ -75,8 +78,35 @@ class TrainView:
         if arena["unscored"]:
             parts.insert(-1, f"unscored {arena['unscored']}")
         self._say("  ".join(parts))
+        self._watch(arena)
+        if code.get("reward") is not None:
+            self.rewards.append(code["reward"])
         if self.status is not None:
             self.status.update(f"step {line['step'] + 1}")
+
+    def _watch(self, arena: dict[str, Any]) -> None:
+        """Signs of a game that goes wrong without failing, each told once."""
+        signs = {
+            "short_share": "more than half of the suites have fewer asserts than asked",
+            "repeated_share": "more than half of the asserts repeat an earlier one of their suite",
+        }
+        for name, words in signs.items():
+            if (arena.get(name) or 0.0) > 0.5 and name not in self.warned:
+                self.warned.add(name)
+                console.warn(words)
+
+    def _compare(self, solved: float) -> None:
+        """Rewards that rise while held-out problems are solved less often are a warning, not a success."""
+        seen = len(self.rewards)
+        if self.solved and seen > self.solved[-1][0]:
+            before, last = self.solved[-1]
+            early = self.rewards[max(0, before - 5) : before] or self.rewards[:1]
+            late = self.rewards[-5:]
+            if last - solved > 0.02 and sum(late) / len(late) > sum(early) / len(early):
+                console.warn(
+                    f"the code reward rises, but held-out pass@1 fell from {_percent(last)} to {_percent(solved)}"
+                )
+        self.solved.append((seen, solved))
 
     def _evaluation(self, line: dict[str, Any]) -> None:
         code, test = line["eval"].get("code"), line["eval"].get("test")
@@ -84,6 +114,7 @@ class TrainView:
         if code:
             best = f"pass@{code['n']}"
             parts.append(f"pass@1 {_percent(code['pass@1'])}  {best} {_percent(code[best])}")
+            self._compare(code["pass@1"])
         if test:
             parts.append(f"suite validity {_percent(test['validity'])}  kill rate {_percent(test['kill_rate'])}")
         self._say("  ".join(parts))
