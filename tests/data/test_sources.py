@@ -14,7 +14,7 @@ from codea1_cli.data.sources.hub import HubRows
 from codea1_cli.data.sources.kodcode import KodCode
 from codea1_cli.data.sources.mbpp import Mbpp
 from codea1_cli.data.sources.table import Table
-from codea1_cli.errors import UserError
+from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.problem import Problem
 
 KODCODE = {  # the columns of the newer revisions
@@ -214,6 +214,28 @@ def test_a_folder_of_tables_through_datasets(tmp_path):
     ]
     with pytest.raises(UserError, match="nosplit"):
         list(HubRows(str(tmp_path), "nosplit").rows())
+
+
+def test_kodcode_as_datasets_gives_it(tmp_path, monkeypatch):
+    pq.write_table(pa.Table.from_pylist([KODCODE, {**KODCODE, "gpt_difficulty": "easy"}]), tmp_path / "train.parquet")
+    monkeypatch.setattr("codea1_cli.data.sources.kodcode.DATASET", str(tmp_path))
+    source = make_source("kodcode", difficulty="hard")
+    first, second = converted(source)
+    assert first.tests == ["assert double(2) == 4", "assert double(-1) == -2"]
+    assert second.reason == "difficulty"
+    assert source.identity()["dataset"] == str(tmp_path)
+
+
+def test_a_hub_that_cannot_be_reached(monkeypatch):
+    import httpx
+    from huggingface_hub import HfApi
+
+    def unreachable(*_, **__):
+        raise httpx.ConnectError("no route")
+
+    monkeypatch.setattr(HfApi, "dataset_info", unreachable)
+    with pytest.raises(EnvironmentFault, match="KodCode/KodCode-V1: no route"):
+        make_source("kodcode").identity()
 
 
 # -- broken input ------------------------------------------------------------------------------------------------------

@@ -99,10 +99,12 @@ class Pipeline(Stages):
         from codea1_cli.data.verify import Verifier
 
         o = self.options
-        made: list[Verifier] = []
+
+        verifier = Verifier(self.sandbox(), self.limits())
+        verifier.warm(self.workers())
 
         def judge(problem: Problem) -> Line:
-            checked = made[0].check(problem)
+            checked = verifier.check(problem)
             line: Line = {"seconds": checked.seconds}
             if checked.reason is not None:
                 return {**line, "reason": checked.reason, "detail": checked.detail}
@@ -110,7 +112,6 @@ class Pipeline(Stages):
                 line |= {"extra_tests": checked.extra_tests, "dropped": checked.dropped}
             return line
 
-        made.append(Verifier(self.sandbox(), self.limits()))
         settings = {"time": o.time_limit_s, "memory": o.memory_mb, "python": o.python}
         stage = self.each("verify", settings, judge, workers=self.workers())
         self.out.verify_stage = stage

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,15 +20,16 @@ class HubRows:
     def rows(self) -> Iterator[tuple[str, Row]]:
         from datasets import load_dataset
         from datasets.exceptions import DatasetNotFoundError
+        from httpx import HTTPError
 
         try:
             stream = load_dataset(self.dataset, self.config, split=self.split, revision=self.revision, streaming=True)
             for number, row in enumerate(stream, start=1):
                 yield f"{self.dataset}[{self.split}]:{number}", row
-        except (DatasetNotFoundError, ConnectionError, TimeoutError) as error:
+        except (DatasetNotFoundError, ConnectionError, TimeoutError, HTTPError) as error:
             raise EnvironmentFault(
                 f"cannot load the dataset {self.dataset}: {_first_line(error)}",
-                hint="check the name and the network; a downloaded file goes in with --data FILE",
+                hint=_ELSE,
             ) from None
         except ValueError as error:  # an unknown configuration or split: the message lists those there are
             raise UserError(f"{self.dataset}: {_first_line(error)}", hint="choose with --split and --config") from None
@@ -37,21 +39,23 @@ class HubRows:
 
     def _pinned(self) -> str | None:
         """The commit that the revision stands for, so that a resumed read cannot mix two; None for a local folder."""
-        import os
-
         if os.path.isdir(self.dataset):
             return None
+        from httpx import HTTPError
         from huggingface_hub import HfApi
-        from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+        from huggingface_hub.errors import OfflineModeIsEnabled
 
         try:
             self.revision = HfApi().dataset_info(self.dataset, revision=self.revision, timeout=30).sha
-        except (HfHubHTTPError, OfflineModeIsEnabled, OSError) as error:
+        except (HTTPError, OfflineModeIsEnabled, OSError) as error:  # the hub's own errors are HTTPErrors
             raise EnvironmentFault(
                 f"cannot reach the dataset {self.dataset}: {_first_line(error)}",
-                hint="check the name and the network; a downloaded file goes in with --data FILE",
+                hint=_ELSE,
             ) from None
         return self.revision
+
+
+_ELSE = "check the name and the network; a downloaded file can be read in its place"
 
 
 def _first_line(error: BaseException) -> str:
