@@ -40,7 +40,9 @@ def test_what_matters():
 def test_what_does_not_parse_has_none():
     assert blind_hash("def f(:") is None
     assert blind_tokens("def f(:") == []
-    assert blind_hash("x = " + "(" * 5000 + ")" * 5000) is None
+    for deep in ("(" * 5000 + ")" * 5000, "+".join("1" * 5000), "-" * 5000 + "1", "f" + "()" * 5000):
+        assert blind_hash(f"x = {deep}") is None
+        assert blind_tokens(f"x = {deep}") == []
 
 
 NAMES = st.lists(st.from_regex(r"q[a-z]{1,6}", fullmatch=True), min_size=4, max_size=4, unique=True)

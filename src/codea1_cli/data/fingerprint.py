@@ -27,8 +27,12 @@ def blind_hash(program: str) -> str | None:
 def blind_tokens(program: str) -> list[str]:
     """The program's tokens, the names that it binds itself numbered; empty if it does not parse."""
     tree = parse(program)
-    blind = _Blind(_bound(tree)).visit(tree) if tree else None
-    text = unparse(ast.fix_missing_locations(blind)) if blind else None
+    if tree is None:
+        return []
+    try:
+        text = unparse(ast.fix_missing_locations(_Blind(_bound(tree)).visit(tree)))
+    except RecursionError:
+        return []
     return _TOKEN.findall(text or "")
 
 

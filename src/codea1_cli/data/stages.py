@@ -71,7 +71,10 @@ class Stages:
         return rows
 
     def _converted(self, place: str, row: Any) -> Line:
-        made = row if isinstance(row, Skipped) else self.source.convert(place, row)
+        try:
+            made = row if isinstance(row, Skipped) else self.source.convert(place, row)
+        except (RecursionError, MemoryError):
+            made = Skipped("bad_field", "nested too deeply")
         if isinstance(made, Problem):
             fields = made.model_dump()
             try:

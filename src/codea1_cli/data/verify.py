@@ -97,9 +97,10 @@ class Verifier:
         judge = Judge(self.sandbox, limits=self.limits, tolerance=self.tolerance, cache=ReferenceCache())
         self.sandbox.reset()
         if not calls:
-            loaded = judge.loads(problem.reference, entry)
-            if not loaded:
-                return Checked("unscored" if loaded is None else "reference_does_not_load")
+            run = self.sandbox.run(problem.reference, entry, [], self.limits)
+            if not run.loaded:
+                reason = "unscored" if run.loaded is None else "reference_does_not_load"
+                return Checked(reason, _steady(run.load_detail))
         answers = judge.expected(problem.reference, entry, [*calls, *(str(test.call) for test in extra), *open_calls])
         seconds = round(self.sandbox.slowest(), 3)
         for test in tests:
