@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from codea1_cli.errors import UserError
 from codea1_cli.sandbox.base import Sandbox
 
 if TYPE_CHECKING:
@@ -29,4 +28,6 @@ def make_sandbox(section: SandboxSection, workers: int | None, *, spread: bool =
         from codea1_cli.sandbox.local.pool import LocalSandbox
 
         return LocalSandbox(workers=workers or os.cpu_count() or 1, python=section.python, require=section.require)
-    raise UserError(f"sandbox.backend={section.backend} is not available yet", hint="use sandbox.backend=local")
+    from codea1_cli.sandbox.fusion import FusionSandbox
+
+    return FusionSandbox(section.endpoint, workers or 8)

@@ -69,8 +69,12 @@ class Value:
     def __repr__(self) -> str:
         return f"Value({self.data!r})"
 
-    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return Value, (self.data, self.wire)
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return (_of_wire, (self.wire,)) if self._data is _UNREAD else (Value, (self._data, self.wire))
+
+
+def _of_wire(wire: str) -> Value:
+    return Value(wire=wire)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,12 +34,15 @@ _parse, _compile = ast.parse, compile
 class Job:
     """One candidate and its calls, from `start` on. `sink` takes its output, `scratch` is its folder or empty."""
 
-    def __init__(self, text: bytes, start: int, out: int, sink: int, output_limit: int, scratch: str, alone: bool):
+    def __init__(
+        self, text: bytes, start: int, out: int, sink: int, output_limit: int, scratch: str, alone: bool, again: bool
+    ) -> None:
         job = _loads(text)
         self.program, self.entry, self.calls = job["program"], job["entry"], job["calls"]
         self.apart = job["apart"]
         self.start, self.out, self.sink, self.output_limit = start, out, sink, output_limit
         self.scratch, self.alone = scratch, alone
+        self.again = again
         self.free = _dup(sink)
         _close(self.free)
 
@@ -70,7 +73,7 @@ class Job:
         for index in range(self.start, len(codes)):
             if apart:
                 self.answer_apart(index, codes[index], space)
-                if fresh and index + 1 < len(codes):
+                if fresh and self.again and index + 1 < len(codes):
                     return self.send(AGAIN, index + 1)
             else:
                 self.answer(index, codes[index], space)

@@ -41,7 +41,7 @@ class Jail:
         self.layers: dict[str, str] = {}  # name: empty when it works, else why not
         installed = [os.path.join(path, "codea1_cli") for path in sys.path]
         self.hidden = [os.path.realpath(path) for path in [*setup["hidden"], *installed] if os.path.isdir(path)]
-        self.paths = room.readable_paths()
+        self.paths = room.readable_paths(setup["readable"])
         self.proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)  # the room has none
         self.demote = False  # a child has to give up uid 0 by itself
         self.enter_namespaces(setup["stage"])

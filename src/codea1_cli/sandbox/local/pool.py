@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
-import signal
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from queue import LifoQueue, SimpleQueue
 
 import codea1_cli
 from codea1_cli.sandbox.base import Limits, ProgramRun
 from codea1_cli.sandbox.local import cgroup, layers
-from codea1_cli.sandbox.local.frames import Frame, Kind
-from codea1_cli.sandbox.local.worker import Watched, Worker, WorkerLost
-from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Value
-
-_KINDS = {
-    Kind.RAISED: AnswerKind.RAISED,
-    Kind.MEMORY: AnswerKind.MEMORY,
-    Kind.OUTPUT: AnswerKind.OUTPUT_LIMIT,
-    Kind.REFUSED: AnswerKind.UNENCODABLE,
-    Kind.CRASHED: AnswerKind.CRASHED,
-    Kind.LOAD_ERROR: AnswerKind.LOAD_ERROR,
-}
-_RELOAD_LIMITS = 3  # a program may spend this many load limits on being loaded again after crashes
+from codea1_cli.sandbox.local.programs import run_program
+from codea1_cli.sandbox.local.worker import Worker, WorkerLost, sweep_stages
+from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
 
 class LocalSandbox:
@@ -39,8 +28,9 @@ class LocalSandbox:
 
     workers: how many programs may run at once for each hash seed. python: the candidates' interpreter (3.10 or
     newer), default this one. require: layers that must work, names of `layers.NAMES`. without: layers to leave out.
-    apart: give every call a fork of its own, also where a program keeps no state. Raises EnvironmentFault when the
-    interpreter does not start or a required layer is missing, UserError for an unknown layer.
+    apart: give every call a fork of its own, also where a program keeps no state. readable: further paths that programs
+    may read. Raises EnvironmentFault when the interpreter does not start or a required layer is missing, UserError for an
+    unknown layer.
     """
 
     def __init__(
@@ -51,6 +41,7 @@ class LocalSandbox:
         without: Iterable[str] = (),
         warm: Iterable[str] = ("numpy",),
         apart: bool = False,
+        readable: Iterable[str] = (),
     ) -> None:
         self.workers = max(1, workers)
         self.python = python or sys.executable
@@ -60,9 +51,11 @@ class LocalSandbox:
             "without": sorted(without),
             "hidden": [str(Path(codea1_cli.__file__).parent)],
             "warm": list(warm),
+            "readable": [os.path.abspath(path) for path in readable],
         }
         parents = {k: v for k, v in cgroup.find_parents().items() if f"{k}_cgroup" not in without}
         cgroup.sweep(parents)
+        sweep_stages()
         self._parents = parents
         self._lock = threading.Lock()
         self._count = 0
@@ -164,7 +157,7 @@ class LocalSandbox:
         worker = self._take(seed)
         keep = False
         try:
-            run = run_program(worker, job, calls, limits)
+            run = run_program(partial(worker.watch, job), calls, limits)
             keep = True
             return run
         finally:
@@ -191,66 +184,3 @@ class LocalSandbox:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def run_program(worker: Worker, job: int, calls: int, limits: Limits) -> ProgramRun:
-    """One program on one worker: a child for all calls, and a further one after each call that ended a child."""
-    answers: list[Answer] = []
-    late, loading = 0, 0.0
-    while True:
-        call_s = limits.time_s if late < limits.patience else min(limits.time_s, max(limits.time_s / 8, 0.25))
-        request = {
-            "memory_mb": limits.memory_mb,
-            "output_kb": limits.output_kb,
-            "processes": limits.processes,
-            "cpu_s": math.ceil(limits.load_limit_s + (calls - len(answers)) * limits.time_s) + 2,
-        }
-        seen = worker.watch(job, len(answers), calls, request, limits.load_limit_s, call_s)
-        answers += [_answer(frame) for frame in seen.answers]
-        loading += seen.load_seconds
-        if not seen.reader.loaded:
-            fault = _load_failure(seen)
-            first = not answers
-            answers += [fault] * (calls - len(answers))
-            if first:
-                return ProgramRun(False, fault.detail, answers, load_kind=fault.kind)
-            return ProgramRun(True, "", answers)
-        if seen.ended == "done":
-            if seen.reader.again:
-                continue
-            return ProgramRun(True, "", answers)
-        end = _end_of_call(seen)
-        late += end.kind is AnswerKind.TIMEOUT
-        over = seen.ended == "garbage" or loading > _RELOAD_LIMITS * limits.load_limit_s
-        answers += [end] * (calls - len(answers) if over else min(1, calls - len(answers)))
-        if len(answers) == calls:
-            return ProgramRun(True, "", answers)
-
-
-def _answer(frame: Frame) -> Answer:
-    if frame.kind is not Kind.VALUE:
-        return Answer(_KINDS[frame.kind], detail=frame.payload[:400].decode("utf-8", "replace"))
-    return Answer(AnswerKind.VALUE, Value(wire=frame.payload.decode("ascii", "replace")))
-
-
-def _load_failure(seen: Watched) -> Answer:
-    failure = seen.reader.load_failure
-    if failure is not None:
-        return _answer(failure)
-    end = _end_of_call(seen)
-    return Answer(end.kind, detail=f"while loading: {end.detail}")
-
-
-def _end_of_call(seen: Watched) -> Answer:
-    """Why a child ended before it had answered."""
-    if seen.ended == "timeout":
-        return Answer(AnswerKind.TIMEOUT, detail="time limit")
-    if seen.ended == "garbage":
-        return Answer(AnswerKind.CRASHED, detail=f"wrote to the result channel: {seen.detail}")
-    if seen.out_of_memory:
-        return Answer(AnswerKind.MEMORY, detail="memory limit")
-    if os.WIFSIGNALED(seen.status):
-        number = os.WTERMSIG(seen.status)
-        kinds = {signal.SIGXCPU: AnswerKind.TIMEOUT, signal.SIGXFSZ: AnswerKind.OUTPUT_LIMIT}
-        return Answer(kinds.get(number, AnswerKind.CRASHED), detail=signal.Signals(number).name)  # type: ignore[call-overload]
-    return Answer(AnswerKind.CRASHED, detail=f"ended with exit status {os.WEXITSTATUS(seen.status)}")

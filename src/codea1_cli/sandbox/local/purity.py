@@ -9,175 +9,31 @@ from __future__ import annotations
 import ast
 import re
 
-MODULES = frozenset(
-    [
-        "__future__",
-        "abc",
-        "array",
-        "ast",
-        "base64",
-        "binascii",
-        "bisect",
-        "cmath",
-        "collections",
-        "copy",
-        "dataclasses",
-        "datetime",
-        "difflib",
-        "enum",
-        "fractions",
-        "functools",
-        "hashlib",
-        "heapq",
-        "itertools",
-        "json",
-        "math",
-        "numbers",
-        "operator",
-        "re",
-        "statistics",
-        "string",
-        "struct",
-        "sys",
-        "textwrap",
-        "time",
-        "typing",
-        "typing_extensions",
-        "unicodedata",
-        "zlib",
-        "numpy",
-    ]
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+MODULES = _words(
+    """__future__ abc array ast base64 binascii bisect cmath collections copy dataclasses datetime difflib enum
+    fractions functools hashlib heapq itertools json math numbers operator re statistics string struct sys textwrap
+    time typing typing_extensions unicodedata zlib numpy"""
 )
-FORBIDDEN = frozenset(
-    [
-        "globals",
-        "locals",
-        "vars",
-        "eval",
-        "exec",
-        "compile",
-        "setattr",
-        "delattr",
-        "getattr",
-        "open",
-        "breakpoint",
-        "__import__",
-        "__builtins__",
-        "lru_cache",
-        "cache",
-        "cached_property",
-        "singledispatch",
-        "singledispatchmethod",
-        "total_ordering",
-        "getcontext",
-        "setcontext",
-        "localcontext",
-        "random",
-        "seterr",
-        "errstate",
-        "setrecursionlimit",
-        "modules",
-        "settrace",
-        "setprofile",
-        "stdout",
-        "stdin",
-        "stderr",
-        "setitem",
-        "delitem",
-        "iadd",
-        "iconcat",
-        "attrgetter",
-        "methodcaller",
-        "register",
-        "ABCMeta",
-        "ABC",
-        "setfirstweekday",
-        "encodings",
-        "errcall",
-        "set_printoptions",
-        "__class__",
-        "_getframe",
-        "excepthook",
-        "displayhook",
-        "intern",
-        "path",
-        "argv",
-        "meta_path",
-        "path_hooks",
-    ]
+FORBIDDEN = _words(
+    """globals locals vars eval exec compile setattr delattr getattr open breakpoint __import__ __builtins__ lru_cache
+    cache cached_property singledispatch singledispatchmethod total_ordering getcontext setcontext localcontext
+    random seterr errstate setrecursionlimit modules settrace setprofile stdout stdin stderr setitem delitem iadd
+    iconcat attrgetter methodcaller register ABCMeta ABC setfirstweekday encodings errcall set_printoptions
+    __class__ _getframe excepthook displayhook intern path argv meta_path path_hooks"""
 )
-_MAKERS = frozenset(
-    [
-        "float",
-        "int",
-        "str",
-        "bool",
-        "complex",
-        "bytes",
-        "frozenset",
-        "TypeVar",
-        "namedtuple",
-        "NewType",
-        "Fraction",
-        "compile",
-    ]
-)
-_MAKER_IMPORTS = frozenset(["TypeVar", "namedtuple", "NewType", "Fraction", "re", "collections", "typing", "fractions"])
-_FIRST = frozenset(
-    ["map", "filter", "reduce", "defaultdict", "field", "super"]
-)  # take a function first, and only call it
-_SECOND = frozenset(["isinstance", "issubclass"])
-_SCANS = frozenset(
-    [
-        "len",
-        "sum",
-        "min",
-        "max",
-        "sorted",
-        "enumerate",
-        "set",
-        "list",
-        "tuple",
-        "zip",
-        "reversed",
-        "range",
-        "any",
-        "all",
-    ]
-)
-_DECORATORS = frozenset(
-    ["staticmethod", "classmethod", "property", "dataclass", "wraps", "setter", "unique", "abstractmethod", "overload"]
-)
-_READERS = frozenset(
-    [
-        "get",
-        "items",
-        "keys",
-        "values",
-        "index",
-        "count",
-        "copy",
-        "isdisjoint",
-        "issubset",
-        "issuperset",
-        "union",
-        "intersection",
-    ]
-)
-_DUNDERS = frozenset(
-    [
-        "__init__",
-        "__name__",
-        "__len__",
-        "__str__",
-        "__repr__",
-        "__eq__",
-        "__lt__",
-        "__getitem__",
-        "__contains__",
-        "__iter__",
-    ]
-)
+_MAKERS = _words("""float int str bool complex bytes frozenset TypeVar namedtuple NewType Fraction compile""")
+_MAKER_IMPORTS = _words("""TypeVar namedtuple NewType Fraction re collections typing fractions""")
+_FIRST = _words("""map filter reduce defaultdict field super""")  # take a function first, and only call it
+_SECOND = _words("""isinstance issubclass""")
+_SCANS = _words("""len sum min max sorted enumerate set list tuple zip reversed range any all""")
+_DECORATORS = _words("""staticmethod classmethod property dataclass wraps setter unique abstractmethod overload""")
+_READERS = _words("""get items keys values index count copy isdisjoint issubset issuperset union intersection""")
+_DUNDERS = _words("""__init__ __name__ __len__ __str__ __repr__ __eq__ __lt__ __getitem__ __contains__ __iter__""")
 _HARMLESS = re.compile(  # one call on literals
     r"""[A-Za-z]\w*\((?:[-+*0-9.,\s\[\](){}:]|'[^'\\\n]*'|"[^"\\\n]*"|True|False|None)*\)"""
 )

@@ -6,7 +6,6 @@ later child inherits by fork tells it nothing about earlier jobs. It ends with i
 
 from __future__ import annotations
 
-import builtins
 import fcntl
 import gc
 import importlib
@@ -18,85 +17,20 @@ import sys
 
 import jail
 import kernel
+import private
 import strays
 
-_WARM = [
-    "__future__",
-    "abc",
-    "array",
-    "ast",
-    "asyncio",
-    "base64",
-    "binascii",
-    "bisect",
-    "calendar",
-    "cmath",
-    "collections",
-    "collections.abc",
-    "contextlib",
-    "copy",
-    "dataclasses",
-    "datetime",
-    "decimal",
-    "difflib",
-    "enum",
-    "fractions",
-    "functools",
-    "hashlib",
-    "heapq",
-    "inspect",
-    "io",
-    "itertools",
-    "json",
-    "keyword",
-    "math",
-    "numbers",
-    "operator",
-    "os",
-    "pathlib",
-    "queue",
-    "random",
-    "re",
-    "statistics",
-    "string",
-    "struct",
-    "tempfile",
-    "textwrap",
-    "threading",
-    "time",
-    "traceback",
-    "types",
-    "typing",
-    "unicodedata",
-    "uuid",
-    "warnings",
-    "weakref",
-    "zlib",
-]
-
-_OURS = ("jail", "kernel", "landlock", "room", "seccomp", "strays", "users")
-
-
-def load_privately(folder: str):
-    """The child's modules, with builtins of their own that no candidate's patch reaches."""
-    modules: dict = {}
-    for name in ("encode", "purity", "bytecode", "child"):
-        with open(os.path.join(folder, name + ".py"), encoding="utf-8") as file:
-            source = file.read()
-        module = type(sys)("codea1_" + name)
-        module.__dict__["__builtins__"] = dict(vars(builtins))
-        sys.modules.update(modules)
-        exec(compile(source, f"<{name}>", "exec", 0, True), module.__dict__)
-        modules[name] = module
-    for name in modules:
-        sys.modules.pop(name, None)
-    return modules["child"]
+_WARM = """__future__ abc array ast asyncio base64 binascii bisect calendar cmath collections collections.abc contextlib
+copy dataclasses datetime decimal difflib enum fractions functools hashlib heapq inspect io itertools json
+keyword math numbers operator os pathlib queue random re statistics string struct tempfile textwrap threading
+time traceback types typing unicodedata uuid warnings weakref zlib"""
+_OURS = ("jail", "kernel", "landlock", "private", "room", "seccomp", "strays", "users")
 
 
 def warm(names: list[str]) -> list[str]:
     """Imports what candidates usually import; returns what could not be."""
     failed = []
-    for name in [*_WARM, *names]:
+    for name in [*_WARM.split(), *names]:
         try:
             importlib.import_module(name)
         except Exception:
@@ -112,7 +46,7 @@ def virtual_bytes() -> int:
 class Zygote:
     def __init__(self, control: socket.socket, setup: dict) -> None:
         self.control = control
-        self.child = load_privately(os.path.dirname(os.path.abspath(__file__)))
+        self.child = private.load(os.path.dirname(os.path.abspath(__file__)))
         failed = warm(setup["warm"])
         os.environ.clear()
         os.environ.update(HOME="/tmp", TMPDIR="/tmp", PATH="/usr/bin:/bin", LANG="C.UTF-8", OMP_NUM_THREADS="1")
@@ -139,7 +73,7 @@ class Zygote:
         reader, out = os.pipe()
         sink = os.memfd_create("output", 0)
         for _ in range(10):
-            self.child.Job(text.encode(), 0, out, sink, 1 << 20, "", False).run()
+            self.child.Job(text.encode(), 0, out, sink, 1 << 20, "", False, False).run()
             os.read(reader, 1 << 16)
         sys.modules.pop("candidate", None)
         for descriptor in (reader, out, sink):
@@ -207,7 +141,9 @@ class Zygote:
         text = os.pread(job, os.fstat(job).st_size, 0)
         os.close(job)
         limit = request["output_kb"] * 1024
-        self.child.Job(text, request["start"], out, self.sink, limit, self.jail.scratch, self.jail.alone).run()
+        self.child.Job(
+            text, request["start"], out, self.sink, limit, self.jail.scratch, self.jail.alone, request["again"]
+        ).run()
         os._exit(0)
 
     def end(self) -> int:
