@@ -32,6 +32,8 @@ def ray_cluster(run_path: Path, address: str | None) -> Iterator[Any]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     # A rank's GPU is ours to choose: Ray must not hide it from an actor that reserves none.
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    # Ray runs actors at niceness 15 by default: whatever else the machine does would come before training.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     import ray
 
     temp, folders = _temp(run_path)
