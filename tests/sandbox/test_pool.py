@@ -93,6 +93,14 @@ def test_limits_are_those_of_the_call(sandbox: LocalSandbox) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("output_kb", [1, 64, 100, 4096])
+def test_output_up_to_its_limit_is_no_fault(sandbox: LocalSandbox, output_kb: int) -> None:
+    program = "import os\ndef f(n):\n    print('x' * (n - 1), flush=True)\n    return n"
+    calls = ["f(1)", f"f({output_kb * 1024 - 1})", f"f({output_kb * 1024 + 1})", "f(2)"]
+    run = sandbox.run(program, "f", calls, replace(QUICK, time_s=10, output_kb=output_kb))
+    assert kinds(run) == ["value", "value", "output_limit", "value"]
+
+
 def test_from_many_threads_every_program_gets_its_own_answers(sandbox: LocalSandbox) -> None:
     def one(n: int) -> list[object]:
         run = sandbox.run(f"def f(x): return x * {n}", "f", ["f(1)", "f(2)"], Limits(time_s=20))

@@ -59,7 +59,7 @@ class Job:
         size = _fstat(self.sink).st_size
         if size:
             _ftruncate(self.sink, 0)
-        return size >= self.output_limit - 65536
+        return size >= self.output_limit
 
     def run(self) -> None:
         """Loads and answers; returns only after DONE or a load error."""
