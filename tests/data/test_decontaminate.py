@@ -117,7 +117,7 @@ def test_mbpp_against_the_benchmarks(shared):
     index = Decontaminator(tasks, Thresholds())
     plus = {task.id.casefold() for task in tasks if task.benchmark == "MBPP+"}
     source = Mbpp(shared / "data" / "raw" / "mbpp.jsonl")
-    own, others, renamed = set(), [], 0
+    own, others, renamed = set(), [], []
     for place, row in source.records():
         made = source.convert(place, row)
         if isinstance(made, Skipped):
@@ -128,11 +128,12 @@ def test_mbpp_against_the_benchmarks(shared):
             assert hit is not None
             assert hit.other.casefold() == f"mbpp+ {made.id}"
             own.add(made.id)
-            renamed += index.collision(made.model_copy(update={"id": "x"})) is not None
+            if len(own) % 3 == 0:
+                renamed.append(index.collision(made.model_copy(update={"id": "x"})) is not None)
         elif hit is not None:
             others.append((made.id, hit))
     assert own == plus
-    assert renamed >= 0.95 * len(plus)  # without the ids, the other rules find them
+    assert sum(renamed) >= 0.95 * len(renamed) > 100  # without the ids, the other rules find them
     assert 20 <= len(others) <= 45
     assert all(hit.other and hit.text for _, hit in others)
     assert {"mbpp/217", "mbpp/924", "mbpp/625", "mbpp/411"} <= {id for id, _ in others}
