@@ -32,16 +32,17 @@ class Change:
 def changes(run: Path, tests_per_suite: int) -> dict[str, Change]:
     """The held-out figures of a finished run's first and last evaluation.
 
-    pass@1, pass@8: over problems. validity: valid asserts of those asked. kill rate: share of wrong candidates that
-    their suite exposes. kills per valid assert, and the share of valid asserts that state the right answer.
+    pass@1, pass@8: over problems. suite validity: the game's, min(valid / K, 1 - invalid / K), a wrongly stated assert
+    being invalid. valid asserts: those whose call the reference answers, of the K asked. kill rate: share of wrong
+    candidates that their suite exposes. kills per valid assert, and the share of valid asserts that state the right
+    answer.
     """
     code, test = paired(run, "code"), paired(run, "test")
     return {
         "pass@1": change(code, lambda rows: _mean(sum(row["passed"]) / len(row["passed"]) for row in rows)),
         "pass@8": change(code, lambda rows: _mean(any(row["passed"]) for row in rows)),
-        "suite validity": change(
-            test, lambda rows: _ratio(_all(rows, "valid"), [tests_per_suite for _ in _flat(rows)])
-        ),
+        "suite validity": change(test, lambda rows: _mean(row["validity"] for row in _flat(rows))),
+        "valid asserts": change(test, lambda rows: _ratio(_all(rows, "valid"), [tests_per_suite for _ in _flat(rows)])),
         "kill rate": change(test, lambda rows: _mean(row["kills"] > 0 for row in _flat(rows))),
         "kills per valid assert": change(test, lambda rows: _ratio(_all(rows, "kills"), _all(rows, "valid"))),
         "stated rightly": change(test, lambda rows: _ratio(_all(rows, "correct"), _all(rows, "valid"))),

@@ -30,6 +30,10 @@ class EnvironmentFault(CodeA1Error, OSError):
         return self.what
 
 
+class SandboxOutage(EnvironmentFault):
+    """The sandbox went on failing: nothing of the step at hand can be scored, what came before it is saved."""
+
+
 class RunFailed(CodeA1Error, RuntimeError):
     """A run that started and could not go on."""
 

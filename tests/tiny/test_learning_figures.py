@@ -26,7 +26,7 @@ def write(run: Path, step: int, solved: list[int], kills: list[int]) -> None:
         for i, count in enumerate(solved)
     ]
     test = [
-        {"problem_id": f"p{i}", "valid": 3, "correct": 2, "kills": count, "unscored": False}
+        {"problem_id": f"p{i}", "valid": 3, "correct": 2, "kills": count, "validity": 0.5, "unscored": False}
         for i, count in enumerate(kills)
         for _ in range(2)
     ]
@@ -41,7 +41,8 @@ def test_figures_are_those_of_the_first_and_last_evaluation(tmp_path):
     found = figures.changes(tmp_path, tests_per_suite=4)
     assert (found["pass@1"].before, found["pass@1"].after) == pytest.approx((50.0, 250 / 3))
     assert (found["pass@8"].before, found["pass@8"].after) == pytest.approx((200 / 3, 100.0))
-    assert found["suite validity"].before == pytest.approx(75.0)
+    assert found["suite validity"].before == pytest.approx(50.0)
+    assert found["valid asserts"].before == pytest.approx(75.0)
     assert (found["kill rate"].before, found["kill rate"].after) == pytest.approx((100 / 3, 200 / 3))
     assert (found["kills per valid assert"].before, found["stated rightly"].before) == pytest.approx((100 / 3, 200 / 3))
 

@@ -140,6 +140,7 @@ class TrainView:
                 ("Code LLM pass@1", "code", "pass@1"),
                 (f"Code LLM pass@{n}", "code", f"pass@{n}"),
                 ("Test LLM suite validity", "test", "validity"),
+                ("Test LLM valid asserts", "test", "valid_asserts"),
                 ("Test LLM kill rate", "test", "kill_rate"),
                 ("Test LLM kills per valid assert", "test", "kills_per_valid"),
             ]

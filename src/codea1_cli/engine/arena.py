@@ -17,7 +17,7 @@ from codea1_cli.engine.judging import Candidate, StepJudge
 from codea1_cli.engine.ledger import Ledger
 from codea1_cli.engine.messages import CandidateView, Decision, RankReport, SuiteResults
 from codea1_cli.engine.schedule import Schedule
-from codea1_cli.errors import EnvironmentFault
+from codea1_cli.errors import EnvironmentFault, SandboxOutage
 from codea1_cli.problem import Problem
 from codea1_cli.recipe import Recipe
 from codea1_cli.run_dir import RunDir
@@ -52,6 +52,7 @@ class Arena:
         self.steps: dict[int, StepState] = defaultdict(StepState)
         self.decisions: dict[int, Decision] = {}
         self.stop_requested = False
+        self.outage: SandboxOutage | None = None
         self.last_step = 0
         self.written: dict[int, set[str]] = defaultdict(set)
         self.beats: dict[str, tuple[str, int, float]] = {}
@@ -162,19 +163,26 @@ class Arena:
                     if not attacked and owners[index] == index:
                         await self._judge_suites(step, pid, index, [])
                 judged[pid] = [await self._slot(state.suites, (pid, owner)) for owner in owners]
+            self._check_outage(step, judged)
             outcomes, stats = await self._thread(self.ledger.score_step, step, judged)
             stats["judge_s"] = round(state.judge_seconds, 3)
             stats["prompts_too_long"] = state.prompts_too_long
+            stats["sandbox_failures"] = self.judge.failures()
             self.ledger.arena_stats(step, stats)
-            if stats["unscored_share"] > self.recipe.judge.max_unscored:
-                raise EnvironmentFault(
-                    f"step {step}: {stats['unscored_share']:.0%} of the candidates could not be judged: the sandbox failed",
-                    hint="check the sandbox with `codea1 sandbox check`, then go on with --resume",
-                )
             self.steps.pop(step - 2, None)
             state.scored.set_result(outcomes)
         except Exception as error:
             state.scored.set_exception(error)
+
+    def _check_outage(self, step: int, judged: dict[str, list[Any]]) -> None:
+        """Stops before an update that would learn from next to nothing, and before anything of the step is written."""
+        candidates = [one.game for group in judged.values() for one in group]
+        unscored = sum(c.loaded is None or any(suite.unscored for suite in c.suites) for c in candidates)
+        if unscored > self.recipe.judge.max_unscored * len(candidates):
+            raise SandboxOutage(
+                f"step {step}: {unscored} of {len(candidates)} candidates could not be judged, because the sandbox failed",
+                hint="see what is wrong with `codea1 sandbox check`, then go on with --resume",
+            )
 
     @staticmethod
     def _slot(slots: dict[Any, asyncio.Future[Any]], key: Any) -> asyncio.Future[Any]:
@@ -185,8 +193,14 @@ class Arena:
     # -- the end of a step -----------------------------------------------------------------------------------------
     async def step_ended(self, label: str, step: int) -> Decision:
         """Save? Stop? The first rank to ask settles it for all ranks of both sides."""
+        if step not in self.decisions and self.outage is None:
+            try:
+                await self._thread(self.judge.canary)
+            except EnvironmentFault as fault:
+                # Better now, with this step saved, than in the middle of the next one.
+                self.outage = SandboxOutage(fault.what, fault.hint)
         if step not in self.decisions:
-            last = self.stop_requested or step >= self.last_step
+            last = self.stop_requested or step >= self.last_step or self.outage is not None
             self.decisions[step] = Decision(save=last or step % self.recipe.checkpoint.every == 0, stop=last)
         return self.decisions[step]
 
@@ -291,6 +305,8 @@ class Arena:
     async def close(self) -> dict[str, Any]:
         """Waits for evaluations still being judged and ends the sandbox. Returns the closing figures."""
         await self._drain()
+        if self.outage is not None:
+            raise self.outage
         summary = self.ledger.summary() if self.ledger is not None else {}
         if self.ledger is not None:
             self.ledger.close()

@@ -14,11 +14,11 @@ from codea1_cli.data.load import heldout_problems
 from codea1_cli.devices import Gpu
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.cluster import free_port, ray_cluster
-from codea1_cli.engine.failures import as_error, stack_hint
+from codea1_cli.engine.failures import as_error, resume_hint, stack_hint
 from codea1_cli.engine.policy import PolicyWorker, RankSpec
 from codea1_cli.engine.schedule import Schedule
 from codea1_cli.engine.setup import RunSetup
-from codea1_cli.errors import RunFailed
+from codea1_cli.errors import RunFailed, SandboxOutage
 from codea1_cli.plan import ROLES
 from codea1_cli.problem import Problem
 from codea1_cli.prompts import code_messages
@@ -139,6 +139,7 @@ class Driver:
         pending = list(training)
         news = self.arena.next_events.remote()
         checked = time.monotonic()
+        outage: str | None = None
         while pending:
             done, _ = self.ray.wait([*pending, news], num_returns=1, timeout=1.0)
             for ref in done:
@@ -148,12 +149,14 @@ class Driver:
                     news = self.arena.next_events.remote()
                 else:
                     pending.remove(ref)
-                    self._call(ref, training[ref])
+                    outage = self._call(ref, training[ref]) or outage
             if time.monotonic() - checked > 1.0:
                 checked = time.monotonic()
                 self._check_progress()
         for event in self._call(news, "arena"):
             self.view.event(event)
+        if outage:
+            raise SandboxOutage(outage, resume_hint(self.run))
 
     def _check_progress(self) -> None:
         health = self._call(self.arena.health.remote(), "arena", timeout=60.0)

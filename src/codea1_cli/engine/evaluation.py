@@ -6,10 +6,9 @@ does not change a run.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
+from codea1_cli.engine.randomness import own_randomness
 from codea1_cli.engine.sampling import render, sample_groups
 from codea1_cli.prompts import code_messages, test_messages
 from codea1_cli.recipe import Recipe
@@ -17,16 +16,6 @@ from codea1_cli.recipe import Recipe
 
 def due(recipe: Recipe, step: int, total: int) -> bool:
     return step == total or (recipe.eval.every is not None and step % recipe.eval.every == 0)
-
-
-@contextlib.contextmanager
-def own_randomness(seed: int) -> Iterator[None]:
-    import torch
-
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
-        yield
 
 
 def sample_heldout(side: Any, step: int) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from codea1_cli.engine import evaluation
 from codea1_cli.engine.faults import fault_at, nan_at
 from codea1_cli.engine.messages import CandidateView, RankReport
+from codea1_cli.engine.randomness import random_state, restore_random_state
 from codea1_cli.engine.sampling import render, sample_groups
 from codea1_cli.errors import RunFailed
 from codea1_cli.plan import Batches
@@ -58,6 +59,7 @@ class Side:
         self.problems, self.heldout, self.total_steps = problems, heldout, total_steps
         self.trainer: Any = None
         self.seconds = {"sampling": 0.0, "waiting": 0.0, "updating": 0.0}
+        self.randomness: dict[str, Any] = {}
         self._since = time.monotonic()
         self._logs: list[dict[str, float]] = []
 
@@ -89,6 +91,22 @@ class Side:
 
     def callback(self) -> Any:
         return make_callback(self)
+
+    def step_begins(self) -> None:
+        """Remembers the random state, so that a step which cannot be scored can be undone and saved around."""
+        self.phase("sampling")
+        self.randomness = random_state()
+        self._since = time.monotonic()
+
+    def save_before_step(self) -> None:
+        """Writes the checkpoint of the last finished step, from inside the one that failed."""
+        finished = self.step - 1
+        if finished == 0:
+            return
+        self.phase("saving", finished)
+        restore_random_state(self.randomness)
+        self.trainer._save_checkpoint(self.trainer.model, trial=None)
+        self.ask("checkpoint_written", self.spec.label, finished, self.trainer.state.global_step)
 
     def evaluate(self, step: int) -> None:
         if not self.heldout:
@@ -249,8 +267,7 @@ def make_callback(side: Side) -> Any:
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             if state.global_step == 0:
                 side.evaluate(0)
-            side.phase("sampling")
-            side._since = time.monotonic()
+            side.step_begins()
 
         def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             fault_at(side.spec.role, side.spec.rank, side.step, "updating")
@@ -294,8 +311,7 @@ def make_callback(side: Side) -> Any:
 
         def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             if state.global_step % updates == 0:
-                side.phase("sampling")
-                side._since = time.monotonic()
+                side.step_begins()
 
     return StepCallback()
 

@@ -17,7 +17,7 @@ from codea1_cli.game.plan import (
     stated_answers,
 )
 from codea1_cli.game.rules import GameRules
-from codea1_cli.game.score import JudgedCandidate
+from codea1_cli.game.score import JudgedCandidate, score_problem
 from codea1_cli.problem import Problem
 from codea1_cli.recipe import Recipe
 from codea1_cli.sandbox.verdicts import Verdict
@@ -53,12 +53,15 @@ class Solved:
 
 @dataclass(frozen=True)
 class Attacked:
-    """One suite on one wrong candidate of a held-out problem."""
+    """One suite on one wrong candidate of a held-out problem. `validity` is the game's; the counts are those of the
+    first K asserts."""
 
     problem_id: str
+    asserts: int
     valid: int
     correct: int
     kills: int
+    validity: float
     unscored: bool
 
 
@@ -110,6 +113,10 @@ class StepJudge:
             )
         layers = getattr(self.sandbox, "layers", {})
         return {"missing": [name for name, fault in layers.items() if fault]}
+
+    def failures(self) -> dict[str, int]:
+        """What went wrong with the sandbox so far, retried or not, by kind."""
+        return dict(getattr(self.sandbox, "failures", {}))
 
     def reference_fault(self, problem: Problem) -> str | None:
         """Why a problem cannot be played: its reference does not load, or no test of it has one answer."""
@@ -216,14 +223,17 @@ class StepJudge:
     def suite_on_wrong(self, problem: Problem, wrong: str, text: str) -> Attacked:
         """One suite on one wrong candidate; only the first K asserts count, so that long suites gain nothing."""
         candidate = Candidate("", wrong, True)
-        suite = self.judge_suites(problem, candidate, [text], ()).game.suites[0]
+        judged = self.judge_suites(problem, candidate, [text], ()).game
+        suite = judged.suites[0]
         tests = suite.tests[: self.rules.tests_per_suite]
         valid = [test for test in tests if test.valid]
         return Attacked(
             problem.id,
+            asserts=len(tests),
             valid=len(valid),
             correct=sum(test.stated_correctly is True for test in valid),
             kills=sum(test.verdict not in (None, Verdict.PASSED, Verdict.UNSCORED) for test in valid),
+            validity=score_problem(self.rules, (), [judged]).suite_parts[0][0].validity,
             unscored=suite.unscored,
         )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.engine.schedule import Schedule
-from codea1_cli.errors import CodeA1Error, RunFailed
+from codea1_cli.errors import CodeA1Error, RunFailed, SandboxOutage
 from codea1_cli.plan import batches
 from codea1_cli.problem import Problem
 from codea1_cli.prompts import code_messages
@@ -42,6 +42,7 @@ class PolicyWorker:
         self.spec, self.recipe, self.arena = spec, recipe, arena
         self.tokenizer: Any = None
         self.trainer: Any = None
+        self.side: Any = None
         _own_log(Path(spec.run_path) / "logs" / f"{spec.role}-{spec.rank}.log")
         os.environ.update(_environment(spec))
 
@@ -94,11 +95,17 @@ class PolicyWorker:
             raise RunFailed(f"{spec.label} could not build its trainer: {type(error).__name__}: {error}") from error
         self.trainer.add_callback(side.callback())
         side.trainer = self.trainer
+        self.side = side
 
-    def train(self, checkpoint: str | None) -> int:
-        """Trains to the end, or until the arena says stop. Returns the last step."""
-        self.trainer.train(resume_from_checkpoint=checkpoint)
-        return self.trainer.state.global_step // self.recipe.train.updates_per_step
+    def train(self, checkpoint: str | None) -> str | None:
+        """Trains to the end, or until the arena says stop. Returns what the sandbox suffered from, if that stopped it:
+        the policy is then saved as it was before the step that could not be scored."""
+        try:
+            self.trainer.train(resume_from_checkpoint=checkpoint)
+        except SandboxOutage as outage:
+            self.side.save_before_step()
+            return outage.what
+        return None
 
     def close(self) -> None:
         """Leaves the process group in order, where there is one."""

@@ -21,16 +21,22 @@ def solve_figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def attack_figures(rows: Sequence[Mapping[str, Any]], tests_per_suite: int) -> dict[str, Any]:
-    """Suites on wrong candidates: validity (valid asserts of the K asked), kill rate (share of wrong candidates that
-    their suite exposes), kills per valid assert, and the share of valid asserts that state the right answer."""
+    """Suites on wrong candidates, by their first K asserts.
+
+    `validity` is the game's, min(valid / K, 1 - invalid / K), where an assert that states a wrong answer is invalid;
+    `valid_asserts` the share of the K asked whose call the reference answers; `kill_rate` the share of wrong candidates
+    that their suite exposes; `kills_per_valid` kills over valid asserts; `stated_correctly` the share of valid asserts
+    that state the right answer.
+    """
     scored = [row for row in rows if not row["unscored"]]
     valid = sum(row["valid"] for row in scored)
-    asked = len(scored) * tests_per_suite
+    count = len(scored)
     return {
-        "suites": len(scored),
-        "unscored": len(rows) - len(scored),
-        "validity": valid / asked if asked else None,
-        "kill_rate": sum(row["kills"] > 0 for row in scored) / len(scored) if scored else None,
+        "suites": count,
+        "unscored": len(rows) - count,
+        "validity": sum(row["validity"] for row in scored) / count if count else None,
+        "valid_asserts": valid / (count * tests_per_suite) if count else None,
+        "kill_rate": sum(row["kills"] > 0 for row in scored) / count if count else None,
         "kills_per_valid": sum(row["kills"] for row in scored) / valid if valid else None,
         "stated_correctly": sum(row["correct"] for row in scored) / valid if valid else None,
     }

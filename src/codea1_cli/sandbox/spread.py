@@ -60,8 +60,8 @@ class SpreadSandbox:
                 continue
             name, places = node["NodeID"], workers or cpus
             place = NodeAffinitySchedulingStrategy(node_id=name, soft=False)
-            actor = ray.remote(num_cpus=0, max_concurrency=places, scheduling_strategy=place)(NodeSandbox)
-            self._nodes[name] = actor.remote(section, places)
+            options: dict[str, Any] = {"num_cpus": 0, "max_concurrency": places, "scheduling_strategy": place}
+            self._nodes[name] = ray.remote(**options)(NodeSandbox).remote(section, places)
             self._free[name] = places
         self._start()
         self.workers = sum(self._free.values())
