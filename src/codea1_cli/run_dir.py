@@ -12,7 +12,6 @@ import fcntl
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ from typing import Any
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.problem import Problem
 from codea1_cli.recipe import Recipe
+from codea1_cli.run_lock import take_lock
 
 COMMITTED = "COMMITTED"
-_LOCK_ATTEMPTS = 5
 
 
 def runs_root(root: str | Path | None = None) -> Path:
@@ -70,10 +69,17 @@ class RunDir:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).absolute()
+        self.lock_file: int | None = None  # the open lock, while this process holds it
 
     @property
     def name(self) -> str:
         return self.path.name
+
+    @property
+    def options(self) -> str:
+        """What names this run on a command line typed in this place."""
+        root = self.path.parent
+        return f"--run {self.name}" + ("" if root == runs_root().absolute() else f" --runs {root}")
 
     @property
     def recipe_file(self) -> Path:
@@ -177,23 +183,15 @@ class RunDir:
                 f"cannot write the run directory {self.path}: {error.strerror}", hint="choose another place with --runs"
             ) from None
         with file:
-            for attempt in range(_LOCK_ATTEMPTS):  # somebody who only looks, as `locked_by` does, is gone in a moment
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if attempt < _LOCK_ATTEMPTS - 1:
-                        time.sleep(0.05)
-            else:
-                file.seek(0)
-                raise UserError(
-                    f"run {self.name} is being trained by process {file.read().strip()}",
-                    hint="wait for it, stop it, or choose another name with --run",
-                )
+            take_lock(file, f"run {self.name}")
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
             file.flush()
-            yield
+            self.lock_file = file.fileno()
+            try:
+                yield
+            finally:
+                self.lock_file = None
 
     def note_error(self, what: str | None) -> None:
         """Keeps in run.json why the run failed; None clears it."""
@@ -224,6 +222,10 @@ class RunDir:
         os.replace(staged, target)
         fsync_folder(target.parent)
         write_atomic(target / COMMITTED, json.dumps({"step": step}) + "\n")
+        self._point_latest(step)
+
+    def _point_latest(self, step: int) -> None:
+        target = self.checkpoint(step)
         link = target.parent / ".latest.tmp"
         link.unlink(missing_ok=True)
         link.symlink_to(target.name)
@@ -245,16 +247,19 @@ class RunDir:
         shutil.rmtree(folder)
 
     def drop_after(self, step: int) -> None:
-        """Removes everything later than the committed `step`: what an interrupted run left behind."""
+        """Removes everything later than the committed `step`, all of it for 0: what an interrupted run left behind."""
         for leftover in (self.path / "checkpoints").glob("*"):
             if leftover.is_symlink() or leftover.name == f"step-{step:06d}":
                 continue
             if leftover.is_dir() and not (leftover / COMMITTED).is_file():
                 shutil.rmtree(leftover)
-        for file in (self.path / "rollouts").glob("step-*.parquet"):
-            if int(file.stem.removeprefix("step-")) > step:
+        if step:
+            self._point_latest(step)  # a crash between a commit and its link leaves the old one
+        for file in (*self.path.glob("rollouts/step-*.parquet"), *self.path.glob("evaluation/step-*.json")):
+            if int(file.stem.split("-")[1]) > step:
                 file.unlink()
-        kept = [line for line in self.metrics() if line["step"] <= step]
+        # A run that starts over evaluates before its first step again.
+        kept = [line for line in self.metrics() if line["step"] <= step] if step else []
         write_atomic(self.metrics_file, "".join(json.dumps(line) + "\n" for line in kept))
 
 

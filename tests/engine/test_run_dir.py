@@ -1,6 +1,9 @@
 import json
 import multiprocessing
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +101,62 @@ def test_two_runs_cannot_share_a_directory(run):
     assert run.locked_by() is None
     with run.locked():
         pass
+
+
+def test_a_killed_driver_s_lock_is_free_when_its_guard_has_cleaned_up(run, tmp_path):
+    """The next run waits for the guard, so that neither the old run's processes nor the guard meet the new one."""
+    leftover = tmp_path / "leftover"
+    leftover.mkdir()
+    program = (
+        "import os, signal, subprocess, sys, time\n"
+        "from pathlib import Path\n"
+        "from codea1_cli.engine.guardian import guarded\n"
+        "from codea1_cli.run_dir import RunDir\n"
+        "run = RunDir(sys.argv[1])\n"
+        "with run.locked(), guarded([Path(sys.argv[2])], run.lock_file):\n"
+        "    child = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+        "    print(child.pid, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    driver = subprocess.Popen(
+        [sys.executable, "-c", program, str(run.path), str(leftover)], stdout=subprocess.PIPE, text=True
+    )
+    child = int(driver.stdout.readline())
+    driver.kill()
+    driver.wait()
+    with run.locked():
+        assert not leftover.exists()
+        assert not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2]
+    driver.stdout.close()
+
+
+def test_starting_over_forgets_the_first_evaluation_and_what_followed(run):
+    (run.path / "evaluation").mkdir()
+    for step in (0, 3):
+        run.append_metrics({"step": step, "eval": {}})
+        (run.path / "evaluation" / f"step-{step:06d}-code.json").write_text("[]")
+    (run.path / "evaluation" / "targets.json").write_text("[]")
+    run.drop_after(0)
+    assert run.metrics() == []
+    assert sorted(p.name for p in (run.path / "evaluation").iterdir()) == ["step-000000-code.json", "targets.json"]
+
+
+def test_a_crash_between_a_commit_and_its_link_is_mended(run):
+    for step in (3, 6):
+        stage(run, str(step))
+        run.commit(step)
+    link = run.path / "checkpoints" / "latest"
+    link.unlink()
+    link.symlink_to("step-000003")
+    run.drop_after(run.latest_step())
+    assert os.readlink(link) == "step-000006"
+
+
+def test_the_options_that_name_a_run_again(run, monkeypatch):
+    monkeypatch.setenv("CODEA1_RUNS", str(run.path.parent))
+    assert run.options == "--run r"
+    monkeypatch.delenv("CODEA1_RUNS")
+    assert run.options == f"--run r --runs {run.path.parent}"
 
 
 def test_an_unwritable_place_is_an_environment_fault(tmp_path):

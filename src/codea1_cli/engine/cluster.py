@@ -21,8 +21,8 @@ _OBJECT_STORE = 128 * 2**20
 
 
 @contextlib.contextmanager
-def ray_cluster(run_path: Path, address: str | None) -> Iterator[Any]:
-    """`ray`, connected; everything it started ends with the block.
+def ray_cluster(run_path: Path, address: str | None, lock: int | None = None) -> Iterator[Any]:
+    """`ray`, connected; everything it started ends with the block, or with the process, before `lock` is free.
 
     Raises:
         EnvironmentFault: Ray does not start, or no cluster answers at `address`.
@@ -39,7 +39,7 @@ def ray_cluster(run_path: Path, address: str | None) -> Iterator[Any]:
     temp, folders = _temp(run_path)
     (run_path / "logs").mkdir(exist_ok=True)
     with (
-        guarded(folders),
+        guarded(folders, lock),
         open(run_path / "logs" / "ray.log", "a", encoding="utf-8") as log,
         contextlib.redirect_stdout(log),  # Ray prints a worker's death to stdout, which belongs to --json
     ):

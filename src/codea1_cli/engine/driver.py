@@ -61,7 +61,7 @@ class Driver:
             RunFailed, UserError, EnvironmentFault: one error that names side, rank, step and cause.
         """
         self.view.phase("starting Ray")
-        with ray_cluster(self.run.path, address) as ray:
+        with ray_cluster(self.run.path, address, self.run.lock_file) as ray:
             self.ray = ray
             try:
                 self._start()

@@ -22,8 +22,12 @@ MARK = "CODEA1_RUN_MARK"
 
 
 @contextlib.contextmanager
-def guarded(folders: Sequence[Path]) -> Iterator[None]:
-    """Marks every process started inside the block and guards them; `folders` are deleted when it is over."""
+def guarded(folders: Sequence[Path], lock: int | None = None) -> Iterator[None]:
+    """Marks every process started inside the block and guards them; `folders` are deleted when it is over.
+
+    The guard keeps the file `lock` open: who waits for the lock of a killed driver gets it when all is quiet, not while
+    the rest of the old run may still write, or the guard may still clean up below the feet of the new one.
+    """
     mark = uuid.uuid4().hex
     guard = subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, mark, str(os.getpid()), *map(str, folders)],
@@ -31,6 +35,7 @@ def guarded(folders: Sequence[Path]) -> Iterator[None]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C is for the driver
+        pass_fds=() if lock is None else (lock,),
     )
     os.environ[MARK] = mark
     try:

@@ -1,0 +1,49 @@
+"""The lock of a run directory, and how long to wait for it."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from pathlib import Path
+from typing import IO
+
+from codea1_cli.errors import UserError
+
+_PATIENCE_S = 0.25
+_PATIENCE_AFTER_DEATH_S = 15.0
+
+
+def take_lock(file: IO[str], who: str) -> None:
+    """Locks `file`, which holds its holder's process id, for as long as it stays open.
+
+    Somebody who only looks is gone in a moment. What a killed driver left behind holds the lock until it has ended,
+    which takes seconds.
+
+    Raises:
+        UserError: another process is training here.
+    """
+    started = time.monotonic()
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip()
+            patience = _PATIENCE_S if _alive(holder) else _PATIENCE_AFTER_DEATH_S
+            if time.monotonic() - started > patience:
+                raise UserError(
+                    f"{who} is being trained by process {holder}",
+                    hint="wait for it, stop it, or choose another name with --run",
+                ) from None
+            time.sleep(0.05)
+
+
+def _alive(pid: str) -> bool:
+    try:
+        stat = Path(f"/proc/{int(pid)}/stat").read_text(encoding="utf-8", errors="replace")
+        return stat.rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except (ValueError, OSError, IndexError):  # the holder is just writing its number
+        return True
