@@ -64,7 +64,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(values)
 def test_a_value_comes_back_with_its_type(value: object) -> None:
     wire = child_side.encode(value)
@@ -76,7 +76,7 @@ def test_a_value_comes_back_with_its_type(value: object) -> None:
     assert len(show(back)) <= 10_003
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.recursive(
         scalars.filter(lambda v: v is not ...).map(repr) | st.integers() | st.text(max_size=3),
@@ -274,7 +274,7 @@ def test_an_array_may_be_stated_as_nested_lists() -> None:
     assert not same(array, [[1, 2], [3]], arrays_as_lists=True)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(values, values)
 def test_same_is_symmetric_and_agrees_with_equality_at_tolerance_zero(a: object, b: object) -> None:
     assert same(a, b, 0.0) == same(b, a, 0.0)
