@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from codea1_cli.engine.judging import Candidate, StepJudge
@@ -21,6 +22,8 @@ from codea1_cli.errors import EnvironmentFault, SandboxOutage
 from codea1_cli.problem import Problem
 from codea1_cli.recipe import Recipe
 from codea1_cli.run_dir import RunDir
+
+_CANARY_PAUSES_S = (1.0, 5.0)
 
 
 class StepState:
@@ -53,6 +56,7 @@ class Arena:
         self.decisions: dict[int, Decision] = {}
         self.stop_requested = False
         self.outage: SandboxOutage | None = None
+        self.fault: Exception | None = None
         self.last_step = 0
         self.written: dict[int, set[str]] = defaultdict(set)
         self.beats: dict[str, tuple[str, int, float]] = {}
@@ -64,7 +68,9 @@ class Arena:
         self.evaluating: set[asyncio.Task[None]] = set()
 
     async def _thread(self, function: Any, *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self.threads, function, *arguments)
+        result = await asyncio.get_running_loop().run_in_executor(self.threads, function, *arguments)
+        self.progress = time.monotonic()
+        return result
 
     # -- before the first step -------------------------------------------------------------------------------------
     async def layers(self) -> dict[str, Any]:
@@ -88,7 +94,8 @@ class Arena:
         self.schedule, self.problems, self.heldout, self.last_step = schedule, problems, heldout, last_step
         self.ledger = await self._thread(Ledger, self.recipe, self.run, resume_step)
         self.targets = _future()
-        if known := self.ledger.evaluation_targets(heldout):
+        known = self.ledger.evaluation_targets(heldout)
+        if known is not None:  # none may have been chosen: the first policy solved everything
             self.targets.set_result(known)
 
     # -- the step: code side ---------------------------------------------------------------------------------------
@@ -101,7 +108,6 @@ class Arena:
             self._slot(state.candidates, pid).set_result(candidates)
 
         await asyncio.gather(*(load(pid, group) for pid, group in texts.items()))
-        self.progress = time.monotonic()
         outcomes = await state.scored
         return {pid: list(outcomes[pid].code_rewards) for pid in texts}
 
@@ -136,7 +142,6 @@ class Arena:
             started = time.monotonic()
             judged = await self._thread(self.judge.judge_suites, self.problems[pid], candidate, texts, book)
             state.judge_seconds += time.monotonic() - started
-            self.progress = time.monotonic()
             slot.set_result(judged)
         except Exception as error:  # a fault of ours must end the run, not leave it waiting
             if not slot.done():
@@ -162,7 +167,10 @@ class Arena:
                 for index, attacked in enumerate(self.judge.attacked(candidates)):
                     if not attacked and owners[index] == index:
                         await self._judge_suites(step, pid, index, [])
-                judged[pid] = [await self._slot(state.suites, (pid, owner)) for owner in owners]
+                judged[pid] = [
+                    replace(await self._slot(state.suites, (pid, owner)), candidate=candidate)
+                    for candidate, owner in zip(candidates, owners, strict=True)
+                ]
             self._check_outage(step, judged)
             outcomes, stats = await self._thread(self.ledger.score_step, step, judged)
             stats["judge_s"] = round(state.judge_seconds, 3)
@@ -193,16 +201,27 @@ class Arena:
     # -- the end of a step -----------------------------------------------------------------------------------------
     async def step_ended(self, label: str, step: int) -> Decision:
         """Save? Stop? The first rank to ask settles it for all ranks of both sides."""
-        if step not in self.decisions and self.outage is None:
-            try:
-                await self._thread(self.judge.canary)
-            except EnvironmentFault as fault:
-                # Better now, with this step saved, than in the middle of the next one.
-                self.outage = SandboxOutage(fault.what, fault.hint)
+        if step not in self.decisions and step < self.last_step and self.outage is None:
+            # Better now, with this step saved, than in the middle of the next one.
+            self.outage = await self._canary()
         if step not in self.decisions:
             last = self.stop_requested or step >= self.last_step or self.outage is not None
             self.decisions[step] = Decision(save=last or step % self.recipe.checkpoint.every == 0, stop=last)
         return self.decisions[step]
+
+    async def _canary(self) -> SandboxOutage | None:
+        """What is wrong with the sandbox when it goes on failing; a moment of trouble is waited for."""
+        outage = None
+        for pause_s in (*_CANARY_PAUSES_S, None):
+            try:
+                await self._thread(self.judge.canary)
+            except EnvironmentFault as fault:
+                outage = SandboxOutage(fault.what, fault.hint)
+            else:
+                return None
+            if pause_s is not None:
+                await asyncio.sleep(pause_s)
+        return outage
 
     async def report(self, report: RankReport) -> None:
         assert self.ledger is not None
@@ -240,6 +259,16 @@ class Arena:
             self.evaluating.add(task)
 
     async def _evaluate(self, step: int, role: str, items: list[tuple[Any, list[str]]]) -> None:
+        assert self.targets is not None
+        try:
+            await self._judge_heldout(step, role, items)
+        except Exception as error:  # nobody waits for this task: the driver is told, and who waits for the targets
+            self.fault = error
+            if not self.targets.done():
+                self.targets.set_exception(error)
+            raise
+
+    async def _judge_heldout(self, step: int, role: str, items: list[tuple[Any, list[str]]]) -> None:
         assert self.ledger is not None
         assert self.targets is not None
         by_id = {problem.id: problem for problem in self.heldout}
@@ -257,7 +286,6 @@ class Arena:
                 )
             )
         line = await self._thread(self.ledger.evaluation, step, role, rows)
-        self.progress = time.monotonic()
         if line is not None:
             self._tell({"kind": "eval", "line": line})
 
@@ -290,7 +318,12 @@ class Arena:
         return (beat[0], beat[1]) if beat else None
 
     async def health(self) -> dict[str, tuple[str, int, float]]:
-        """(phase, step, seconds since it began) of every rank that works, and of the judge when all ranks wait."""
+        """(phase, step, seconds since it began) of every rank that works, and of the judge when all ranks wait.
+
+        Raises what ended a task that nobody waits for.
+        """
+        if self.fault is not None:
+            raise self.fault
         now = time.monotonic()
         at_work = {
             label: (phase, step, now - since)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
+import shutil
 import signal
 import time
 from typing import Any
 
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, RunFailed
 from codea1_cli.run_dir import RunDir
+
+LOG_HEAD = "--- codea1: a rank starts\n"
+"""Where one session's part of a rank's log begins: a resumed run appends."""
 
 
 def as_error(error: Exception, what: str, position: tuple[str, int] | None, run: RunDir) -> CodeA1Error:
@@ -25,9 +30,11 @@ def as_error(error: Exception, what: str, position: tuple[str, int] | None, run:
     hint = resume_hint(run)
     if isinstance(cause, CodeA1Error):
         return type(cause)(cause.what, cause.hint or hint)
-    if isinstance(error, exceptions.RayActorError):
+    if isinstance(cause, exceptions.RayActorError):
+        if isinstance(error, exceptions.RayTaskError):  # the rank lives: the actor that it asked is gone
+            return RunFailed(f"the arena died: its process is gone, as {what} found{at}", hint)
         return RunFailed(f"{what} died{at}: its process is gone{_last_words(run, what)}", hint)
-    if isinstance(cause, OSError) and cause.errno in (28, 122):
+    if _disk_full(cause, run):
         return EnvironmentFault(
             f"{what}{at}: the disk is full", hint=f"free some space; {hint}" if hint else "free some space"
         )
@@ -40,11 +47,23 @@ def as_error(error: Exception, what: str, position: tuple[str, int] | None, run:
     )
 
 
+def _disk_full(cause: Any, run: RunDir) -> bool:
+    """Whether the disk is full, said by the system, by a library in words, or by torch, which does not say why."""
+    if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    text = str(cause)
+    if "No space left on device" in text or "disk is full" in text or "Disk quota exceeded" in text:
+        return True
+    if "PytorchStreamWriter" not in text and "inline_container" not in text:
+        return False
+    return shutil.disk_usage(run.path).free < 2**24
+
+
 def resume_hint(run: RunDir) -> str | None:
     step = run.latest_step()
     if step:
-        return f"step {step} is saved: `codea1 train --run {run.name} --resume` goes on from there (logs in {run.logs})"
-    return f"nothing was saved yet: `codea1 train --run {run.name} --resume` starts over (logs in {run.logs})"
+        return f"step {step} is saved: `codea1 train {run.options} --resume` goes on from there (logs in {run.logs})"
+    return f"nothing was saved yet: `codea1 train {run.options} --resume` starts over (logs in {run.logs})"
 
 
 def stack_hint(run: RunDir, who: str, pid: int | None) -> str:
@@ -62,7 +81,7 @@ def _last_words(run: RunDir, who: str) -> str:
     with contextlib.suppress(OSError):
         lines = [
             line
-            for line in log.read_text(errors="replace").splitlines()
+            for line in log.read_text(errors="replace").rpartition(LOG_HEAD)[2].splitlines()
             if re.search(r"error|fatal|killed", line, re.I)
         ]
         if lines:

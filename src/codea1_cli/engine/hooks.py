@@ -23,6 +23,7 @@ from codea1_cli.plan import Batches
 from codea1_cli.problem import Problem
 from codea1_cli.prompts import test_messages
 from codea1_cli.recipe import Recipe
+from codea1_cli.run_dir import RunDir
 
 # TRL's names of what is worth a column in metrics.jsonl.
 _LOGGED = {
@@ -101,7 +102,7 @@ class Side:
     def save_before_step(self) -> None:
         """Writes the checkpoint of the last finished step, from inside the one that failed."""
         finished = self.step - 1
-        if finished == 0:
+        if RunDir(self.spec.run_path).latest_step() >= finished:
             return
         self.phase("saving", finished)
         restore_random_state(self.randomness)
@@ -291,7 +292,9 @@ def make_callback(side: Side) -> Any:
             for name in ("loss", "grad_norm"):
                 if not math.isfinite(float(logs.get(name, 0.0))):
                     raise RunFailed(f"{name} of the {side.spec.role} policy is {logs[name]} at step {step}")
-            side._logs.append({ours: logs[theirs] for theirs, ours in _LOGGED.items() if logs.get(theirs) is not None})
+            figures = {ours: logs.get(theirs) for theirs, ours in _LOGGED.items()}
+            # An infinite ratio is no figure, and no reason to stop.
+            side._logs.append({k: v for k, v in figures.items() if v is not None and math.isfinite(v)})
             if state.global_step % updates:
                 return
             merged = _merge(side._logs)

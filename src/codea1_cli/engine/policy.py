@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.engine.failures import LOG_HEAD
 from codea1_cli.engine.schedule import Schedule
 from codea1_cli.errors import CodeA1Error, RunFailed, SandboxOutage
 from codea1_cli.plan import batches
@@ -100,12 +101,14 @@ class PolicyWorker:
     def train(self, checkpoint: str | None) -> str | None:
         """Trains to the end, or until the arena says stop. Returns what the sandbox suffered from, if that stopped it:
         the policy is then saved as it was before the step that could not be scored."""
+        suffered = None
         try:
             self.trainer.train(resume_from_checkpoint=checkpoint)
         except SandboxOutage as outage:
             self.side.save_before_step()
-            return outage.what
-        return None
+            suffered = outage.what
+        self.side.phase("waiting")  # for the other side: who has finished does not hang
+        return suffered
 
     def close(self) -> None:
         """Leaves the process group in order, where there is one."""
@@ -142,4 +145,5 @@ def _own_log(path: Path) -> None:
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    os.write(log, LOG_HEAD.encode())
     faulthandler.register(signal.SIGUSR1, file=log, all_threads=True)

@@ -1,0 +1,90 @@
+"""The arena's own bookkeeping, without Ray and without a sandbox."""
+
+import asyncio
+
+import pytest
+
+from codea1_cli.engine import arena as module
+from codea1_cli.engine.arena import Arena
+from codea1_cli.engine.messages import Decision
+from codea1_cli.engine.schedule import Schedule
+from codea1_cli.errors import EnvironmentFault
+from codea1_cli.problem import Problem
+from codea1_cli.recipe_io import load_recipe
+from codea1_cli.run_dir import RunDir
+
+HELD = Problem(id="h", question="q", declaration="def h():", entry_point="h", reference="r", tests=["assert h() == 1"])
+
+
+class Judge:
+    workers = 1
+
+    def __init__(self):
+        self.canaries = []
+
+    def canary(self):
+        if self.canaries and self.canaries.pop(0):
+            raise EnvironmentFault("the sandbox cannot judge", "look at it")
+
+    def solve_rate(self, problem, texts):
+        raise ZeroDivisionError("a fault of ours")
+
+
+@pytest.fixture
+def arena(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "StepJudge", lambda *_, **__: Judge())
+    monkeypatch.setattr(module, "_several_nodes", lambda: False)
+    monkeypatch.setattr(module, "_CANARY_PAUSES_S", (0.0, 0.0))
+    run = RunDir(tmp_path / "r")
+    run.path.mkdir()
+    run.create()
+    return Arena(load_recipe("tiny", ["checkpoint.every=3"]), str(run.path), ["code[0]", "test[0]"])
+
+
+def start(arena, heldout=(), last=6):
+    return arena.start(Schedule((), 0), {}, list(heldout), 0, last)
+
+
+def test_targets_that_are_none_are_known_after_a_resume(arena):
+    """A first policy without a loading wrong solution leaves an empty list, which is a choice, not a gap."""
+    file = arena.run.path / "evaluation" / "targets.json"
+    file.parent.mkdir()
+    file.write_text("[]\n")
+
+    async def targets():
+        await start(arena, [HELD])
+        return await asyncio.wait_for(arena.evaluation_targets(), 5)
+
+    assert asyncio.run(targets()) == []
+
+
+def test_an_evaluation_that_fails_is_told_to_the_driver_and_to_who_waits(arena):
+    async def fail():
+        await start(arena, [HELD])
+        await arena.post_evaluation(0, "code", 0, [("h", ["x"])])
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.wait_for(arena.evaluation_targets(), 5)
+        with pytest.raises(ZeroDivisionError):
+            await arena.health()
+
+    asyncio.run(fail())
+
+
+@pytest.mark.parametrize(
+    ("canaries", "step", "decision"),
+    [
+        ([], 1, Decision(save=False, stop=False)),
+        ([], 3, Decision(save=True, stop=False)),
+        ([True, True], 1, Decision(save=False, stop=False)),  # a moment of trouble
+        ([True, True, True], 1, Decision(save=True, stop=True)),
+        ([True, True, True], 6, Decision(save=True, stop=True)),  # the end: nothing is left to judge
+    ],
+)
+def test_what_the_end_of_a_step_decides(arena, canaries, step, decision):
+    async def end():
+        await start(arena)
+        arena.judge.canaries = list(canaries)
+        return await arena.step_ended("code[0]", step), await arena.step_ended("test[0]", step)
+
+    assert asyncio.run(end()) == (decision, decision)
+    assert (arena.outage is not None) == (len(canaries) == 3 and step < 6)
