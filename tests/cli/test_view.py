@@ -70,3 +70,10 @@ def test_rewards_that_rise_while_held_out_problems_fall(view, capsys, rewards, s
         view.event(step(number, reward=reward))
     view.event(evaluation(2, solved))
     assert ("held-out pass@1 fell" in capsys.readouterr().err) is warns
+
+
+def test_an_evaluation_that_nothing_could_score_is_shown_as_such(view, capsys):
+    view.event(evaluation(0, 0.5))
+    view.event(step(1))
+    view.event(evaluation(1, None))
+    assert "held-out at step 1:  pass@1 n/a" in capsys.readouterr().err

@@ -4,10 +4,11 @@ import pytest
 
 from codea1_cli.engine.judging import StepJudge
 from codea1_cli.engine.ledger import Ledger
+from codea1_cli.errors import EnvironmentFault
 from codea1_cli.problem import Problem
 from codea1_cli.recipe_io import load_recipe
 from codea1_cli.run_dir import RunDir
-from codea1_cli.sandbox.verdicts import Verdict
+from codea1_cli.sandbox.verdicts import Expected, Verdict
 
 DOUBLE = Problem(
     id="double",
@@ -104,6 +105,25 @@ def test_solutions_and_suites_on_held_out_problems(judge):
         DOUBLE, wrong, suite("assert double(2) == 4", "assert double(3) == 6", "assert double(5) == 10")
     )
     assert (killing.valid, killing.kills) == (2, 1), "only the first K asserts count"
+
+
+def test_a_reference_that_the_sandbox_failed_on_leaves_solutions_unscored(judge, monkeypatch):
+    one = judge()
+    lost = {call: Expected(call, False, reason="unscored") for call in ("double(3)", "double(0)")}
+    monkeypatch.setattr(one.judge, "expected", lambda *_: lost)
+    solved = one.solve_rate(DOUBLE, [RIGHT, WRONG])
+    assert (solved.passed, solved.wrong, solved.unscored) == ((False, False), (), 2)
+    with pytest.raises(EnvironmentFault, match="sandbox failed on the reference of double"):
+        one.reference_fault(DOUBLE)
+
+
+def test_what_is_known_not_to_load_is_not_run_again(judge, monkeypatch):
+    one = judge()
+    candidate = one.load_candidates(DOUBLE, [BROKEN])[0]
+    monkeypatch.setattr(one.judge, "check", lambda *_: pytest.fail("ran"))
+    game = one.judge_suites(DOUBLE, candidate, [suite("assert double(3) == 6")], ()).game
+    assert game.loaded is False
+    assert game.suites[0].tests[0].verdict is None
 
 
 @pytest.mark.parametrize("share", [True, False])

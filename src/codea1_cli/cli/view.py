@@ -114,7 +114,8 @@ class TrainView:
         if code:
             best = f"pass@{code['n']}"
             parts.append(f"pass@1 {_percent(code['pass@1'])}  {best} {_percent(code[best])}")
-            self._compare(code["pass@1"])
+            if code["pass@1"] is not None:
+                self._compare(code["pass@1"])
         if test:
             parts.append(f"suite validity {_percent(test['validity'])}  kill rate {_percent(test['kill_rate'])}")
         self._say("  ".join(parts))
@@ -159,11 +160,10 @@ class TrainView:
             f"tests in the Mistake Book: {outcome.summary.get('book_tests', 0)} on {outcome.summary.get('book_problems', 0)} problems"
         )
         self._say(f"run: {self.run.path}")
-        runs = f" --runs {self.run.path.parent}" if self.run.path.parent.name != "runs" else ""
         if outcome.step < outcome.total:
-            self._say(f"next: codea1 train --run {self.run.name} --resume{runs}")
+            self._say(f"next: codea1 train {self.run.options} --resume")
         else:
-            self._say(f"next: codea1 mistakes list --run {self.run.name}{runs}")
+            self._say(f"next: codea1 mistakes list {self.run.options}")
 
 
 def _percent(value: float | None) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.extract import extract_code, parse_suite
 from codea1_cli.game.plan import (
+    UNSCORED,
     calls_for_reference,
     judged_book,
     judged_suite,
@@ -131,6 +132,10 @@ class StepJudge:
         if not calls:
             return None
         expected = self.judge.expected(problem.reference, problem.entry_point, calls)
+        if any(answer.reason == UNSCORED for answer in expected.values()):
+            raise EnvironmentFault(
+                f"the sandbox failed on the reference of {problem.id}", hint="try `codea1 sandbox check`"
+            )
         if not any(answer.valid for answer in expected.values()):
             return f"its reference gives no usable answer to its own tests ({next(iter(expected.values())).reason})"
         return None
@@ -188,9 +193,11 @@ class StepJudge:
         return Judged(candidate, JudgedCandidate(candidate.code, candidate.loaded, on_book, tuple(judged)))
 
     def _check(self, candidate: Candidate, entry_point: str, expected: Any) -> Any:
+        from codea1_cli.sandbox.judge import CandidateResult
+
         calls = [call for call, answer in expected.items() if answer.valid]
-        if not candidate.loaded:
-            calls = []
+        if not calls or not candidate.loaded:  # loading is known already, and nothing is to be run
+            return CandidateResult(candidate.loaded, candidate.load_detail)
         return self.judge.check(candidate.code, entry_point, calls, expected)
 
     # -- held-out evaluation ---------------------------------------------------------------------------------------
@@ -203,14 +210,16 @@ class StepJudge:
         entry = problem.entry_point
         expected = self.judge.expected(problem.reference, entry, self._test_calls(problem))
         calls = [call for call, answer in expected.items() if answer.valid]
+        unanswered = any(answer.reason == UNSCORED for answer in expected.values())
         verdicts: dict[str, tuple[bool, bool | None]] = {}
         for candidate in self.load_candidates(problem, texts):
             if candidate.code in verdicts:
                 continue
             result = self._check(candidate, entry, expected)
             found = [test.verdict for test in result.verdicts.values()]
-            unscored = candidate.loaded is None or Verdict.UNSCORED in found
+            unscored = unanswered or candidate.loaded is None or Verdict.UNSCORED in found
             passed = bool(calls) and len(found) == len(calls) and all(v is Verdict.PASSED for v in found)
+            passed = passed and not unscored
             verdicts[candidate.code] = (passed, None if unscored else candidate.loaded)
         codes = [extract_code(text, entry, mode=self.rules.mode) for text in texts]
         return Solved(

@@ -172,7 +172,7 @@ class Ledger:
     def evaluation_targets(self, heldout: Sequence[Problem]) -> list[tuple[str, str]] | None:
         """Wrong candidates that come with the problems, or those that the run chose before its first step."""
         limit = self.recipe.eval.wrong_per_problem
-        given = [(p.id, source) for p in heldout for source in p.meta.get("wrong", ())[:limit]]
+        given = [(p.id, source) for p in heldout for source in _wrong_programs(p)[:limit]]
         if given or not heldout:
             return given
         file = self.run.path / "evaluation" / "targets.json"
@@ -212,6 +212,12 @@ class Ledger:
             "book_tests": sum(len(book.entries) for book in self.books.values()),
             "book_problems": sum(bool(book.entries) for book in self.books.values()),
         }
+
+
+def _wrong_programs(problem: Problem) -> list[str]:
+    """The wrong candidates of `meta.wrong`; a field of that name with something else in it is somebody else's."""
+    wrong = problem.meta.get("wrong")
+    return wrong if isinstance(wrong, list) and all(isinstance(source, str) for source in wrong) else []
 
 
 def _signal(groups: Sequence[Sequence[float | None]]) -> float | None:

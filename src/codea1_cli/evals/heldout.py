@@ -9,13 +9,14 @@ from codea1_cli.evals.passk import pass_at_k
 
 
 def solve_figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """pass@1 and pass@n over problems; `unscored` counts solutions that the sandbox could not judge (they count as
-    not passed only when nothing else can be said, so a figure with unscored solutions is a lower bound)."""
+    """pass@1 and pass@n over problems. Solutions that the sandbox could not judge are counted in `unscored` and left out
+    of the estimates, and a problem with fewer than k others out of pass@k; a figure over nothing is None."""
     n = max((len(row["passed"]) for row in rows), default=0)
     figures: dict[str, Any] = {"problems": len(rows), "n": n}
     for k in sorted({1, n} - {0}):
-        values = [pass_at_k(len(row["passed"]), sum(row["passed"]), k) for row in rows]
-        figures[f"pass@{k}"] = sum(values) / len(values)
+        counts = [(len(row["passed"]) - row["unscored"], sum(row["passed"])) for row in rows]
+        values = [pass_at_k(scored, passed, k) for scored, passed in counts if scored >= k]
+        figures[f"pass@{k}"] = sum(values) / len(values) if values else None
     figures["unscored"] = sum(row["unscored"] for row in rows)
     return figures
 
