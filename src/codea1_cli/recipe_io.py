@@ -74,8 +74,10 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 
 def _parent_path(path: Path, parent: str) -> Path:
-    beside = path.parent / f"{parent}.yaml"
-    return beside if beside.is_file() else recipe_path(parent)
+    beside = [path.parent / f"{parent}.yaml", path.parent / parent]
+    # A file may bear the name of the shipped recipe that it extends.
+    found = [near for near in beside if near.is_file() and near.resolve() != path.resolve()]
+    return found[0] if found else recipe_path(parent)
 
 
 def _merge(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:

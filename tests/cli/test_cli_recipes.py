@@ -78,5 +78,9 @@ def test_check_reads_a_file(call, tmp_path):
     mine = tmp_path / "mine.yaml"
     mine.write_text("extends: tiny\ngame:\n  alpha: 0.1\n")
     assert call(recipes.app, "check", mine, "--json").data[0]["ok"]
+    (tmp_path / "other.yaml").write_text("extends: mine.yaml\n")
+    assert call(recipes.app, "check", tmp_path / "other.yaml", "--json").data[0]["ok"], "a file beside it"
+    (tmp_path / "tiny.yaml").write_text("extends: tiny\n")
+    assert call(recipes.app, "check", tmp_path / "tiny.yaml", "--json").data[0]["ok"], "named as what it extends"
     mine.write_text("model: [")
     assert call(recipes.app, "check", mine).code == 2

@@ -134,6 +134,16 @@ def test_a_failed_step_leaves_the_book_as_it_was(tmp_path):
         assert store.last_step() == 1
 
 
+def test_a_full_disk_is_named_and_changes_nothing(tmp_path):
+    with MistakeStore(tmp_path / "m.sqlite") as store:
+        store.append(1, [("p", "s", 1, None)])
+        pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+        store._db.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(EnvironmentFault, match="full"):
+            store.append(2, [("p", "t" * 100_000, 1, None)])
+        assert store.last_step() == 1
+
+
 def test_columns_are_the_contract(tmp_path):
     MistakeStore(tmp_path / "m.sqlite").close()
     with sqlite3.connect(tmp_path / "m.sqlite") as db:

@@ -1,5 +1,6 @@
 """`codea1 train`: the main job."""
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -104,8 +105,8 @@ def _directory(recipe: "Recipe", run: str | None, root: Path, resume: bool) -> "
     if directory.path.is_dir() and not never_started and any(p.name != "lock" for p in directory.path.iterdir()):
         raise UserError(
             f"run {directory.name} exists already",
-            hint=f"go on with it: --run {directory.name} --resume; start another: --run OTHER; "
-            f"remove it: codea1 runs prune --run {directory.name} --whole --yes",
+            hint=f"go on with it: {directory.options} --resume; start another: --run OTHER; "
+            f"remove it: codea1 runs prune {directory.options} --whole --yes",
         )
     return directory
 
@@ -143,7 +144,8 @@ def _train(
         try:
             outcome = Driver(recipe, directory, ranks, view).train(problems, resume_step, max_steps, address)
         except Exception as error:
-            directory.note_error(str(error))
+            with contextlib.suppress(OSError):  # on a full disk, say what the run says
+                directory.note_error(str(error))
             raise
         view.finish(outcome)
     if as_json:
