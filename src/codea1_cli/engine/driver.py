@@ -18,12 +18,14 @@ from codea1_cli.engine.failures import as_error, resume_hint, stack_hint
 from codea1_cli.engine.policy import PolicyWorker, RankSpec
 from codea1_cli.engine.schedule import Schedule
 from codea1_cli.engine.setup import RunSetup
-from codea1_cli.errors import RunFailed, SandboxOutage
+from codea1_cli.errors import EnvironmentFault, RunFailed, SandboxOutage
 from codea1_cli.plan import ROLES
 from codea1_cli.problem import Problem
 from codea1_cli.prompts import code_messages
 from codea1_cli.recipe import Recipe
 from codea1_cli.run_dir import RunDir
+
+_REFERENCES_AT_ONCE = 256  # so that each call of the arena ends within the patience of a start
 
 
 class View(Protocol):
@@ -61,7 +63,7 @@ class Driver:
             RunFailed, UserError, EnvironmentFault: one error that names side, rank, step and cause.
         """
         self.view.phase("starting Ray")
-        with ray_cluster(self.run.path, address, self.run.lock_file) as ray:
+        with ray_cluster(self.run.path, address, self.run.lock_file) as ray, _stoppable():
             self.ray = ray
             try:
                 self._start()
@@ -72,7 +74,7 @@ class Driver:
                 self.view.phase("training" if not heldout or resume_step else "evaluating before the first step")
                 with self._signals():
                     self._watch(self._launch(resume_step))
-                summary = self._call(self.arena.close.remote(), "closing")
+                summary = self._call(self.arena.close.remote(), "the arena", self._patience)
                 return Outcome(
                     self.run.latest_step(), len(schedule), self.interrupted and self.run.latest_step() < last, summary
                 )
@@ -97,16 +99,19 @@ class Driver:
 
     def _prepare(self, problems: Sequence[Problem], resume_step: int) -> tuple[Schedule, dict[str, Problem]]:
         setup = RunSetup(self.recipe, self.run)
-        layers = self._call(self.arena.layers.remote(), "checking the sandbox")
+        layers = self._call(self.arena.layers.remote(), "the sandbox", self._patience)
         setup.sandbox_layers = layers
         if layers["missing"]:
             self.view.event({"kind": "note", "text": f"sandbox layers missing here: {', '.join(layers['missing'])}"})
         if resume_step:
             return setup.resume(problems)
-        faults = self._call(self.arena.check_references.remote(list(problems)), "checking the references")
+        faults: dict[str, str] = {}
+        for start in range(0, len(problems), _REFERENCES_AT_ONCE):
+            part = list(problems[start : start + _REFERENCES_AT_ONCE])
+            faults |= self._call(self.arena.check_references.remote(part), "the judge of references", self._patience)
         loaded = self._gather(self.loading)
         chats = [code_messages(problem) for problem in problems]
-        lengths = self._call(self.workers["code[0]"].prompt_lengths.remote(chats), "code[0] measuring prompts")
+        lengths = self._call(self.workers["code[0]"].prompt_lengths.remote(chats), "code[0]", self._patience)
         schedule, kept = setup.fresh(
             problems, faults, lengths, {label: info["device"] for label, info in loaded.items()}
         )
@@ -119,7 +124,7 @@ class Driver:
         self, schedule: Schedule, problems: dict[str, Problem], heldout: list[Problem], resume_step: int, last: int
     ) -> None:
         self._gather(self.loading)
-        self._call(self.arena.start.remote(schedule, problems, heldout, resume_step, last), "starting the arena")
+        self._call(self.arena.start.remote(schedule, problems, heldout, resume_step, last), "the arena", self._patience)
         self.view.phase("building both trainers")
         # Model-written text is all that a policy needs besides the questions: references stay in the arena.
         public = {pid: _public(problem) for pid, problem in problems.items()}
@@ -184,7 +189,7 @@ class Driver:
             done, pending = self.ray.wait(pending, num_returns=1, timeout=1.0)
             for ref in done:
                 results[by_ref[ref]] = self._call(ref, by_ref[ref])
-            if time.monotonic() - started > max(self.recipe.faults.deadline_s, 600.0) and pending:
+            if time.monotonic() - started > self._patience and pending:
                 late = ", ".join(by_ref[ref] for ref in pending)
                 raise RunFailed(
                     f"{late} did not come up within {time.monotonic() - started:.0f} s", hint=f"see {self.run.logs}"
@@ -193,6 +198,11 @@ class Driver:
             if isinstance(info, dict) and "pid" in info:
                 self.pids[label] = info["pid"]
         return results
+
+    @property
+    def _patience(self) -> float:
+        """Seconds for one part of a start: a model may have to be fetched."""
+        return max(self.recipe.faults.deadline_s, 600.0)
 
     @property
     def pids(self) -> dict[str, int]:
@@ -226,6 +236,16 @@ class Driver:
         finally:
             for number, handler in old.items():
                 signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Before there is anything to save, SIGTERM is an interrupt as Ctrl-C is (Ray would exit with the signal's number)."""
+    old = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, old)
 
 
 def _public(problem: Problem) -> Problem:
@@ -265,6 +285,10 @@ def rank_specs(recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]]) 
 def wants_vllm(recipe: Recipe, gpu: Gpu | None) -> bool:
     from importlib.util import find_spec
 
-    if recipe.sampling.engine == "vllm":
-        return True
-    return recipe.sampling.engine == "auto" and gpu is not None and find_spec("vllm") is not None
+    installed = find_spec("vllm") is not None
+    if recipe.sampling.engine == "vllm" and not installed:
+        raise EnvironmentFault(
+            "sampling.engine=vllm, and vLLM is not installed",
+            hint="`uv sync --extra vllm`, or sampling.engine=transformers",
+        )
+    return recipe.sampling.engine == "vllm" or (recipe.sampling.engine == "auto" and gpu is not None and installed)
