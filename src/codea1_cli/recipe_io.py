@@ -152,6 +152,22 @@ def validate_recipe(content: dict[str, Any], origin: str) -> Recipe:
         ) from None
 
 
+def with_absolute_paths(recipe: Recipe) -> Recipe:
+    """The recipe with its files and model folders named in full: a run can be resumed from any folder."""
+    pinned = recipe.model_copy(deep=True)
+    for section, key in (
+        (pinned, "model"),
+        (pinned.code, "model"),
+        (pinned.test, "model"),
+        (pinned.data, "train"),
+        (pinned.data, "heldout"),
+    ):
+        name = getattr(section, key)
+        if name is not None and (path := Path(name).expanduser()).exists():
+            setattr(section, key, str(path.absolute()))
+    return pinned
+
+
 def _nearest(key: str) -> str | None:
     """The known key that was probably meant: the same last part, else the same section, else a similar last part."""
     keys = all_keys()

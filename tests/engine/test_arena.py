@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pyarrow.parquet as pq
 import pytest
 
 from codea1_cli.engine import arena as module
@@ -88,3 +89,32 @@ def test_what_the_end_of_a_step_decides(arena, canaries, step, decision):
 
     assert asyncio.run(end()) == (decision, decision)
     assert (arena.outage is not None) == (len(canaries) == 3 and step < 6)
+
+
+def test_each_candidate_of_a_shared_group_keeps_its_own_reply(tmp_path, monkeypatch):
+    """Identical programs share suites and verdicts; the replies that they came in differ."""
+    monkeypatch.setattr(module, "_several_nodes", lambda: False)
+    run = RunDir(tmp_path / "r")
+    run.path.mkdir()
+    run.create()
+    block = "```python\ndef h():\n    return 2\n```"
+    replies = [block, f"Here it is:\n{block}", "no program"]
+    problem = HELD.model_copy(update={"reference": "def h():\n    return 1\n"})
+    settings = ["judge.workers=1", "game.n_code=3", "game.n_test=2", "game.update_n=1", "game.share_identical=true"]
+
+    async def play():
+        arena = Arena(load_recipe("tiny", settings), str(run.path), ["code[0]", "test[0]"])
+        await arena.start(Schedule((("h",),), 1), {"h": problem}, [], 0, 1)
+        rewards = asyncio.create_task(arena.post_candidates(1, {"h": replies}))
+        views = (await arena.get_candidates(1, ["h"]))["h"]
+        await arena.post_suites(1, [("h", 0, ["```python\nassert h() == 1\n```"] * 2)])
+        await arena.finish_suites(1, ["h"])
+        await arena.close()
+        return [view.attack for view in views], (await rewards)["h"]
+
+    attacked, rewards = asyncio.run(play())
+    assert attacked == [True, False, False]
+    assert rewards == [0.0, 0.0, 0.0]
+    table = pq.read_table(run.rollout_file(1)).to_pylist()
+    assert [row["completion"] for row in table] == replies
+    assert [len(row["suites"]) for row in table] == [2, 2, 0]

@@ -69,14 +69,14 @@ def train(
 
 
 def _new(recipe: str | None, overrides: list[str]) -> "tuple[Recipe, str]":
-    from codea1_cli.recipe_io import load_recipe, recipe_names, recipe_path
+    from codea1_cli.recipe_io import load_recipe, recipe_names, recipe_path, with_absolute_paths
 
     if recipe is None:
         raise UserError(
             "no recipe given",
             hint=f"--recipe NAME, one of {', '.join(recipe_names())}; `--recipe tiny` needs no GPU and no network",
         )
-    chosen = load_recipe(recipe, overrides)
+    chosen = with_absolute_paths(load_recipe(recipe, overrides))
     heading = "".join(f"# override: {override}\n" for override in overrides)
     return chosen, f"# recipe: {recipe}\n{heading}{recipe_path(recipe).read_text(encoding='utf-8')}"
 
