@@ -107,6 +107,12 @@ def test_solutions_and_suites_on_held_out_problems(judge):
     assert (killing.valid, killing.kills) == (2, 1), "only the first K asserts count"
 
 
+@pytest.mark.parametrize("reference", ["def double(n):\n    return (", "def double(n):\n    raise ValueError(n)\n"])
+def test_a_reference_that_answers_nothing_says_nothing_about_a_solution(judge, reference):
+    solved = judge().solve_rate(DOUBLE.model_copy(update={"reference": reference}), [RIGHT, WRONG])
+    assert (solved.passed, solved.wrong, solved.unscored) == ((False, False), (), 2)
+
+
 def test_a_reference_that_the_sandbox_failed_on_leaves_solutions_unscored(judge, monkeypatch):
     one = judge()
     lost = {call: Expected(call, False, reason="unscored") for call in ("double(3)", "double(0)")}

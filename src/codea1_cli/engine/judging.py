@@ -210,7 +210,8 @@ class StepJudge:
         entry = problem.entry_point
         expected = self.judge.expected(problem.reference, entry, self._test_calls(problem))
         calls = [call for call, answer in expected.items() if answer.valid]
-        unanswered = any(answer.reason == UNSCORED for answer in expected.values())
+        # A reference that answers nothing, or that the sandbox failed on, says nothing about a solution.
+        unanswered = not calls or any(answer.reason == UNSCORED for answer in expected.values())
         verdicts: dict[str, tuple[bool, bool | None]] = {}
         for candidate in self.load_candidates(problem, texts):
             if candidate.code in verdicts:
@@ -218,8 +219,7 @@ class StepJudge:
             result = self._check(candidate, entry, expected)
             found = [test.verdict for test in result.verdicts.values()]
             unscored = unanswered or candidate.loaded is None or Verdict.UNSCORED in found
-            passed = bool(calls) and len(found) == len(calls) and all(v is Verdict.PASSED for v in found)
-            passed = passed and not unscored
+            passed = not unscored and len(found) == len(calls) and all(v is Verdict.PASSED for v in found)
             verdicts[candidate.code] = (passed, None if unscored else candidate.loaded)
         codes = [extract_code(text, entry, mode=self.rules.mode) for text in texts]
         return Solved(
