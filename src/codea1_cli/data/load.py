@@ -48,10 +48,19 @@ def training_problems(recipe: Recipe) -> list[Problem]:
 
 
 def heldout_problems(recipe: Recipe) -> list[Problem]:
-    """The held-out problems that have tests; an empty list when the recipe names none."""
+    """The held-out problems that have tests; an empty list when the recipe names none.
+
+    Raises:
+        UserError: the file is missing or broken, or none of its problems has a test.
+    """
     if recipe.data.heldout is None:
         return []
     problems = [p for p in read_problems(problems_file(recipe.data.heldout)) if p.tests]
+    if not problems:
+        raise UserError(
+            f"no problem of {recipe.data.heldout} has tests, so nothing can be evaluated",
+            hint="give held-out problems with tests, or data.heldout=null",
+        )
     return problems[: recipe.eval.limit]
 
 

@@ -14,10 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from codea1_cli.engine.judging import Candidate, StepJudge
+from codea1_cli.engine.examiner import Examiner
+from codea1_cli.engine.judging import StepJudge
 from codea1_cli.engine.ledger import Ledger
 from codea1_cli.engine.messages import CandidateView, Decision, RankReport, SuiteResults
 from codea1_cli.engine.schedule import Schedule
+from codea1_cli.engine.step_state import StepState, new_future
 from codea1_cli.errors import EnvironmentFault, SandboxOutage
 from codea1_cli.problem import Problem
 from codea1_cli.recipe import Recipe
@@ -26,60 +28,50 @@ from codea1_cli.run_dir import RunDir
 _CANARY_PAUSES_S = (1.0, 5.0)
 
 
-class StepState:
-    """What has arrived for one step, and what somebody waits for."""
-
-    def __init__(self) -> None:
-        self.candidates: dict[str, asyncio.Future[list[Candidate]]] = {}
-        self.suites: dict[tuple[str, int], asyncio.Future[Any]] = {}
-        self.scored: asyncio.Future[dict[str, Any]] = _future()
-        self.scoring: asyncio.Task[None] | None = None
-        self.judge_seconds = 0.0
-        self.prompts_too_long = 0
-
-
-def _future() -> asyncio.Future[Any]:
-    return asyncio.get_running_loop().create_future()
-
-
 class Arena:
     def __init__(self, recipe: Recipe, run_path: str, labels: Sequence[str]) -> None:
         self.recipe, self.labels = recipe, list(labels)
         self.run = RunDir(run_path)
         self.judge = StepJudge(recipe, self.run.path, spread=_several_nodes())
         self.threads = ThreadPoolExecutor(self.judge.workers + 1, thread_name_prefix="judge")
+        self.writer = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         self.ledger: Ledger | None = None
+        self.examiner: Examiner | None = None
         self.schedule = Schedule((), 0)
         self.problems: dict[str, Problem] = {}
-        self.heldout: list[Problem] = []
         self.steps: dict[int, StepState] = defaultdict(StepState)
         self.decisions: dict[int, Decision] = {}
         self.stop_requested = False
+        self.sampling = False  # whether any rank has begun its first step
         self.outage: SandboxOutage | None = None
-        self.fault: Exception | None = None
         self.last_step = 0
         self.written: dict[int, set[str]] = defaultdict(set)
         self.beats: dict[str, tuple[str, int, float]] = {}
         self.progress = time.monotonic()
         self.events: list[dict[str, Any]] = []
         self.news = asyncio.Event()
-        self.targets: asyncio.Future[list[tuple[str, str]]] | None = None
-        self.evaluations: dict[int, dict[str, Any]] = defaultdict(dict)
-        self.evaluating: set[asyncio.Task[None]] = set()
 
-    async def _thread(self, function: Any, *arguments: Any) -> Any:
-        result = await asyncio.get_running_loop().run_in_executor(self.threads, function, *arguments)
+    async def in_thread(self, function: Any, *arguments: Any) -> Any:
+        """Judges in one of the threads."""
+        return await self._run_in(self.threads, function, *arguments)
+
+    async def in_writer(self, function: Any, *arguments: Any) -> Any:
+        """Writes in the one thread for that, which no queue of programs to judge holds up."""
+        return await self._run_in(self.writer, function, *arguments)
+
+    async def _run_in(self, pool: ThreadPoolExecutor, function: Any, *arguments: Any) -> Any:
+        result = await asyncio.get_running_loop().run_in_executor(pool, function, *arguments)
         self.progress = time.monotonic()
         return result
 
     # -- before the first step -------------------------------------------------------------------------------------
     async def layers(self) -> dict[str, Any]:
         """The sandbox's canary and which of its layers are missing. Raises EnvironmentFault when it cannot judge."""
-        return await self._thread(self.judge.canary)
+        return await self.in_thread(self.judge.canary)
 
     async def check_references(self, problems: Sequence[Problem]) -> dict[str, str]:
         """Why a problem cannot be used, by id: its reference does not load or does not agree with itself."""
-        reasons = await asyncio.gather(*(self._thread(self.judge.reference_fault, problem) for problem in problems))
+        reasons = await asyncio.gather(*(self.in_thread(self.judge.reference_fault, problem) for problem in problems))
         return {problem.id: reason for problem, reason in zip(problems, reasons, strict=True) if reason}
 
     async def start(
@@ -90,13 +82,10 @@ class Arena:
         resume_step: int,
         last_step: int,
     ) -> None:
-        """`last_step` is where this session stops: the schedule's end, or earlier with --max-steps."""
-        self.schedule, self.problems, self.heldout, self.last_step = schedule, problems, heldout, last_step
-        self.ledger = await self._thread(Ledger, self.recipe, self.run, resume_step)
-        self.targets = _future()
-        known = self.ledger.evaluation_targets(heldout)
-        if known is not None:  # none may have been chosen: the first policy solved everything
-            self.targets.set_result(known)
+        """`last_step` is where this call of the command stops: the schedule's end, or earlier with --max-steps."""
+        self.schedule, self.problems, self.last_step = schedule, problems, last_step
+        self.ledger = await self.in_writer(Ledger, self.recipe, self.run, resume_step)
+        self.examiner = Examiner(self, self.ledger, heldout)
 
     # -- the step: code side ---------------------------------------------------------------------------------------
     async def post_candidates(self, step: int, texts: dict[str, list[str]]) -> dict[str, list[float | None]]:
@@ -104,7 +93,7 @@ class Arena:
         state = self.steps[step]
 
         async def load(pid: str, group: list[str]) -> None:
-            candidates = await self._thread(self.judge.load_candidates, self.problems[pid], group)
+            candidates = await self.in_thread(self.judge.load_candidates, self.problems[pid], group)
             self._slot(state.candidates, pid).set_result(candidates)
 
         await asyncio.gather(*(load(pid, group) for pid, group in texts.items()))
@@ -140,7 +129,7 @@ class Arena:
             candidate = (await self._slot(state.candidates, pid))[index]
             book = self.ledger.replayed(pid)
             started = time.monotonic()
-            judged = await self._thread(self.judge.judge_suites, self.problems[pid], candidate, texts, book)
+            judged = await self.in_thread(self.judge.judge_suites, self.problems[pid], candidate, texts, book)
             state.judge_seconds += time.monotonic() - started
             slot.set_result(judged)
         except Exception as error:  # a fault of ours must end the run, not leave it waiting
@@ -163,16 +152,17 @@ class Arena:
             for pid in self.schedule.steps[step - 1]:
                 candidates = await self._slot(state.candidates, pid)
                 owners = self.judge.owners(candidates)
+                alone = [
+                    i for i, attacked in enumerate(self.judge.attacked(candidates)) if not attacked and owners[i] == i
+                ]
                 # A candidate that nobody attacks is judged on the book alone.
-                for index, attacked in enumerate(self.judge.attacked(candidates)):
-                    if not attacked and owners[index] == index:
-                        await self._judge_suites(step, pid, index, [])
+                await asyncio.gather(*(self._judge_suites(step, pid, index, []) for index in alone))
                 judged[pid] = [
                     replace(await self._slot(state.suites, (pid, owner)), candidate=candidate)
                     for candidate, owner in zip(candidates, owners, strict=True)
                 ]
             self._check_outage(step, judged)
-            outcomes, stats = await self._thread(self.ledger.score_step, step, judged)
+            outcomes, stats = await self.in_writer(self.ledger.score_step, step, judged)
             stats["judge_s"] = round(state.judge_seconds, 3)
             stats["prompts_too_long"] = state.prompts_too_long
             stats["sandbox_failures"] = self.judge.failures()
@@ -195,7 +185,7 @@ class Arena:
     @staticmethod
     def _slot(slots: dict[Any, asyncio.Future[Any]], key: Any) -> asyncio.Future[Any]:
         if key not in slots:
-            slots[key] = _future()
+            slots[key] = new_future()
         return slots[key]
 
     # -- the end of a step -----------------------------------------------------------------------------------------
@@ -214,7 +204,7 @@ class Arena:
         outage = None
         for pause_s in (*_CANARY_PAUSES_S, None):
             try:
-                await self._thread(self.judge.canary)
+                await self.in_thread(self.judge.canary)
             except EnvironmentFault as fault:
                 outage = SandboxOutage(fault.what, fault.hint)
             else:
@@ -225,9 +215,9 @@ class Arena:
 
     async def report(self, report: RankReport) -> None:
         assert self.ledger is not None
-        line = await self._thread(self.ledger.report, report)
+        line = await self.in_writer(self.ledger.report, report)
         if line is not None:
-            self._tell({"kind": "step", "line": line})
+            self.tell({"kind": "step", "line": line})
 
     async def checkpoint_written(self, label: str, step: int, optimizer_step: int) -> None:
         """The last rank to report commits the checkpoint, so that no rank goes on believing in one that is not whole."""
@@ -235,9 +225,10 @@ class Arena:
         self.written[step].add(label)
         if self.written[step] < set(self.labels):
             return
-        await self._drain(step)
-        pruned = await self._thread(self.ledger.commit, step, optimizer_step)
-        self._tell({"kind": "checkpoint", "step": step, "pruned": pruned})
+        if self.examiner is not None:
+            await self.examiner.drain(step)
+        pruned = await self.in_writer(self.ledger.commit, step, optimizer_step)
+        self.tell({"kind": "checkpoint", "step": step, "pruned": pruned})
 
     async def request_stop(self) -> None:
         self.stop_requested = True
@@ -245,57 +236,16 @@ class Arena:
     # -- evaluation ------------------------------------------------------------------------------------------------
     async def evaluation_targets(self) -> list[tuple[str, str]]:
         """(problem id, wrong candidate) pairs, the same for the whole run."""
-        assert self.targets is not None
-        return await self.targets
+        assert self.examiner is not None
+        return await self.examiner.targets
 
     async def post_evaluation(self, step: int, role: str, rank: int, items: list[tuple[Any, list[str]]]) -> None:
-        parts = self.evaluations[step].setdefault(role, {})
-        parts[rank] = items
-        if len(parts) == sum(label.startswith(f"{role}[") for label in self.labels):
-            task = asyncio.create_task(
-                self._evaluate(step, role, [item for rank in sorted(parts) for item in parts[rank]])
-            )
-            task.step = step  # type: ignore[attr-defined]
-            self.evaluating.add(task)
-
-    async def _evaluate(self, step: int, role: str, items: list[tuple[Any, list[str]]]) -> None:
-        assert self.targets is not None
-        try:
-            await self._judge_heldout(step, role, items)
-        except Exception as error:  # nobody waits for this task: the driver is told, and who waits for the targets
-            self.fault = error
-            if not self.targets.done():
-                self.targets.set_exception(error)
-            raise
-
-    async def _judge_heldout(self, step: int, role: str, items: list[tuple[Any, list[str]]]) -> None:
-        assert self.ledger is not None
-        assert self.targets is not None
-        by_id = {problem.id: problem for problem in self.heldout}
-        if role == "code":
-            rows = await asyncio.gather(
-                *(self._thread(self.judge.solve_rate, by_id[pid], texts) for pid, texts in items)
-            )
-            if not self.targets.done():
-                self.targets.set_result(self.ledger.choose_targets(rows))
-        else:
-            rows = await asyncio.gather(
-                *(
-                    self._thread(self.judge.suite_on_wrong, by_id[pid], source, texts[0])
-                    for (pid, source), texts in items
-                )
-            )
-        line = await self._thread(self.ledger.evaluation, step, role, rows)
-        if line is not None:
-            self._tell({"kind": "eval", "line": line})
-
-    async def _drain(self, step: int | None = None) -> None:
-        tasks = [t for t in self.evaluating if step is None or t.step <= step]  # type: ignore[attr-defined]
-        await asyncio.gather(*tasks)
-        self.evaluating -= set(tasks)
+        """Takes one rank's held-out samples; they are judged when all its ranks have posted."""
+        assert self.examiner is not None
+        self.examiner.post(step, role, rank, items)
 
     # -- the driver's view -----------------------------------------------------------------------------------------
-    def _tell(self, event: dict[str, Any]) -> None:
+    def tell(self, event: dict[str, Any]) -> None:
         self.events.append(event)
         self.news.set()
 
@@ -310,6 +260,10 @@ class Arena:
         return events
 
     async def heartbeat(self, label: str, phase: str, step: int) -> None:
+        if phase == "sampling" and not self.sampling:
+            self.sampling = True
+            if self.ledger is not None:
+                self.ledger.training_begins()
         self.beats[label] = (phase, step, time.monotonic())
 
     async def position(self, label: str) -> tuple[str, int] | None:
@@ -322,8 +276,8 @@ class Arena:
 
         Raises what ended a task that nobody waits for.
         """
-        if self.fault is not None:
-            raise self.fault
+        if self.examiner is not None and self.examiner.fault is not None:
+            raise self.examiner.fault
         now = time.monotonic()
         at_work = {
             label: (phase, step, now - since)
@@ -337,13 +291,14 @@ class Arena:
 
     async def close(self) -> dict[str, Any]:
         """Waits for evaluations still being judged and ends the sandbox. Returns the closing figures."""
-        await self._drain()
+        if self.examiner is not None:
+            await self.examiner.drain()
         if self.outage is not None:
             raise self.outage
         summary = self.ledger.summary() if self.ledger is not None else {}
         if self.ledger is not None:
             self.ledger.close()
-        await self._thread(self.judge.close)
+        await self.in_thread(self.judge.close)
         return summary
 
 

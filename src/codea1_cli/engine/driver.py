@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from codea1_cli.data.load import heldout_problems
 from codea1_cli.devices import Gpu
 from codea1_cli.engine.arena import Arena
-from codea1_cli.engine.cluster import free_port, ray_cluster
+from codea1_cli.engine.cluster import free_ports, ray_cluster
 from codea1_cli.engine.failures import as_error, resume_hint, stack_hint
 from codea1_cli.engine.policy import PolicyWorker, RankSpec
 from codea1_cli.engine.schedule import Schedule
@@ -104,7 +104,7 @@ class Driver:
         if layers["missing"]:
             self.view.event({"kind": "note", "text": f"sandbox layers missing here: {', '.join(layers['missing'])}"})
         if resume_step:
-            return setup.resume(problems)
+            return setup.resume(problems, list(self.workers))
         faults: dict[str, str] = {}
         for start in range(0, len(problems), _REFERENCES_AT_ONCE):
             part = list(problems[start : start + _REFERENCES_AT_ONCE])
@@ -264,8 +264,9 @@ def rank_specs(recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]]) 
     # More threads than cores make every parallel section wait for a thread that is not running.
     threads = recipe.train.threads or max(1, (os.cpu_count() or 1) // max(on_cpu, 1))
     specs = []
+    ports = dict(zip(ROLES, free_ports(len(ROLES)), strict=True))
     for role in ROLES:
-        port = free_port()
+        port = ports[role]
         for rank, gpu in enumerate(ranks[role]):
             specs.append(
                 RankSpec(

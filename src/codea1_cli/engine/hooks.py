@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from codea1_cli.engine import evaluation
+from codea1_cli.engine.callback import make_callback
 from codea1_cli.engine.faults import fault_at, nan_at
-from codea1_cli.engine.messages import CandidateView, RankReport
+from codea1_cli.engine.messages import CandidateView
 from codea1_cli.engine.randomness import random_state, restore_random_state
+from codea1_cli.engine.rows import Group, Rows
 from codea1_cli.engine.sampling import render, sample_groups
 from codea1_cli.errors import RunFailed
 from codea1_cli.plan import Batches
@@ -24,23 +25,6 @@ from codea1_cli.problem import Problem
 from codea1_cli.prompts import test_messages
 from codea1_cli.recipe import Recipe
 from codea1_cli.run_dir import RunDir
-
-# TRL's names of what is worth a column in metrics.jsonl.
-_LOGGED = {
-    "loss": "loss",
-    "grad_norm": "grad_norm",
-    "learning_rate": "learning_rate",
-    "reward": "reward",
-    "reward_std": "reward_std",
-    "kl": "kl",
-    "entropy": "entropy",
-    "completions/mean_length": "completion_tokens",
-    "completions/clipped_ratio": "clipped_share",
-    "clip_ratio/region_mean": "ratio_clipped",
-    "sampling/sampling_logp_difference/mean": "logp_mismatch",
-    "sampling/sampling_logp_difference/max": "logp_mismatch_max",
-    "num_tokens": "tokens_seen",
-}
 
 
 class Side:
@@ -61,8 +45,8 @@ class Side:
         self.trainer: Any = None
         self.seconds = {"sampling": 0.0, "waiting": 0.0, "updating": 0.0}
         self.randomness: dict[str, Any] = {}
-        self._since = time.monotonic()
-        self._logs: list[dict[str, float]] = []
+        self.since = time.monotonic()
+        self.logs: list[dict[str, float]] = []
 
     @property
     def step(self) -> int:
@@ -81,8 +65,8 @@ class Side:
     def clock(self, part: str) -> None:
         """Books the time since the last call under `part`."""
         now = time.monotonic()
-        self.seconds[part] += now - self._since
-        self._since = now
+        self.seconds[part] += now - self.since
+        self.since = now
 
     def ask(self, method: str, *arguments: Any) -> Any:
         """Calls the arena and waits; the waiting is no progress of ours, so the phase says so."""
@@ -97,7 +81,7 @@ class Side:
         """Remembers the random state, so that a step which cannot be scored can be undone and saved around."""
         self.phase("sampling")
         self.randomness = random_state()
-        self._since = time.monotonic()
+        self.since = time.monotonic()
 
     def save_before_step(self) -> None:
         """Writes the checkpoint of the last finished step, from inside the one that failed."""
@@ -114,7 +98,7 @@ class Side:
             return
         self.phase("evaluating", max(step, 1))
         evaluation.sample_heldout(self, step)
-        self._since = time.monotonic()
+        self.since = time.monotonic()
 
 
 class CodeSide(Side):
@@ -210,129 +194,3 @@ class TestSide(Side):
     def _empty_group(self) -> Group:
         eos, n = self.trainer.processing_class.eos_token_id, self.shape.group
         return Group([eos], [[eos]] * n, [[0.0]] * n)
-
-
-@dataclass(frozen=True)
-class Group:
-    """The suites sampled for one candidate: one prompt, n completions, and log-probs where the engine reports them."""
-
-    prompt: list[int]
-    completions: list[list[int]]
-    logprobs: list[list[float]] | None
-
-
-class Rows:
-    """The columns of a rollout; a row without a reward is masked, so that neither loss, KL nor token mean sees it."""
-
-    def __init__(self, with_logprobs: bool, group: int) -> None:
-        self.prompt_ids: list[list[int]] = []
-        self.completion_ids: list[list[int]] = []
-        self.logprobs: list[list[float]] | None = [] if with_logprobs else None
-        self.env_mask: list[list[int]] = []
-        self.suite_reward: list[float | None] = []
-        self.group = group
-
-    def __len__(self) -> int:
-        return len(self.prompt_ids)
-
-    def add(self, group: Group, rewards: Sequence[float | None]) -> None:
-        for i in range(self.group):
-            tokens = group.completions[i]
-            self.prompt_ids.append(group.prompt)
-            self.completion_ids.append(tokens)
-            if self.logprobs is not None:
-                self.logprobs.append(group.logprobs[i] if group.logprobs is not None else [0.0] * len(tokens))
-            self.env_mask.append([0 if rewards[i] is None else 1] * len(tokens))
-            self.suite_reward.append(rewards[i])
-
-    def columns(self) -> dict[str, Any]:
-        return {
-            "prompt_ids": self.prompt_ids,
-            "completion_ids": self.completion_ids,
-            "logprobs": self.logprobs,
-            "env_mask": self.env_mask,
-            "suite_reward": self.suite_reward,
-        }
-
-
-def make_callback(side: Side) -> Any:
-    """The TrainerCallback that reports, evaluates, saves and stops as the arena decides.
-
-    TRL calls on_step_end, then on_log, then on_save for each optimizer step; only a rollout's last one ends a step.
-    """
-    from transformers import TrainerCallback
-
-    updates = side.shape.updates_per_step
-
-    class StepCallback(TrainerCallback):
-        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            if state.global_step == 0:
-                side.evaluate(0)
-            side.step_begins()
-
-        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            fault_at(side.spec.role, side.spec.rank, side.step, "updating")
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-            if state.global_step % updates:
-                return control
-            side.clock("updating")
-            step = state.global_step // updates
-            decision = side.ask("step_ended", side.spec.label, step)
-            control.should_save = decision.save
-            control.should_training_stop = control.should_training_stop or decision.stop
-            return control
-
-        def on_log(
-            self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any
-        ) -> None:
-            if not logs or "loss" not in logs:
-                return
-            step = math.ceil(state.global_step / updates)
-            for name in ("loss", "grad_norm"):
-                if not math.isfinite(float(logs.get(name, 0.0))):
-                    raise RunFailed(f"{name} of the {side.spec.role} policy is {logs[name]} at step {step}")
-            figures = {ours: logs.get(theirs) for theirs, ours in _LOGGED.items()}
-            # An infinite ratio is no figure, and no reason to stop.
-            side._logs.append({k: v for k, v in figures.items() if v is not None and math.isfinite(v)})
-            if state.global_step % updates:
-                return
-            merged = _merge(side._logs)
-            report = RankReport(side.spec.label, step, merged, dict(side.seconds))
-            side._logs, side.seconds = [], dict.fromkeys(side.seconds, 0.0)
-            # Waited for, so that a step's line is on disk before its checkpoint is.
-            side.ask("report", report)
-            if evaluation.due(side.recipe, step, side.total_steps):
-                side.evaluate(step)
-            if control.should_save:
-                side.phase("saving", step)
-                _check_finite(side, step)
-                fault_at(side.spec.role, side.spec.rank, step, "saving")
-
-        def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            side.ask("checkpoint_written", side.spec.label, state.global_step // updates, state.global_step)
-
-        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            if state.global_step % updates == 0:
-                side.step_begins()
-
-    return StepCallback()
-
-
-def _check_finite(side: Side, step: int) -> None:
-    """A checkpoint with a NaN in it would be the end of a run, and would replace a good one."""
-    import torch
-
-    for name, parameter in side.trainer.model.named_parameters():
-        if not bool(torch.isfinite(parameter.detach()).all()):
-            raise RunFailed(f"parameter {name} of the {side.spec.role} policy is not finite after step {step}")
-
-
-def _merge(logs: list[dict[str, float]]) -> dict[str, float]:
-    """The mean over a rollout's optimizer steps; counters and rates keep their last value."""
-    keys = dict.fromkeys(key for entry in logs for key in entry)
-    merged = {}
-    for key in keys:
-        values = [entry[key] for entry in logs if key in entry]
-        merged[key] = values[-1] if key in {"tokens_seen", "learning_rate"} else sum(values) / len(values)
-    return merged

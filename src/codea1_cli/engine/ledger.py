@@ -54,6 +54,10 @@ class Ledger:
             pid: [list(entry) for entry in book.entries] for pid, book in sorted(self.books.items()) if book.entries
         }
 
+    def training_begins(self) -> None:
+        """Step times count from here: what came before was starting up and evaluating."""
+        self.last_line = time.monotonic()
+
     def close(self) -> None:
         self.store.close()
 

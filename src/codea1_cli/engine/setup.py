@@ -59,18 +59,23 @@ class RunSetup:
         write_atomic(self.run.path / "run.json", json.dumps(self._info(schedule, list(kept), devices), indent=2) + "\n")
         return schedule, kept
 
-    def resume(self, problems: Sequence[Problem]) -> tuple[Schedule, dict[str, Problem]]:
-        """The order that the run began with.
+    def resume(self, problems: Sequence[Problem], labels: Sequence[str]) -> tuple[Schedule, dict[str, Problem]]:
+        """The order that the run began with; `labels` are the ranks that would go on with it.
 
         Raises:
-            UserError: the problems file is not the one that the run began with.
+            UserError: a file of problems, or the number of ranks, is not the one that the run began with.
         """
         info = self.run.info()
-        train = self.recipe.data.train or ""
-        if info["data"]["sha256"] != file_hash(train):
+        for source, digest in ((self.recipe.data.train, "sha256"), (self.recipe.data.heldout, "heldout_sha256")):
+            if source is not None and info["data"][digest] != file_hash(source):
+                raise UserError(
+                    f"{source} has changed since run {self.run.name} began",
+                    hint="restore the file, or start a new run: with other problems it would not be the same run",
+                )
+        if set(info["devices"]) != set(labels):
             raise UserError(
-                f"{train} has changed since run {self.run.name} began",
-                hint="restore the file, or start a new run: an order over other problems would not be the same run",
+                f"run {self.run.name} began with the ranks {', '.join(info['devices'])}; here there would be {', '.join(labels)}",
+                hint="offer it as many GPUs as it had, for example with CUDA_VISIBLE_DEVICES",
             )
         by_id = {problem.id: problem for problem in problems}
         kept = {pid: by_id[pid] for pid in info["problem_ids"]}
@@ -105,6 +110,7 @@ class RunSetup:
                 "train": train,
                 "sha256": file_hash(train),
                 "heldout": self.recipe.data.heldout,
+                "heldout_sha256": file_hash(self.recipe.data.heldout) if self.recipe.data.heldout else None,
                 "problems": len(kept),
                 "skipped": {reason: len(ids) for reason, ids in self.skipped.items()},
             },

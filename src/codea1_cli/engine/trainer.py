@@ -110,6 +110,7 @@ def trainer_arguments(
         logging_steps=1,
         report_to="none",
         disable_tqdm=True,
+        logging_nan_inf_filter=False,  # a NaN loss shall be seen, not averaged away
     )
     if use_vllm:
         arguments |= dict(

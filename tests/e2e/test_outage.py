@@ -1,0 +1,40 @@
+"""The sandbox service goes away in the middle of a run: what was learned is saved, and the run goes on from there."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from harness import SMALL, Cli, wait_for
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "sandbox"))
+from fusion_standin import stand_in
+
+pytestmark = pytest.mark.e2e
+
+
+def test_an_outage_saves_exits_3_and_can_be_resumed(cli: Cli, whole: str) -> None:
+    with stand_in() as service:
+        settings = [*(s for s in SMALL if not s.startswith("checkpoint")), "checkpoint.every=50"]
+        process = cli.start(
+            "train",
+            "--recipe",
+            "tiny",
+            "--run",
+            "outage",
+            *settings,
+            "sandbox.backend=fusion",
+            f"sandbox.endpoint={service.url}",
+        )
+        metrics = cli.path("outage") / "metrics.jsonl"
+        assert wait_for(lambda: metrics.is_file() and metrics.read_text().count("\n") >= 2, 200.0)
+        service.fail("error")
+        assert process.wait(timeout=150) == 3
+        step = len(cli.metrics("outage"))
+        latest = (cli.path("outage") / "checkpoints" / "latest").resolve()
+        assert latest.name == f"step-{step:06d}", "the last finished step is saved, though no checkpoint was due"
+        service.fail("", 0)
+        resumed = cli("train", "--run", "outage", "--resume")
+        assert resumed.returncode == 0, resumed.stderr
+    for ours, undisturbed in zip(cli.metrics("outage"), cli.metrics(whole), strict=True):
+        assert ours["code"] == undisturbed["code"]
+        assert ours["test"] == undisturbed["test"]
