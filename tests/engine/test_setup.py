@@ -68,7 +68,7 @@ def test_nothing_left_names_every_reason(tmp_path):
     run = RunDir(tmp_path / "run")
     run.path.mkdir()
     setup = RunSetup(load_recipe("tiny", [f"data.train={file}"]), run)
-    with pytest.raises(UserError, match="no problem of .* can be used: 1 its reference does not load"):
+    with pytest.raises(UserError, match=r"no problem of .* can be used: 1 its reference does not load"):
         setup.fresh([problem("a")], {"a": "its reference does not load"}, [5], {})
     assert not (run.path / "run.json").exists()
 
@@ -76,5 +76,5 @@ def test_nothing_left_names_every_reason(tmp_path):
 def test_held_out_problems_without_tests_are_refused(tmp_path):
     file = tmp_path / "heldout.jsonl"
     write_problems(file, [problem("a")])
-    with pytest.raises(UserError, match="no problem of .* has tests"):
+    with pytest.raises(UserError, match=r"no problem of .* has tests"):
         heldout_problems(load_recipe("tiny", [f"data.heldout={file}"]))
