@@ -45,6 +45,7 @@ class Side:
         self.trainer: Any = None
         self.seconds = {"sampling": 0.0, "waiting": 0.0, "updating": 0.0}
         self.randomness: dict[str, Any] = {}
+        self.tokens_seen = 0
         self.since = time.monotonic()
         self.logs: list[dict[str, float]] = []
 
@@ -81,6 +82,7 @@ class Side:
         """Remembers the random state, so that a step which cannot be scored can be undone and saved around."""
         self.phase("sampling")
         self.randomness = random_state()
+        self.tokens_seen = self.trainer.state.num_input_tokens_seen
         self.since = time.monotonic()
 
     def save_before_step(self) -> None:
@@ -90,6 +92,7 @@ class Side:
             return
         self.phase("saving", finished)
         restore_random_state(self.randomness)
+        self.trainer.state.num_input_tokens_seen = self.tokens_seen
         self.trainer._save_checkpoint(self.trainer.model, trial=None)
         self.ask("checkpoint_written", self.spec.label, finished, self.trainer.state.global_step)
 
