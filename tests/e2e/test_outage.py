@@ -14,7 +14,8 @@ pytestmark = pytest.mark.e2e
 
 def test_an_outage_saves_exits_3_and_can_be_resumed(cli: Cli, whole: str) -> None:
     with stand_in() as service:
-        settings = [*(s for s in SMALL if not s.startswith("checkpoint")), "checkpoint.every=50"]
+        settings = [*(s for s in SMALL if not s.startswith(("checkpoint", "train.max_steps")))]
+        settings += ["checkpoint.every=50", "train.max_steps=4"]
         process = cli.start(
             "train",
             "--recipe",
@@ -26,7 +27,7 @@ def test_an_outage_saves_exits_3_and_can_be_resumed(cli: Cli, whole: str) -> Non
             f"sandbox.endpoint={service.url}",
         )
         metrics = cli.path("outage") / "metrics.jsonl"
-        assert wait_for(lambda: metrics.is_file() and metrics.read_text().count("\n") >= 2, 200.0)
+        assert wait_for(lambda: metrics.is_file() and metrics.read_text().count("\n") >= 1, 200.0)
         service.fail("error")
         assert process.wait(timeout=150) == 3
         step = len(cli.metrics("outage"))
@@ -35,6 +36,6 @@ def test_an_outage_saves_exits_3_and_can_be_resumed(cli: Cli, whole: str) -> Non
         service.fail("", 0)
         resumed = cli("train", "--run", "outage", "--resume")
         assert resumed.returncode == 0, resumed.stderr
-    for ours, undisturbed in zip(cli.metrics("outage"), cli.metrics(whole), strict=True):
+    for ours, undisturbed in zip(cli.metrics("outage"), cli.metrics(whole)[:4], strict=True):
         assert ours["code"] == undisturbed["code"]
         assert ours["test"] == undisturbed["test"]
