@@ -194,3 +194,12 @@ def test_answers_say_what_a_person_wants_to_know(sandbox: LocalSandbox) -> None:
     assert run.answers[0].text == "{1: 'a'}"
     assert run.answers[1].detail == "KeyError: 1"
     assert run.answers[1].kind is AnswerKind.RAISED
+
+
+def test_a_closed_sandbox_answers_unscored_at_once():
+    sandbox = LocalSandbox(1)
+    sandbox.close()
+    run = sandbox.run("def f(): return 1", "f", ["f()"], Limits())
+    assert run.loaded is None
+    assert run.answers[0].kind is AnswerKind.UNSCORED
+    assert "closed" in run.load_detail

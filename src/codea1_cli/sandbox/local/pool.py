@@ -107,6 +107,8 @@ class LocalSandbox:
             queue = self._idle[seed]
         worker = queue.get()
         try:
+            if self._closed:
+                raise WorkerLost("the sandbox is closed")
             worker = worker or self._start(seed)
         except BaseException:
             queue.put(None)
