@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "e2e"))
 from harness import SMALL, Cli, alive_of, comparable, wait_for
 
-STEPS = 60
+STEPS = 80
 SETTINGS = [
     *(s for s in SMALL if not s.startswith(("train.max_steps", "checkpoint.every"))),
     f"train.max_steps={STEPS}",
@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--longest", type=float, default=30.0, help="latest moment of a kill, in seconds after the start"
+        "--longest", type=float, default=20.0, help="latest moment of a kill, in seconds after the start"
     )
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
@@ -74,12 +74,13 @@ def kill_once(cli: Cli, number: int, after: float) -> list[str]:
     while time.monotonic() < end and process.poll() is None:
         time.sleep(0.01)
     finished = process.poll() is not None
-    phase = "finished" if finished else "training" if any((run / "logs").glob("code-0.log")) else "starting"
+    phase = "training" if any((run / "logs").glob("code-0.log")) else "starting"
     if (run / "checkpoints" / ".work").exists() or (run / "checkpoints" / ".pending").exists():
         phase = "saving"
-    if not finished:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    if finished:
+        return [f"kill {number}: the run was over before all kills: give it more steps, or the kills earlier moments"]
+    process.send_signal(signal.SIGKILL)
+    process.wait()
     wait_for(lambda: not alive_of(run), 10.0)
     alive = alive_of(run)
     steps, torn = checkpoints(run)
