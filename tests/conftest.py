@@ -5,10 +5,7 @@ import pytest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The end-to-end runs first, and together: they are the longest, and they share runs."""
-    for item in items:
-        if item.get_closest_marker("e2e"):
-            item.add_marker(pytest.mark.xdist_group("e2e"))
+    """The end-to-end runs first: they are the longest."""
     items.sort(key=lambda item: item.get_closest_marker("e2e") is None)
 
 

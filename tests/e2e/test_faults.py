@@ -8,7 +8,7 @@ import time
 import pytest
 from harness import SMALL, Cli, alive_of, wait_for
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: they share runs
 
 
 @pytest.mark.parametrize(

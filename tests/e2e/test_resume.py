@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from harness import SMALL, Cli, alive_of, comparable, kill_when, wait_for
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: they share runs
 
 
 def assert_same_run(cli: Cli, one: str, other: str) -> None:

@@ -10,7 +10,7 @@ from harness import SMALL, Cli
 
 from codea1_cli.run_dir import RunDir
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: they share runs
 
 
 def test_the_run_directory_is_the_contract(cli: Cli, whole: str) -> None:
