@@ -3,6 +3,9 @@ from pathlib import Path
 
 import pytest
 
+# pytest-xdist tells its workers the width of the terminal; commands under test write to pipes, which have none.
+os.environ.pop("COLUMNS", None)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The end-to-end runs first: they are the longest."""

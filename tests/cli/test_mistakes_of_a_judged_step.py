@@ -38,7 +38,7 @@ def judged(tmp_path_factory):
     run.create()
     run.recipe_file.write_text(recipe_text(recipe))
     problem = next(problem for problem in PROBLEMS if problem.id == RATIO)
-    judge = StepJudge(recipe, run.path, 1)
+    judge = StepJudge(recipe, run.path)
     ledger = Ledger(recipe, run, 0)
     for step, sources in CODE.items():
         candidates = judge.load_candidates(problem, [f"```python\n{source}\n```" for source in sources])

@@ -1,6 +1,7 @@
 """Further programs of the kinds that fool or stop a judge. `f` should return its argument plus one."""
 
 import os
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +9,11 @@ from pathlib import Path
 import pytest
 from conftest_sandbox import QUICK, children, verdicts
 
+import codea1_cli
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.judge import Judge
 from codea1_cli.sandbox.local import LocalSandbox
-from codea1_cli.sandbox.verdicts import AnswerKind
+from codea1_cli.sandbox.verdicts import AnswerKind, Verdict
 
 REFERENCE = "def f(x):\n    return x + 1\n"
 CALLS = ["f(1)", "f(2)", "f(3)"]
@@ -100,6 +102,9 @@ STATE = {
 }  # fmt: skip
 
 
+INSTALLED_IN_TMP = any(path.startswith("/tmp/") for path in (sys.prefix, codea1_cli.__file__))
+
+
 @pytest.fixture(scope="module")
 def expected(judge: Judge):
     return judge.expected(REFERENCE, "f", CALLS)
@@ -127,7 +132,11 @@ def test_each_program_gets_its_verdict_and_the_next_one_its_own(name: str, judge
 
 @pytest.mark.parametrize("name", STATE)
 def test_every_call_finds_the_program_as_it_was_loaded(name: str, judge: Judge, expected) -> None:
-    assert verdicts(judge.check(STATE[name], "f", CALLS, expected)) == [P] * 3
+    found = verdicts(judge.check(STATE[name], "f", CALLS, expected))
+    if name == "a file elsewhere" and INSTALLED_IN_TMP:  # then /tmp is read-only in the room: no call can leave a file
+        assert found == [Verdict.RAISED] * 3
+        return
+    assert found == [P] * 3
     backwards = judge.check(STATE[name], "f", CALLS[::-1], expected)
     assert verdicts(backwards) == [P] * 3
 
