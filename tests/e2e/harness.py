@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ class Cli:
     """Runs `codea1` with its runs in one folder."""
 
     runs: Path
+    logs: dict[int, Path] = field(default_factory=dict)
 
     def __call__(self, *arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -51,7 +52,7 @@ class Cli:
 
     def start(self, *arguments: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
         log = open(self.runs / f"{time.monotonic_ns()}.log", "w+", encoding="utf-8")  # noqa: SIM115
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [CODEA1, *arguments],
             stdout=log,
             stderr=log,
@@ -60,6 +61,12 @@ class Cli:
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
+        self.logs[process.pid] = Path(log.name)
+        return process
+
+    def log_of(self, process: subprocess.Popen[str]) -> str:
+        """What a started process has written so far, to stdout and stderr."""
+        return self.logs[process.pid].read_text(encoding="utf-8")
 
     def _env(self, extra: dict[str, str] | None) -> dict[str, str]:
         return {**os.environ, "CODEA1_RUNS": str(self.runs), "HF_HUB_OFFLINE": "1", **(extra or {})}

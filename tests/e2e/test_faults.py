@@ -1,6 +1,7 @@
 """A side that dies, raises or hangs ends the run with one error; an interrupt saves first."""
 
 import json
+import os
 import re
 import signal
 import time
@@ -30,18 +31,35 @@ def test_a_failing_side_ends_the_run(cli: Cli, fault: str, says: str) -> None:
     assert wait_for(lambda: not alive_of(cli.path(run)), 10.0), alive_of(cli.path(run))
 
 
-def test_an_interrupt_finishes_the_step_and_saves(cli: Cli) -> None:
-    process = cli.start("train", "--recipe", "tiny", "--run", "stopped", *SMALL, "--json")
-    metrics = cli.path("stopped") / "metrics.jsonl"
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_an_interrupt_of_the_whole_group_finishes_the_step_and_saves(cli: Cli, number: signal.Signals) -> None:
+    """As a terminal and `timeout` send it: to every process of the group, and to the driver once more."""
+    run = f"stopped-{number.name}"
+    process = cli.start("train", "--recipe", "tiny", "--run", run, *SMALL, "--json")
+    metrics = cli.path(run) / "metrics.jsonl"
     assert wait_for(lambda: metrics.is_file() and metrics.read_text().count("\n") >= 1, 200.0)
-    process.send_signal(signal.SIGTERM)
+    os.killpg(process.pid, number)
+    time.sleep(0.1)
+    process.send_signal(number)
     assert process.wait(timeout=60) == 130
-    step = len(cli.metrics("stopped"))
+    step = len(cli.metrics(run))
     assert 2 <= step < 6
-    latest = (cli.path("stopped") / "checkpoints" / "latest").resolve()
+    latest = (cli.path(run) / "checkpoints" / "latest").resolve()
     assert latest.name == f"step-{step:06d}"
     assert json.loads((latest / "COMMITTED").read_text()) == {"step": step}
-    assert wait_for(lambda: not alive_of(cli.path("stopped")), 10.0), alive_of(cli.path("stopped"))
+    assert wait_for(lambda: not alive_of(cli.path(run)), 10.0), alive_of(cli.path(run))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_an_interrupt_of_the_whole_group_before_the_first_step(cli: Cli, number: signal.Signals) -> None:
+    run = f"early-{number.name}"
+    process = cli.start("train", "--recipe", "tiny", "--run", run, *SMALL)
+    sockets = cli.path(run) / "ray"
+    assert wait_for(lambda: any(sockets.glob("session_*/sockets/raylet*")), 100.0)
+    os.killpg(process.pid, number)
+    assert process.wait(timeout=60) == 130
+    assert "Traceback" not in cli.log_of(process)
+    assert wait_for(lambda: not alive_of(cli.path(run)), 10.0), alive_of(cli.path(run))
 
 
 def test_a_second_interrupt_stops_at_once(cli: Cli) -> None:

@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import socket
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,16 +48,19 @@ def ray_cluster(run_path: Path, address: str | None, lock: int | None = None) ->
             if address is not None:
                 ray.init(address=address, namespace="codea1", log_to_driver=False, logging_level=logging.ERROR)
             else:
-                ray.init(
-                    address="local",
-                    num_cpus=max(os.cpu_count() or 1, 4),
-                    num_gpus=0,
-                    include_dashboard=False,
-                    object_store_memory=_OBJECT_STORE,
-                    log_to_driver=False,
-                    logging_level=logging.ERROR,
-                    _temp_dir=str(temp),
-                )
+                with _in_a_session_of_their_own():
+                    ray.init(
+                        address="local",
+                        num_cpus=max(os.cpu_count() or 1, 4),
+                        num_gpus=0,
+                        include_dashboard=False,
+                        object_store_memory=_OBJECT_STORE,
+                        log_to_driver=False,
+                        logging_level=logging.ERROR,
+                        _temp_dir=str(temp),
+                    )
+        except SystemExit as exit:  # of the handler that Ray sets for SIGTERM
+            raise KeyboardInterrupt from exit
         except (ConnectionError, ValueError, RuntimeError, OSError) as error:
             where = f"no Ray cluster answers at {address}" if address else "Ray does not start"
             raise EnvironmentFault(
@@ -66,6 +70,25 @@ def ray_cluster(run_path: Path, address: str | None, lock: int | None = None) ->
             yield ray
         finally:
             ray.shutdown()
+
+
+@contextlib.contextmanager
+def _in_a_session_of_their_own() -> Iterator[None]:
+    """Processes started inside the block leave the driver's group and terminal.
+
+    Ctrl-C and `timeout` signal the whole group; Ray's processes in it would end, and with them the step that is to be
+    finished and saved. Ray has no setting for it, and starts its processes through `subprocess`.
+    """
+    plain = subprocess.Popen.__init__
+
+    def start(self: Any, *arguments: Any, **options: Any) -> None:
+        plain(self, *arguments, **{**options, "start_new_session": True})
+
+    subprocess.Popen.__init__ = start  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        subprocess.Popen.__init__ = plain  # type: ignore[method-assign]
 
 
 def _temp(run_path: Path) -> tuple[Path, list[Path]]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from codea1_cli.devices import Gpu
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.cluster import free_ports, ray_cluster
 from codea1_cli.engine.failures import as_error, resume_hint, stack_hint
+from codea1_cli.engine.interrupts import EXIT_INTERRUPTED, interrupts, stoppable
 from codea1_cli.engine.policy import PolicyWorker, RankSpec
 from codea1_cli.engine.schedule import Schedule
 from codea1_cli.engine.setup import RunSetup
@@ -63,7 +64,8 @@ class Driver:
             RunFailed, UserError, EnvironmentFault: one error that names side, rank, step and cause.
         """
         self.view.phase("starting Ray")
-        with ray_cluster(self.run.path, address, self.run.lock_file) as ray, _stoppable():
+        # Once more inside, because Ray sets a handler of its own, which exits with the signal's number.
+        with stoppable(), ray_cluster(self.run.path, address, self.run.lock_file) as ray, stoppable():
             self.ray = ray
             try:
                 self._start()
@@ -72,7 +74,7 @@ class Driver:
                 heldout = heldout_problems(self.recipe)
                 self._build(schedule, kept, heldout, resume_step, last)
                 self.view.phase("training" if not heldout or resume_step else "evaluating before the first step")
-                with self._signals():
+                with interrupts(self._stop, self._stop_at_once):
                     self._watch(self._launch(resume_step))
                 summary = self._call(self.arena.close.remote(), "the arena", self._patience)
                 return Outcome(
@@ -216,36 +218,17 @@ class Driver:
             return self.ray.get(self.arena.position.remote(what), timeout=3.0)
         return None
 
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """The first Ctrl-C or SIGTERM finishes the step and saves; the second stops at once."""
+    def _stop(self) -> None:
+        """The first interrupt: finish the step and save."""
+        self.interrupted = True
+        self.arena.request_stop.remote()
+        self.view.event({"kind": "note", "text": "finishing the step and saving; once more stops at once"})
 
-        def handle(number: int, frame: Any) -> None:
-            if self.interrupted:
-                for pid in self.pids.values():
-                    with contextlib.suppress(OSError):
-                        os.kill(pid, signal.SIGKILL)
-                os._exit(130)
-            self.interrupted = True
-            self.arena.request_stop.remote()
-            self.view.event({"kind": "note", "text": "finishing the step and saving; once more stops at once"})
-
-        old = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in old.items():
-                signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
-    """Before there is anything to save, SIGTERM is an interrupt as Ctrl-C is (Ray would exit with the signal's number)."""
-    old = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, old)
+    def _stop_at_once(self) -> None:
+        for pid in self.pids.values():
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        os._exit(EXIT_INTERRUPTED)
 
 
 def _public(problem: Problem) -> Problem:
