@@ -16,7 +16,8 @@ _MODEL_FILES = (
     "generation_config.json",
     "model*.safetensors",
     "model.safetensors.index.json",
-    "pytorch_model*.bin",
+    "pytorch_model.bin",
+    "pytorch_model-*.bin",
     "pytorch_model.bin.index.json",
 )
 _TOKENIZER_FILES = (
@@ -53,7 +54,7 @@ def export_policy(run: RunDir, role: str, to: Path, step: int | None = None) -> 
         UserError: no such checkpoint, a folder in use, an adapter on a quantised base.
         EnvironmentFault: the folder cannot be written, or the disk is too small.
     """
-    source, step = _checkpoint(run, role, step)
+    source, step = policy_folder(run, role, step)
     target = to.expanduser().absolute()
     _check_target(target)
     staged = target.with_name(f".{target.name}.{os.getpid()}.partial")
@@ -83,7 +84,12 @@ def export_policy(run: RunDir, role: str, to: Path, step: int | None = None) -> 
     return Exported(run.name, role, step, str(target), adapter, files, size)
 
 
-def _checkpoint(run: RunDir, role: str, step: int | None) -> tuple[Path, int]:
+def policy_folder(run: RunDir, role: str, step: int | None = None) -> tuple[Path, int]:
+    """The folder of a policy in a whole checkpoint, the newest when `step` is None, and the checkpoint's step.
+
+    Raises:
+        UserError: there is no such checkpoint, or it holds no weights of that policy.
+    """
     steps = run.committed_steps()
     if not steps:
         raise UserError(
@@ -98,7 +104,7 @@ def _checkpoint(run: RunDir, role: str, step: int | None) -> tuple[Path, int]:
             hint=f"did you mean {nearest}? there are {', '.join(map(str, steps))}",
         )
     source = run.checkpoint(step) / role
-    if not any(source.glob("*.safetensors")) and not any(source.glob("pytorch_model*.bin")):
+    if not any(source.glob("*.safetensors")) and not any(source.glob("pytorch_model[.-]*bin")):
         raise UserError(f"checkpoint {step} of run {run.name} holds no weights of the {role} policy")
     return source, step
 

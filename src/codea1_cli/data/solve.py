@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from codea1_cli.errors import UserError
 from codea1_cli.extract import extract_code
@@ -13,6 +13,9 @@ from codea1_cli.prompts import code_messages
 from codea1_cli.sandbox.base import Limits, Sandbox
 from codea1_cli.sandbox.judge import Judge, ReferenceCache
 from codea1_cli.sandbox.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from codea1_cli.evals.sampler import Sampler as TextSampler
 
 
 @dataclass(frozen=True)
@@ -50,90 +53,30 @@ class Sampler(Protocol):
 
 
 def make_sampler(rule: SolveRule) -> Sampler:
-    """vLLM where it is installed and there is a GPU, else transformers' generate."""
-    import importlib.util
+    """Replies of `rule.model`: vLLM where it is installed and there is a GPU, else transformers' generate."""
+    from codea1_cli.engine.models import resolve_model
+    from codea1_cli.evals.model_ref import ModelRef
+    from codea1_cli.evals.sampler import open_sampler
 
-    import torch
-
-    if torch.cuda.is_available() and importlib.util.find_spec("vllm") is not None:
-        return VllmSampler(rule)
-    return TransformersSampler(rule)
+    return ModelSampler(open_sampler(ModelRef(resolve_model(rule.model), label=rule.model)), rule)
 
 
-class TransformersSampler:
-    """On a GPU in bf16 where there is one, else on the CPU in fp32."""
+class ModelSampler:
+    """Replies to the prompts that training renders."""
 
-    def __init__(self, rule: SolveRule) -> None:
-        import torch
-        from transformers import AutoModelForCausalLM
-        from transformers.utils.logging import disable_progress_bar
-
-        from codea1_cli.engine.models import load_tokenizer, resolve_model
-
-        disable_progress_bar()
-        self.rule = rule
-        self.tokenizer: Any = load_tokenizer(rule.model)
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        dtype = torch.bfloat16 if self.device == "cuda" else torch.float32
-        model: Any = AutoModelForCausalLM.from_pretrained(resolve_model(rule.model), dtype=dtype)
-        self.model = model.to(self.device).eval()
+    def __init__(self, sampler: TextSampler, rule: SolveRule) -> None:
+        self.sampler, self.rule = sampler, rule
 
     def sample(self, problems: Sequence[Problem], seed: int) -> list[list[str]]:
-        import torch
-
         from codea1_cli.engine.sampling import render
+        from codea1_cli.evals.sampler import SamplingSettings
 
         rule = self.rule
-        prompts = [render(self.tokenizer, code_messages(problem)) for problem in problems]
-        batch = self.tokenizer.pad({"input_ids": prompts}, return_tensors="pt").to(self.device)
-        torch.manual_seed(seed)
-        with torch.inference_mode():
-            out = self.model.generate(
-                input_ids=batch["input_ids"],
-                attention_mask=batch["attention_mask"],
-                do_sample=True,
-                temperature=rule.temperature,
-                top_p=1.0,
-                top_k=0,
-                num_return_sequences=rule.n,
-                max_new_tokens=rule.max_new_tokens,
-                pad_token_id=self.tokenizer.pad_token_id,
-                eos_token_id=self.tokenizer.eos_token_id,
-            )
-        texts = self.tokenizer.batch_decode(out[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
-        return [texts[i * rule.n : (i + 1) * rule.n] for i in range(len(problems))]
-
-
-class VllmSampler:
-    """One vLLM engine on the first GPU."""
-
-    def __init__(self, rule: SolveRule) -> None:
-        from vllm import LLM
-
-        from codea1_cli.engine.models import load_tokenizer, resolve_model
-
-        self.rule = rule
-        self.tokenizer: Any = load_tokenizer(rule.model)
-        self.engine: Any = LLM(model=resolve_model(rule.model), seed=0)
-
-    def sample(self, problems: Sequence[Problem], seed: int) -> list[list[str]]:
-        from vllm import SamplingParams
-
-        from codea1_cli.engine.sampling import render
-
-        rule = self.rule
-        prompts = [{"prompt_token_ids": render(self.tokenizer, code_messages(problem))} for problem in problems]
-        settings = SamplingParams(
-            n=rule.n,
-            temperature=rule.temperature,
-            top_p=1.0,
-            top_k=-1,
-            max_tokens=rule.max_new_tokens,
-            seed=seed,
-            stop_token_ids=[self.tokenizer.eos_token_id],
+        settings = SamplingSettings(
+            n=rule.n, temperature=rule.temperature, max_new_tokens=rule.max_new_tokens, seed=seed
         )
-        outputs = self.engine.generate(prompts, settings, use_tqdm=False)
-        return [[reply.text for reply in output.outputs] for output in outputs]
+        prompts = [render(self.sampler.tokenizer, code_messages(problem)) for problem in problems]
+        return self.sampler.generate(prompts, settings)
 
 
 @dataclass(frozen=True)

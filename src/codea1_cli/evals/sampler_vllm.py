@@ -1,0 +1,101 @@
+"""Sampling with vLLM, with its own scheduling of the batch and a seed for each prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from codea1_cli.errors import UserError
+from codea1_cli.evals.model_ref import ModelRef
+from codea1_cli.evals.sampler import (
+    SamplingSettings,
+    describe_tokenizer,
+    end_tokens,
+    load_model_tokenizer,
+    prompt_seed,
+    versions,
+)
+
+
+class VllmSampler:
+    """One vLLM engine on the first GPU.
+
+    Raises:
+        UserError: the model cannot be loaded.
+    """
+
+    def __init__(self, model: ModelRef, memory: float = 0.85) -> None:
+        from vllm import LLM
+
+        self.ref = model
+        self.tokenizer: Any = load_model_tokenizer(model)
+        self._ends = end_tokens(model, self.tokenizer)
+        options: dict[str, Any] = {"seed": 0, "gpu_memory_utilization": memory, "generation_config": "vllm"}
+        self._adapter: Any = None
+        if model.adapter is not None:
+            from vllm.lora.request import LoRARequest
+
+            options |= {"enable_lora": True, "max_lora_rank": _rank(model.adapter)}
+            self._adapter = LoRARequest("policy", 1, model.adapter)
+        try:
+            self.engine: Any = LLM(model=model.path, **options)
+        except (OSError, ValueError) as fault:
+            first = (str(fault).strip() or type(fault).__name__).splitlines()[0]
+            raise UserError(f"vLLM cannot load {model.label or model.path}: {first}") from None
+
+    def generate(self, prompts: Sequence[list[int]], settings: SamplingSettings) -> list[list[str]]:
+        from vllm import SamplingParams
+
+        copies = 1 if settings.temperature == 0 else settings.n  # all greedy samples are one
+        each = [
+            SamplingParams(
+                n=copies,
+                temperature=settings.temperature,
+                top_p=settings.top_p,
+                top_k=-1,
+                max_tokens=settings.max_new_tokens,
+                seed=prompt_seed(prompt, settings.seed),
+                stop=list(settings.stop) or None,
+                stop_token_ids=self._ends,
+            )
+            for prompt in prompts
+        ]
+        asked = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        extra = {"lora_request": self._adapter} if self._adapter is not None else {}
+        outputs = self.engine.generate(asked, each, use_tqdm=False, **extra)
+        texts = [[reply.text for reply in output.outputs] for output in outputs]
+        return [[row[number % copies] for number in range(settings.n)] for row in texts]
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "model": self.ref.path,
+            "adapter": self.ref.adapter,
+            "label": self.ref.label,
+            "run": self.ref.run,
+            "step": self.ref.step,
+            **describe_tokenizer(self.tokenizer),
+            "engine": "vllm",
+            "device": "cuda",
+            "dtype": str(self.engine.llm_engine.model_config.dtype).removeprefix("torch."),
+            "batch": None,
+            "versions": versions("torch", "transformers", "vllm"),
+        }
+
+    def close(self) -> None:
+        """Ends the engine and gives its memory back."""
+        import gc
+
+        import torch
+
+        self.engine = None
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def _rank(adapter: str) -> int:
+    """The smallest rank that vLLM offers and the adapter fits in."""
+    import json
+    from pathlib import Path
+
+    rank = int(json.loads((Path(adapter) / "adapter_config.json").read_text(encoding="utf-8")).get("r", 16))
+    return next((size for size in (8, 16, 32, 64, 128, 256, 320) if size >= rank), 512)
