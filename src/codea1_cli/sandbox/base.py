@@ -33,6 +33,22 @@ class Limits:
         return self.time_s + 2.0 if self.load_s is None else self.load_s
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a program finds around it.
+
+    env: environment variables beyond the usual ones. loopback: whether it may talk to itself over 127.0.0.1.
+    scratch_mb: the size of its own folder. proc: a stand-in for /proc with facts about the machine and no process.
+    unit: whether the worker can run unittest modules.
+    """
+
+    env: dict[str, str] = field(default_factory=dict)
+    loopback: bool = False
+    scratch_mb: int = 64
+    proc: bool = False
+    unit: bool = False
+
+
 @dataclass(slots=True)
 class ProgramRun:
     """One program's run: `answers` in the order of the calls.

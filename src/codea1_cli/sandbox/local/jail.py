@@ -13,13 +13,13 @@ import sys
 
 import kernel
 import landlock
+import loopback
 import room
 import seccomp
 import strays
 import users
 
 NOBODY = 65534
-_SCRATCH_MB = 64
 _FIXED = (
     (resource.RLIMIT_NOFILE, 256),
     (resource.RLIMIT_STACK, 64 << 20),
@@ -33,10 +33,16 @@ _TRIAL = {"output_kb": 4096, "memory_mb": 1024, "cpu_s": 60, "processes": 64}
 
 
 class Jail:
-    """Prepared once in the zygote. `setup`: `stage` (an empty folder), `hidden` (paths), `without` (layer names)."""
+    """Prepared once in the zygote.
+
+    `setup`: `stage` (an empty folder), `hidden` and `readable` (paths), `without` (layer names), `loopback` (whether a
+    program may talk to itself through 127.0.0.1), `scratch_mb` (the size of its folder), `proc` (whether it finds a
+    stand-in for /proc).
+    """
 
     def __init__(self, setup: dict, virtual: int) -> None:
         self.virtual = virtual
+        self.loopback, self.scratch_mb, self.with_proc = setup["loopback"], setup["scratch_mb"], setup["proc"]
         self.without = frozenset(setup["without"])
         self.layers: dict[str, str] = {}  # name: empty when it works, else why not
         installed = [os.path.join(path, "codea1_cli") for path in sys.path]
@@ -61,7 +67,7 @@ class Jail:
         self.alone = "pid_namespace" not in self.missing
         self.scratch = "" if "mount_namespace" in self.missing else room.SCRATCH
         if self.scratch:
-            room.mount_scratch(_SCRATCH_MB)
+            room.mount_scratch(self.scratch_mb)
         self.home = "/tmp" if self.scratch and os.path.islink("/tmp") else self.scratch or "/"
         if not self.alone:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -102,11 +108,13 @@ class Jail:
         for name, flag in (("net_namespace", kernel.CLONE_NEWNET), ("ipc_namespace", kernel.CLONE_NEWIPC)):
             if self.attempt(name, lambda flag=flag: in_fork(_nothing, flag)):
                 kernel.unshare(flag)
+        if self.loopback and not self.layers["net_namespace"]:
+            self.layers["net_namespace"] = loopback.bring_up()
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user clears it
 
     def build_room(self, stage: str) -> None:
         kernel.unshare(kernel.CLONE_NEWNS)
-        room.build(stage, self.paths, self.hidden)
+        room.build(stage, self.paths, self.hidden, proc=self.with_proc)
 
     def try_as_nobody(self) -> None:
         users.become(NOBODY)
@@ -115,7 +123,8 @@ class Jail:
 
     def make_ruleset(self) -> None:
         writable = ["/box"] if not self.layers["mount_namespace"] else []
-        self.ruleset = landlock.build(self.paths, writable, self.hidden, room.DEVICES)
+        readable = [*self.paths, "/proc"] if self.with_proc and writable else self.paths
+        self.ruleset = landlock.build(readable, writable, self.hidden, room.DEVICES, network=self.loopback)
         in_fork(self.restrict)
 
     def restrict(self) -> None:
@@ -164,7 +173,7 @@ class Jail:
             strays.end_all(self.proc)
         if self.scratch and os.listdir(self.scratch):
             room.umount_scratch()
-            room.mount_scratch(_SCRATCH_MB)
+            room.mount_scratch(self.scratch_mb)
         return status
 
 

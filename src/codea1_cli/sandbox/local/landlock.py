@@ -34,14 +34,18 @@ def _handled(version: int) -> int:
     return rights
 
 
-def build(readable: list[str], writable: list[str], hidden: list[str], devices: list[str]) -> int:
+def build(
+    readable: list[str], writable: list[str], hidden: list[str], devices: list[str], *, network: bool = False
+) -> int:
     """A ruleset's descriptor: read under `readable` but for `hidden`, all under `writable`, read/write `devices`.
+
+    Without `network` no TCP port can be bound or connected to.
 
     Landlock has no exceptions, so a folder that holds a hidden one is opened entry by entry.
     """
     version = abi()
     everything = _handled(version)
-    attr = _Attr(everything, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
+    attr = _Attr(everything, 3 if version >= 4 and not network else 0, 3 if version >= 6 else 0)
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     ruleset = kernel.call("landlock_create_ruleset", ctypes.addressof(attr), size, 0)
     for path in readable:

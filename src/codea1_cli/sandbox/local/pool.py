@@ -11,16 +11,23 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from queue import LifoQueue, SimpleQueue
+from typing import TypeVar
 
 import codea1_cli
-from codea1_cli.sandbox.base import Limits, ProgramRun
+from codea1_cli.sandbox.base import Limits, ProgramRun, Room
 from codea1_cli.sandbox.local import cgroup, layers
 from codea1_cli.sandbox.local.programs import run_program
+from codea1_cli.sandbox.local.units import run_module
+from codea1_cli.sandbox.local.watched import Watched
 from codea1_cli.sandbox.local.worker import Worker, WorkerLost, sweep_stages
+from codea1_cli.sandbox.units import UnitModule, UnitRun
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
+
+T = TypeVar("T")
 
 
 class LocalSandbox:
@@ -29,7 +36,7 @@ class LocalSandbox:
     workers: how many programs may run at once for each hash seed. python: the candidates' interpreter (3.10 or
     newer), default this one. require: layers that must work, names of `layers.NAMES`. without: layers to leave out.
     apart: give every call a fork of its own, also where a program keeps no state. readable: further paths that programs
-    may read. Raises EnvironmentFault when the interpreter does not start or a required layer is missing, UserError for an
+    may read. room: what else programs find around them. Raises EnvironmentFault when the interpreter does not start or a required layer is missing, UserError for an
     unknown layer.
     """
 
@@ -42,6 +49,7 @@ class LocalSandbox:
         warm: Iterable[str] = ("numpy",),
         apart: bool = False,
         readable: Iterable[str] = (),
+        room: Room = Room(),
     ) -> None:
         self.workers = max(1, workers)
         self.python = python or sys.executable
@@ -52,6 +60,7 @@ class LocalSandbox:
             "hidden": [str(Path(codea1_cli.__file__).parent)],
             "warm": list(warm),
             "readable": [os.path.abspath(path) for path in readable],
+            **asdict(room),
         }
         parents = {k: v for k, v in cgroup.find_parents().items() if f"{k}_cgroup" not in without}
         cgroup.sweep(parents)
@@ -137,29 +146,46 @@ class LocalSandbox:
         """Loads a program and evaluates calls in it. Our own failure gives `loaded` None and `unscored` answers."""
         began = time.monotonic()
         job = {"program": program, "entry": entry_point, "calls": list(calls), "apart": self.apart}
+        run = self._try_twice(json.dumps(job).encode(), hash_seed, lambda watch: run_program(watch, len(calls), limits))
+        if isinstance(run, str):
+            run = ProgramRun(None, run, [Answer(AnswerKind.UNSCORED, detail=run) for _ in calls])
+        run.seconds = time.monotonic() - began
+        return run
+
+    def run_unit(self, module: UnitModule, limits: Limits, hash_seed: int = 0) -> UnitRun:
+        """Runs a program with a unittest module; needs a room with `unit`. `limits.time_s` holds for all of it.
+
+        Our own failure gives `loaded` None and `unscored` outcomes.
+        """
+        began = time.monotonic()
+        job, head = module.encode()
+        run = self._try_twice(job, hash_seed, lambda watch: run_module(watch, module, head, limits))
+        if isinstance(run, str):
+            run = UnitRun.unscored(module, run)
+        run.seconds = time.monotonic() - began
+        return run
+
+    def _try_twice(self, job: bytes, seed: int, use: Callable[[Callable[..., Watched]], T]) -> T | str:
+        """What `use` makes of a job, else why the sandbox failed."""
         descriptor = os.memfd_create("job", os.MFD_CLOEXEC)
+        fault: Exception | None = None
         try:
             with open(descriptor, "wb", closefd=False) as file:
-                file.write(json.dumps(job).encode())
-            fault: Exception | None = None
+                file.write(job)
             for _ in range(2):
                 try:
-                    run = self._run_once(descriptor, len(calls), limits, hash_seed)
-                    run.seconds = time.monotonic() - began
-                    return run
+                    return self._run_once(descriptor, seed, use)
                 except (WorkerLost, OSError) as lost:
                     fault = lost
         finally:
             os.close(descriptor)
-        detail = f"the sandbox failed: {fault}"
-        answers = [Answer(AnswerKind.UNSCORED, detail=detail) for _ in calls]
-        return ProgramRun(None, detail, answers, time.monotonic() - began)
+        return f"the sandbox failed: {fault}"
 
-    def _run_once(self, job: int, calls: int, limits: Limits, seed: int) -> ProgramRun:
+    def _run_once(self, job: int, seed: int, use: Callable[[Callable[..., Watched]], T]) -> T:
         worker = self._take(seed)
         keep = False
         try:
-            run = run_program(partial(worker.watch, job), calls, limits)
+            run = use(partial(worker.watch, job))
             keep = True
             return run
         finally:

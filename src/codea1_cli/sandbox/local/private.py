@@ -7,12 +7,18 @@ import os
 import sys
 
 MODULES = ("encode", "purity", "bytecode", "child")
+UNIT_MODULES = ("unit_guard", "unit_seal", "unit")
 
 
 def load(folder: str):
     """The `child` module of a folder; it and what it needs are in no table of modules afterwards."""
+    return load_all(folder, MODULES)["child"]
+
+
+def load_all(folder: str, names: tuple) -> dict:
+    """These modules of a folder, each of which may import those before it."""
     modules: dict = {}
-    for name in MODULES:
+    for name in names:
         with open(os.path.join(folder, name + ".py"), encoding="utf-8") as file:
             source = file.read()
         module = type(sys)("codea1_" + name)
@@ -22,4 +28,4 @@ def load(folder: str):
         modules[name] = module
     for name in modules:
         sys.modules.pop(name, None)
-    return modules["child"]
+    return modules

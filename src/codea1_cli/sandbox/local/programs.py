@@ -56,7 +56,7 @@ def run_program(watch: Watch, calls: int, limits: Limits) -> ProgramRun:
             if seen.reader.again:
                 continue
             return ProgramRun(True, "", answers)
-        end = _end_of_call(seen)
+        end = end_of_call(seen)
         late += end.kind is AnswerKind.TIMEOUT
         over = seen.ended == "garbage" or loading > _RELOAD_LIMITS * limits.load_limit_s
         answers += [end] * (calls - len(answers) if over else min(1, calls - len(answers)))
@@ -74,11 +74,11 @@ def _load_failure(seen: Watched) -> Answer:
     failure = seen.reader.load_failure
     if failure is not None:
         return _answer(failure)
-    end = _end_of_call(seen)
+    end = end_of_call(seen)
     return Answer(end.kind, detail=f"while loading: {end.detail}")
 
 
-def _end_of_call(seen: Watched) -> Answer:
+def end_of_call(seen: Watched) -> Answer:
     """Why a child ended before it had answered."""
     if seen.ended == "timeout":
         return Answer(AnswerKind.TIMEOUT, detail="time limit")

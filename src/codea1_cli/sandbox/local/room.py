@@ -13,6 +13,7 @@ import kernel
 
 SCRATCH = "/box/scratch"
 DEVICES = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"]
+FACTS = ["/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/uptime", "/proc/loadavg", "/proc/version"]
 _SYSTEM = [
     "/usr",
     "/bin",
@@ -43,8 +44,10 @@ def readable_paths(more: list[str]) -> list[str]:
     return found
 
 
-def build(stage: str, paths: list[str], hidden: list[str]) -> None:
+def build(stage: str, paths: list[str], hidden: list[str], *, proc: bool = False) -> None:
     """Makes `paths` (without what is `hidden`) the whole file tree of this process; `stage` is an empty folder.
+
+    With `proc` there is a stand-in for /proc: facts about the machine, and no process.
 
     Needs a mount namespace of its own and the right to mount in it. Raises OSError; half a tree may be left then,
     so the caller must not go on in this process as if nothing had happened.
@@ -53,6 +56,11 @@ def build(stage: str, paths: list[str], hidden: list[str]) -> None:
     kernel.mount("codea1", stage, "tmpfs", _NOSUID, "size=1m,mode=755")
     for path in [*paths, *DEVICES]:
         _bind(path, stage + path)
+    if proc:
+        for path in FACTS:
+            _bind(path, stage + path)
+        os.makedirs(stage + "/proc/self")
+        os.close(os.open(stage + "/proc/self/maps", os.O_CREAT | os.O_WRONLY, 0o644))  # some libraries insist on it
     for path in hidden:
         if os.path.isdir(stage + path):
             kernel.mount("codea1", stage + path, "tmpfs", _NOSUID | _NODEV, "size=4k,mode=755")
@@ -94,7 +102,9 @@ def _read_only() -> None:
 
 def mount_scratch(megabytes: int) -> None:
     """An empty folder in memory, for one program at a time."""
-    kernel.mount("scratch", SCRATCH, "tmpfs", _NOSUID | _NODEV, f"size={megabytes}m,nr_inodes=4096,mode=700")
+    kernel.mount(
+        "scratch", SCRATCH, "tmpfs", _NOSUID | _NODEV, f"size={megabytes}m,nr_inodes={64 * megabytes},mode=700"
+    )
 
 
 def umount_scratch() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import time
@@ -25,8 +26,16 @@ class Watched:
     out_of_memory: bool = False
 
 
-def follow(seen: Watched, pipe: int, pid: int, load_s: float, call_s: float, group: Group | None) -> None:
-    """Reads frames until the child is done, gone, late or out of order.
+def follow(
+    seen: Watched,
+    pipe: int,
+    pid: int,
+    load_s: float,
+    call_s: float,
+    group: Group | None,
+    total_s: float = math.inf,
+) -> None:
+    """Reads frames until the child is done, gone, late or out of order; `total_s` bounds all of it.
 
     The child's exit wakes this thread; while it lives its frames are fetched now and then, since waking for every one
     costs more than most calls do. A deadline is only looked at when nothing is left to read, so a slow parent never
@@ -49,7 +58,7 @@ def follow(seen: Watched, pipe: int, pid: int, load_s: float, call_s: float, gro
             if seen.reader.loaded and not was_loaded:
                 seen.load_seconds = time.monotonic() - began
             if fresh or seen.reader.loaded != was_loaded:
-                limit, deadline, pause = call_s, time.monotonic() + call_s, 0.001
+                limit, deadline, pause = call_s, min(time.monotonic() + call_s, began + total_s), 0.001
             if seen.ended:
                 return
             if seen.reader.done or seen.reader.load_failure is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import socket
@@ -88,7 +89,16 @@ class Worker:
         reply: dict[str, Any] = json.loads(message)
         return reply
 
-    def watch(self, job: int, start: int, calls: int, request: dict[str, Any], load_s: float, call_s: float) -> Watched:
+    def watch(
+        self,
+        job: int,
+        start: int,
+        calls: int,
+        request: dict[str, Any],
+        load_s: float,
+        call_s: float,
+        total_s: float = math.inf,
+    ) -> Watched:
         """Forks a child on the job in descriptor `job`, from call `start` on, and follows it to its end."""
         if self.group is not None:
             self.group.limit(request["memory_mb"], request["processes"])
@@ -103,7 +113,7 @@ class Worker:
             if "error" in reply:
                 raise WorkerLost(str(reply["error"]))
             seen = Watched(FrameReader(start, calls))
-            follow(seen, pipe, int(reply["pid"]), load_s, call_s, self.group)
+            follow(seen, pipe, int(reply["pid"]), load_s, call_s, self.group, total_s)
         finally:
             os.close(pipe)
         if seen.ended == "done" and seen.gone and self._alone:

@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+import time
 
 import jail
 import kernel
@@ -24,7 +25,7 @@ _WARM = """__future__ abc array ast asyncio base64 binascii bisect calendar cmat
 copy dataclasses datetime decimal difflib enum fractions functools hashlib heapq inspect io itertools json
 keyword math numbers operator os pathlib queue random re statistics string struct tempfile textwrap threading
 time traceback types typing unicodedata uuid warnings weakref zlib"""
-_OURS = ("jail", "kernel", "landlock", "private", "room", "seccomp", "strays", "users")
+_OURS = ("jail", "kernel", "landlock", "loopback", "private", "room", "seccomp", "strays", "users")
 
 
 def warm(names: list[str]) -> list[str]:
@@ -46,10 +47,15 @@ def virtual_bytes() -> int:
 class Zygote:
     def __init__(self, control: socket.socket, setup: dict) -> None:
         self.control = control
-        self.child = private.load(os.path.dirname(os.path.abspath(__file__)))
+        here = os.path.dirname(os.path.abspath(__file__))
+        os.environ.update(setup["env"])
+        time.tzset()
         failed = warm(setup["warm"])
+        modules = private.load_all(here, private.MODULES + (private.UNIT_MODULES if setup["unit"] else ()))
+        self.child, self.unit = modules["child"], modules.get("unit")
         os.environ.clear()
         os.environ.update(HOME="/tmp", TMPDIR="/tmp", PATH="/usr/bin:/bin", LANG="C.UTF-8", OMP_NUM_THREADS="1")
+        os.environ.update(setup["env"])
         self.jail = jail.Jail(setup, virtual_bytes())
         os.environ.update(HOME=self.jail.home, TMPDIR=self.jail.home)
         self.pid = 0
@@ -138,6 +144,9 @@ class Zygote:
         self.control.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self.jail.enter(request)
+        if "head" in request:
+            self.unit.Keeper(job, request["head"], out, self.jail.scratch, self.jail.alone).run()
+            os._exit(0)
         text = os.pread(job, os.fstat(job).st_size, 0)
         os.close(job)
         limit = request["output_kb"] * 1024
