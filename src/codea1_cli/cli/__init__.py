@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from codea1_cli.cli import doctor, export, judge, mistakes, prepare_data, recipes, runs, sandbox, train
+from codea1_cli.cli import doctor, export, judge, mistakes, plan, prepare_data, recipes, runs, sandbox, train
 from codea1_cli.cli.console import run_app
 
 app = typer.Typer(
@@ -16,6 +16,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(train.train)
+app.command()(plan.plan)
 app.command("prepare-data")(prepare_data.prepare_data)
 app.command()(export.export)
 app.command()(judge.judge)

@@ -1,0 +1,154 @@
+"""`codea1 plan`: what a run would need and take, before it is launched."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from codea1_cli.cli import console
+from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError
+
+if TYPE_CHECKING:
+    from codea1_cli.planning.outlook import Setting
+    from codea1_cli.planning.shapes import ModelShape
+    from codea1_cli.recipe import Recipe
+
+_PROBLEMS = 9688
+
+
+def plan(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Recipe keys to override, such as code.gpus=2."),
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option("--recipe", "-r", metavar="NAME|FILE", help="A shipped recipe or a YAML file.")
+    ] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(
+            "--gpu", metavar="KIND", help="Plan for h100, h200, a100, a100-40 or cpu instead of this machine."
+        ),
+    ] = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option("--gpus", min=1, help="How many GPUs there are; as many as the recipe asks for when left out."),
+    ] = None,
+    problems: Annotated[
+        int | None,
+        typer.Option("--problems", min=1, help="Training problems, where the recipe's data is not at hand."),
+    ] = None,
+    mean_prompt: Annotated[
+        float | None, typer.Option("--mean-prompt", min=1, help="Tokens of a mean prompt, for the expected time.")
+    ] = None,
+    mean_completion: Annotated[
+        float | None,
+        typer.Option("--mean-completion", min=1, help="Tokens of a mean completion, for the expected time."),
+    ] = None,
+    runs: RunsOption = None,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> int:
+    """Look ahead: memory a GPU, disk, tokens and seconds a step, the best slices; exit 3 when it cannot fit."""
+    from dataclasses import replace
+
+    from codea1_cli.cli.plan_view import as_data, show
+    from codea1_cli.planning.machine import places
+    from codea1_cli.planning.outlook import best_slices, look_ahead
+    from codea1_cli.planning.refusal import check_disk, check_fits
+    from codea1_cli.planning.ways import ways_out
+    from codea1_cli.recipe_io import load_recipe, recipe_names
+    from codea1_cli.run_dir import runs_root
+
+    if recipe is None:
+        raise UserError("no recipe given", hint=f"--recipe NAME, one of {', '.join(recipe_names())}, or a file")
+    chosen = load_recipe(recipe, overrides or [])
+    shapes = known_shapes(chosen)
+    notes: list[str] = []
+    count = _problems(chosen, problems, notes)
+    setting, ranks = _where(chosen, gpu, gpus, notes)
+    setting = replace(setting, prompt=mean_prompt, completion=mean_completion)
+    outlook = look_ahead(chosen, shapes, places(ranks), setting, count)
+    total = len({place for group in outlook.places.values() for place in group if place is not None})
+    refusal: CodeA1Error | None = None
+    try:
+        check_fits(outlook, count)
+        if gpu is None and not notes:
+            root = runs_root(runs)
+            check_disk(outlook, free_disk(root), str(root))
+    except CodeA1Error as error:
+        refusal = error
+    ways = [] if outlook.fits else ways_out(outlook, count)
+    feasible = ways[0][1] if ways else outlook
+    ranking = best_slices(feasible, max(gpus or 0, total), count) if total else []
+    if as_json:
+        console.emit(as_data(outlook, ranking, ways, refusal, notes))
+    else:
+        show(outlook, ranking, ways, notes)
+    if refusal is not None:
+        return console.show_error(refusal)
+    return console.EXIT_OK
+
+
+def known_shapes(recipe: "Recipe") -> "dict[str, ModelShape]":
+    """The shapes of both policies' models.
+
+    Raises:
+        UserError: nothing here tells a model's shape.
+    """
+    from codea1_cli.plan import ROLES
+    from codea1_cli.planning.shapes import TABLE, find_shape
+
+    shapes = {}
+    for role in ROLES:
+        model = recipe.model_of(role)
+        shape = find_shape(model)
+        if shape is None:
+            raise UserError(
+                f"the shape of {model} is not known here: it is neither a local folder, nor in the hub's cache, nor in the table",
+                hint=f"model=FOLDER with a config.json; the table holds {', '.join(TABLE)}",
+            )
+        shapes[role] = shape
+    return shapes
+
+
+def free_disk(root: Path) -> int:
+    """Bytes free where the runs lie, or will."""
+    import shutil
+
+    folder = root.absolute()
+    while not folder.is_dir():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def _problems(recipe: "Recipe", given: int | None, notes: list[str]) -> int:
+    from codea1_cli.data.load import training_problems
+
+    if given is not None:
+        return given
+    if recipe.data.train is not None:
+        return len(training_problems(recipe))
+    notes.append(f"the recipe names no data: planned for {_PROBLEMS} problems, the paper's number (--problems N)")
+    return _PROBLEMS
+
+
+def _where(
+    recipe: "Recipe", gpu: str | None, gpus: int | None, notes: list[str]
+) -> "tuple[Setting, dict[str, list[Any]]]":
+    import os
+
+    from codea1_cli.devices import visible_gpus
+    from codea1_cli.engine.slices import slices
+    from codea1_cli.planning.machine import elsewhere, here
+
+    if gpu is not None or gpus is not None:
+        return elsewhere(recipe, gpu or "h100", gpus)
+    visible = visible_gpus()
+    try:
+        ranks = slices(recipe, visible, os.cpu_count() or 1)
+    except EnvironmentFault as fault:
+        notes.append(f"{fault.what}: planned for as many H100 GPUs (--gpu KIND)")
+        return elsewhere(recipe, "h100", None)
+    return here(recipe, visible, ranks), ranks

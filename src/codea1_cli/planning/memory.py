@@ -1,0 +1,157 @@
+"""Memory of one rank, in named parts. Formulas: docs/plan.md. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from codea1_cli.plan import Batches
+from codea1_cli.planning import constants as c
+from codea1_cli.planning.shapes import ModelShape
+from codea1_cli.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """Bytes by part. `held` stays from the first update on, `update` comes and goes with a micro-batch, `sampling` is
+    what the sampling engine needs at the least. `engine` is `vllm` or `transformers`."""
+
+    held: dict[str, int]
+    update: dict[str, int]
+    sampling: dict[str, int]
+    engine: str
+    sleeps: bool
+
+    @property
+    def training(self) -> int:
+        """Bytes at the height of an update, the sampling engine left out."""
+        return sum(self.held.values()) + sum(self.update.values())
+
+    @property
+    def smallest(self) -> int:
+        """Bytes without which the rank cannot work: the higher of its two heights, or both where vLLM stays awake."""
+        sampling = sum(self.sampling.values())
+        if self.engine == "vllm" and not self.sleeps:
+            return self.training + sampling
+        freed = self.held.get("gradients", 0)
+        return max(self.training, sum(self.held.values()) - freed + sampling)
+
+
+def rank_memory(recipe: Recipe, role: str, shape: ModelShape, cut: Batches, *, vllm: bool, gpu: bool) -> RankMemory:
+    """Memory of one of `cut.ranks` ranks of a policy."""
+    return RankMemory(
+        _held(recipe, shape, cut.ranks, gpu),
+        _update(recipe, role, shape, cut),
+        _sampling(recipe, role, shape, cut, vllm),
+        "vllm" if vllm else "transformers",
+        recipe.sampling.vllm_sleep,
+    )
+
+
+def trainable(recipe: Recipe, shape: ModelShape) -> int:
+    """Parameters with a gradient."""
+    return shape.adapter_parameters(recipe.lora) if recipe.lora is not None else shape.parameters
+
+
+def _held(recipe: Recipe, shape: ModelShape, ranks: int, gpu: bool) -> dict[str, int]:
+    learned = trainable(recipe, shape)
+    whole = shape.parameters + (learned if recipe.lora is not None else 0)
+    share = ranks if recipe.train.sharding == "fsdp2" else 1
+    parts = {
+        "weights": 4 * whole // share,
+        "gradients": 4 * learned // share,
+        "optimizer": 8 * learned // share,
+    }
+    if recipe.optim.kl > 0 and recipe.lora is None:  # with adapters the reference is the model without them
+        parts["reference model"] = 4 * shape.parameters // share
+    if ranks > 1 and share == 1:
+        parts["gradient buckets"] = int(c.DDP_BUCKETS * 4 * learned)
+    parts["CUDA" if gpu else "process"] = (c.CUDA_CONTEXT + (c.NCCL if ranks > 1 else 0)) if gpu else c.CPU_PROCESS
+    return parts
+
+
+def _update(recipe: Recipe, role: str, shape: ModelShape, cut: Batches) -> dict[str, int]:
+    section = recipe.role(role)
+    longest = section.max_prompt_tokens + section.max_completion_tokens
+    tokens, scored = cut.micro_batch * longest, cut.micro_batch * section.max_completion_tokens
+    bf16 = recipe.train.precision == "bf16"
+    layer = (
+        c.LAYER_HIDDEN_BYTES * shape.hidden
+        + c.LAYER_HEAD_BYTES * (shape.head_width + shape.kv_width)
+        + c.LAYER_MLP_BYTES * shape.mlp
+    )
+    layer = int(layer * tokens * (1.0 if bf16 else c.FP32_ACTIVATIONS))
+    tile = min(scored, c.LOGIT_TOKENS) * min(shape.vocabulary, c.LOGIT_VOCABULARY) * c.LOGIT_BYTES
+    logits = c.LOGIT_TILES * tile * (1 if bf16 else 2) + 4 * scored * shape.hidden
+    if recipe.lora is None:
+        logits += 4 * shape.embedding  # the head's gradient, summed up in fp32
+    parts = {"attention mask": c.MASK_BYTES * cut.micro_batch * longest**2}
+    if recipe.train.gradient_checkpointing:
+        parts["checkpoints"] = c.RESIDUAL_BYTES * tokens * shape.hidden * (shape.layers + 1)
+        # The head's backward pass is over before the last layer is recomputed.
+        top, name = max((logits, "log-probs"), (int(layer * c.LAYER_BACKWARD), "activations of one layer"))
+        parts[name] = top
+    else:
+        parts["activations"] = layer * shape.layers
+        parts["log-probs"] = logits
+    if recipe.train.sharding == "fsdp2" and cut.ranks > 1:
+        parts["gathered weights"] = 2 * 2 * shape.layer_parameters + (2 + 4) * shape.embedding
+    elif bf16:
+        parts["bf16 weights"] = 2 * shape.working_parameters
+    parts["fragments"] = int(c.FRAGMENTATION * sum(parts.values()))
+    return parts
+
+
+def _sampling(recipe: Recipe, role: str, shape: ModelShape, cut: Batches, vllm: bool) -> dict[str, int]:
+    section = recipe.role(role)
+    longest = section.max_prompt_tokens + section.max_completion_tokens
+    if vllm:
+        cache = max(longest * shape.kv_bytes, c.VLLM_SMALLEST_CACHE)
+        return {"vLLM weights": 2 * shape.parameters, "vLLM cache": cache, "vLLM workspace": c.VLLM_OVERHEAD}
+    rows = min(recipe.sampling.chunk or c.CHUNK["transformers"], sampled(recipe, role) // cut.ranks)
+    return {
+        "key/value cache": int(c.GENERATE_OVERHEAD * rows * longest * shape.kv_bytes),
+        "logits": 3 * 4 * rows * shape.vocabulary,
+    }
+
+
+def sampled(recipe: Recipe, role: str) -> int:
+    """Sequences that a policy samples in one step: all candidates, or a group of suites for each of them."""
+    candidates = recipe.train.problems_per_step * recipe.game.n_code
+    return candidates if role == "code" else candidates * recipe.game.n_test
+
+
+@dataclass(frozen=True)
+class GpuLoad:
+    """One GPU: who is on it, what each needs at the least, and what is left for vLLM's caches."""
+
+    ranks: dict[str, RankMemory]
+    total: int
+
+    @property
+    def needed(self) -> int:
+        return sum(memory.smallest for memory in self.ranks.values())
+
+    @property
+    def fits(self) -> bool:
+        return self.needed <= self.total
+
+    def cache(self, role: str, most: float) -> int:
+        """Bytes of key/value cache that vLLM gets; `most` is the recipe's `sampling.vllm_memory`."""
+        memory = self.ranks[role]
+        if memory.engine != "vllm":
+            return memory.sampling["key/value cache"]
+        smallest = memory.sampling["vLLM cache"]
+        engines = sum(other.engine == "vllm" for other in self.ranks.values())
+        left = smallest + max(0, self.total - self.needed) // engines
+        if memory.sleeps:
+            left = max(left, self.total - self.needed + memory.smallest - sum(memory.held.values()))
+        bound = int(most * self.total) - memory.sampling["vLLM weights"] - memory.sampling["vLLM workspace"]
+        return max(smallest, min(left, bound))
+
+    def peak(self, most: float) -> int:
+        """Bytes in use at the most, vLLM's whole share among them."""
+        total = 0
+        for role, memory in self.ranks.items():
+            extra = self.cache(role, most) - memory.sampling["vLLM cache"] if memory.engine == "vllm" else 0
+            total += memory.smallest + (0 if memory.sleeps else extra)
+        return min(total, self.total) if self.fits else total

@@ -1,0 +1,133 @@
+"""Seconds of a step by phase, from a device's data sheet and a few stated shares of it. Formulas: docs/plan.md. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from codea1_cli.plan import Batches
+from codea1_cli.planning import constants as c
+from codea1_cli.planning.memory import sampled
+from codea1_cli.planning.shapes import ModelShape
+from codea1_cli.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Tokens of a mean prompt and a mean completion of one policy."""
+
+    prompt: float
+    completion: float
+
+
+@dataclass(frozen=True)
+class RoleTime:
+    """Seconds a step of one policy's rank, and tokens a step of all its ranks."""
+
+    sampling: float
+    updating: float
+    sequences: int
+    sampled_tokens: float
+    trained_tokens: float
+    at_once: int
+
+
+def mean_lengths(recipe: Recipe, role: str, prompt: float | None, completion: float | None) -> Lengths:
+    """What is assumed, never above the recipe's limits."""
+    section = recipe.role(role)
+    return Lengths(
+        min(prompt or c.MEAN_PROMPT[role], section.max_prompt_tokens),
+        min(completion or c.MEAN_COMPLETION, section.max_completion_tokens),
+    )
+
+
+def role_time(
+    recipe: Recipe,
+    role: str,
+    shape: ModelShape,
+    cut: Batches,
+    device: c.Device,
+    lengths: Lengths,
+    *,
+    cache: int,
+    engine: str,
+) -> RoleTime:
+    """One policy's seconds a step. `cache`: bytes for key/value caches on a rank."""
+    sequences = sampled(recipe, role)
+    mine = sequences / cut.ranks
+    at_once = _at_once(recipe, shape, cut, lengths, cache, engine, mine)
+    trained = cut.rows_per_step * (lengths.prompt + lengths.completion)
+    return RoleTime(
+        sampling=_sampling_s(recipe, role, shape, device, lengths, mine, at_once, engine),
+        updating=_updating_s(recipe, shape, cut, device, lengths, engine),
+        sequences=sequences,
+        sampled_tokens=sequences * lengths.completion,
+        trained_tokens=trained,
+        at_once=at_once,
+    )
+
+
+def _at_once(
+    recipe: Recipe, shape: ModelShape, cut: Batches, lengths: Lengths, cache: int, engine: str, mine: float
+) -> int:
+    chunk = recipe.sampling.chunk or c.CHUNK["vllm" if engine == "vllm" else "transformers"]
+    bound = min(mine, chunk)
+    if engine == "vllm":
+        # TRL lets vLLM run as many sequences as a rank trains on in one rollout.
+        bound = min(bound, c.VLLM_MAX_SEQUENCES, cut.rows_per_rank)
+        bound = min(bound, cache / (shape.kv_bytes * (lengths.prompt + lengths.completion)))
+    return max(1, int(bound))
+
+
+def _sampling_s(
+    recipe: Recipe,
+    role: str,
+    shape: ModelShape,
+    device: c.Device,
+    lengths: Lengths,
+    mine: float,
+    at_once: int,
+    engine: str,
+) -> float:
+    # A batch decodes as long as its longest row when nothing can take a finished row's place.
+    steps = lengths.completion if engine == "vllm" else recipe.role(role).max_completion_tokens
+    width = 2 if engine == "vllm" else 4
+    reads = width * shape.working_parameters + at_once * shape.kv_bytes * (lengths.prompt + lengths.completion / 2)
+    compute = 2 * shape.working_parameters * at_once / (device.flops * c.PREFILL_UTILISATION)
+    one = c.DECODE_STEP_S[engine] + max(reads / (device.bandwidth * c.DECODE_BANDWIDTH), compute)
+    group = recipe.game.n_code if role == "code" else recipe.game.n_test
+    prompts = mine / group if engine == "vllm" else mine  # vLLM reads a group's prompt once
+    prefill = prompts * lengths.prompt * _forward_flops(shape, lengths.prompt) / (device.flops * c.PREFILL_UTILISATION)
+    sync = c.SYNC_S_PER_GIB * 2 * shape.parameters / c.GIB if engine == "vllm" else 0.0
+    return steps * one * mine / at_once + prefill + sync
+
+
+def _updating_s(
+    recipe: Recipe, shape: ModelShape, cut: Batches, device: c.Device, lengths: Lengths, engine: str
+) -> float:
+    length = lengths.prompt + lengths.completion
+    passes = 3.0 + (1.0 if recipe.train.gradient_checkpointing else 0.0)
+    scored = (1.0 if recipe.train.updates_per_step > 1 or engine == "vllm" else 0.0) + (recipe.optim.kl > 0)
+    flops = (passes + scored) * cut.rows_per_rank * length * _forward_flops(shape, length)
+    micro_batches = cut.rows_per_rank / cut.micro_batch
+    launching = micro_batches * shape.layers * c.TRAIN_LAYER_OVERHEAD_S if engine != "cpu" else 0.0
+    return max(flops / (device.flops * c.TRAIN_UTILISATION), launching) + cut.updates_per_step * c.UPDATE_OVERHEAD_S
+
+
+def _forward_flops(shape: ModelShape, length: float) -> float:
+    """Operations a token in one forward pass: two a parameter, and causal attention over half the length."""
+    return 2 * shape.working_parameters + 2 * shape.layers * shape.head_width * length
+
+
+def judging_s(recipe: Recipe, workers: int) -> float:
+    """Seconds of judging a step with so many workers at once."""
+    candidates = recipe.train.problems_per_step * recipe.game.n_code
+    return candidates * (c.JUDGE_CANDIDATE_S + recipe.game.n_test * c.JUDGE_SUITE_S) / max(workers, 1)
+
+
+def step_seconds(code: RoleTime, test: RoleTime, judging: float, *, shared: bool) -> float:
+    """One step's period. The sides overlap: while the test side still updates, the code side may already update and
+    sample the next step; on one GPU (`shared`) they only take turns."""
+    tail = max(judging - test.sampling, (1 - c.JUDGE_HIDDEN) * judging)
+    if shared:
+        return code.sampling + test.sampling + tail + code.updating + test.updating
+    return test.sampling + tail + max(code.updating + code.sampling, test.updating)
