@@ -1,0 +1,1 @@
+"""Code benchmarks whatever their origin: sample files, statistics, comparison, results."""

@@ -1,0 +1,141 @@
+"""What a code benchmark offers to `codea1 eval-code`, and the records that pass between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Status(StrEnum):
+    """What one sample came to on one set of tests.
+
+    `NOT_RUN`: the task cannot run here (a library is missing), `UNSCORED`: the sandbox failed. Neither ever counts.
+    """
+
+    PASS = "pass"
+    FAIL = "fail"
+    TIMEOUT = "timeout"
+    NOT_RUN = "not_run"
+    UNSCORED = "unscored"
+
+
+COUNTED = frozenset({Status.PASS, Status.FAIL, Status.TIMEOUT})
+
+
+@dataclass(frozen=True)
+class CodeTask:
+    """One task. `prompt` is the benchmark's own, `reference` a whole program, `data` what the benchmark keeps for itself."""
+
+    id: str
+    entry_point: str
+    prompt: str
+    reference: str
+    data: Any = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One solution. `solution` is the sanitised whole program that is scored, `raw` what came before sanitising."""
+
+    task_id: str
+    solution: str
+    raw: str = ""
+    number: int = 0  # of the task's samples, from 0
+
+
+@dataclass(frozen=True)
+class Scored:
+    """`verdicts` has one status a column of the benchmark; a sample passes a column only with PASS in it and in all
+    columns before (plus needs base AND plus)."""
+
+    task_id: str
+    number: int
+    verdicts: dict[str, Status]
+    detail: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Truth:
+    """How the references fare here. `failing` says why, by task: those are named and scores are given with and without
+    them. `not_run` are tasks that cannot run here."""
+
+    tasks: int
+    failing: dict[str, str] = field(default_factory=dict)
+    not_run: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """The share of references that pass, of the tasks that run here."""
+        runnable = self.tasks - len(self.not_run)
+        return (runnable - len(self.failing)) / runnable if runnable else 0.0
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """workers: samples scored at once. python: the candidates' interpreter. cache: the folder of expected outputs."""
+
+    workers: int = 2
+    python: str | None = None
+    require: tuple[str, ...] = ()
+    cache: Path | None = None
+
+
+Progress = Callable[[int, int], None]
+"""Told (done, of all) as work goes on."""
+
+
+class Benchmark(Protocol):
+    """One benchmark. It is loaded once; everything else works on the tasks that it loaded.
+
+    columns: the sets of tests, weakest first: ("base", "plus"), or one. styles: names of prompt styles, default first.
+    """
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    styles: tuple[str, ...]
+    max_new_tokens: int  # of the published protocol
+
+    def load(self, data: Path | None) -> list[CodeTask]:
+        """The tasks, from a file or folder, or the hub. Raises UserError or EnvironmentFault with the way out."""
+        ...
+
+    def data_hash(self) -> str:
+        """The hash of the loaded data; equal hashes are equal tasks."""
+        ...
+
+    def prompts(self, tasks: Sequence[CodeTask], tokenizer: Any, style: str) -> list[list[int]]:
+        """Token ids a task."""
+        ...
+
+    def stop(self, style: str) -> tuple[str, ...]:
+        """Strings that end a sampled text."""
+        ...
+
+    def sample(self, task: CodeTask, text: str, number: int, style: str) -> Sample:
+        """A sampled text as a sample: raw and sanitised."""
+        ...
+
+    def read(self, row: dict[str, Any], task: CodeTask, number: int) -> Sample:
+        """A row of a sample file (`solution` or `completion`) as a sample; nothing is sanitised."""
+        ...
+
+    def sanitise(self, task: CodeTask, raw: str) -> str:
+        """The program in a raw solution, as the benchmark's own sanitiser finds it."""
+        ...
+
+    def truth(self, options: ScoreOptions, progress: Progress) -> Truth:
+        """Runs the references; their times set the limits of `score`."""
+        ...
+
+    def score(self, samples: Sequence[Sample], options: ScoreOptions, progress: Progress) -> list[Scored]:
+        """Verdicts in the order of the samples. Equal programs of a task are run once."""
+        ...
+
+    def close(self) -> None:
+        """Ends the sandbox."""
+        ...

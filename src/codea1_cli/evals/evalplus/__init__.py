@@ -1,0 +1,1 @@
+"""HumanEval+ and MBPP+: data, prompts, sanitising and verdicts that equal EvalPlus'."""
