@@ -60,7 +60,8 @@ def build(stage: str, paths: list[str], hidden: list[str], *, proc: bool = False
         for path in FACTS:
             _bind(path, stage + path)
         os.makedirs(stage + "/proc/self")
-        os.close(os.open(stage + "/proc/self/maps", os.O_CREAT | os.O_WRONLY, 0o644))  # some libraries insist on it
+        os.close(os.open(stage + "/proc/self/maps", os.O_CREAT | os.O_WRONLY, 0o644))  # threadpoolctl insists on it
+        os.symlink(os.path.realpath(sys.executable), stage + "/proc/self/exe")  # TensorFlow aborts without it
     for path in hidden:
         if os.path.isdir(stage + path):
             kernel.mount("codea1", stage + path, "tmpfs", _NOSUID | _NODEV, "size=4k,mode=755")
