@@ -1,7 +1,7 @@
 """`codea1 plan`: what a run would need and take, before it is launched."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,7 +10,8 @@ from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError
 
 if TYPE_CHECKING:
-    from codea1_cli.planning.outlook import Setting
+    from codea1_cli.engine.slices import Slices
+    from codea1_cli.planning.outlook import Outlook, Setting
     from codea1_cli.planning.shapes import ModelShape
     from codea1_cli.recipe import Recipe
 
@@ -73,7 +74,8 @@ def plan(
     total = len({place for group in outlook.places.values() for place in group if place is not None})
     refusal: CodeA1Error | None = None
     try:
-        check_fits(outlook, count)
+        if warning := check_fits(outlook, count):
+            console.warn(warning)
         if gpu is None and not notes:
             root = runs_root(runs)
             check_disk(outlook, free_disk(root), str(root))
@@ -89,6 +91,26 @@ def plan(
     if refusal is not None:
         return console.show_error(refusal)
     return console.EXIT_OK
+
+
+def ahead(recipe: "Recipe", problems: int, ranks: "Slices") -> "Outlook | None":
+    """The outlook of a run on this machine; None when the shape of a model is not known here.
+
+    Raises:
+        EnvironmentFault: it cannot fit.
+    """
+    from codea1_cli.planning.machine import here, places
+    from codea1_cli.planning.outlook import look_ahead
+    from codea1_cli.planning.refusal import check_fits
+
+    try:
+        shapes = known_shapes(recipe)
+    except UserError:
+        return None
+    outlook = look_ahead(recipe, shapes, places(ranks), here(recipe, ranks), problems)
+    if warning := check_fits(outlook, problems):
+        console.warn(warning)
+    return outlook
 
 
 def known_shapes(recipe: "Recipe") -> "dict[str, ModelShape]":
@@ -134,9 +156,7 @@ def _problems(recipe: "Recipe", given: int | None, notes: list[str]) -> int:
     return _PROBLEMS
 
 
-def _where(
-    recipe: "Recipe", gpu: str | None, gpus: int | None, notes: list[str]
-) -> "tuple[Setting, dict[str, list[Any]]]":
+def _where(recipe: "Recipe", gpu: str | None, gpus: int | None, notes: list[str]) -> "tuple[Setting, Slices]":
     import os
 
     from codea1_cli.devices import visible_gpus
@@ -151,4 +171,4 @@ def _where(
     except EnvironmentFault as fault:
         notes.append(f"{fault.what}: planned for as many H100 GPUs (--gpu KIND)")
         return elsewhere(recipe, "h100", None)
-    return here(recipe, visible, ranks), ranks
+    return here(recipe, ranks), ranks

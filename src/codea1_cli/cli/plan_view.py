@@ -86,7 +86,13 @@ def as_data(
         "step_s": outlook.step_s,
         "hours": outlook.hours,
         "slices": [
-            {"code": len(o.places["code"]), "test": len(o.places["test"]), "step_s": o.step_s, "hours": o.hours}
+            {
+                "code": len(o.places["code"]),
+                "test": len(o.places["test"]),
+                "problems_per_step": o.recipe.train.problems_per_step,
+                "step_s": o.step_s,
+                "hours": o.hours,
+            }
             for o in ranking
         ],
         "ways_out": [{"change": text, "needed": o.worst.needed, "step_s": o.step_s} for text, o in ways],
@@ -117,7 +123,7 @@ def show(outlook: Outlook, ranking: Sequence[Outlook], ways: Ways, notes: Sequen
     for name in ("where", "rank", "held", "update", "sampling", "needed", "has"):
         memory.add_column(name, justify="left" if name in {"where", "rank"} else "right")
     for where, rank, part, total in _alike(outlook):
-        sizes = (sum(group.values()) for group in (part.held, part.update, part.sampling))
+        sizes = [sum(group.values()) for group in (part.held, part.update, part.sampling)]
         memory.add_row(where, rank, *(gib(size) for size in (*sizes, part.smallest, total)))
     out.print(memory)
     parts = Table(title="A rank's memory by part", title_justify="left")
@@ -162,11 +168,17 @@ def show(outlook: Outlook, ranking: Sequence[Outlook], ways: Ways, notes: Sequen
         condition = "" if outlook.fits else f" with {ways[0][0]}"
         lines.append(
             f"slices (code + test), shortest step first{condition}: "
-            + ", ".join(f"{len(o.places['code'])}+{len(o.places['test'])} {seconds(o.step_s)}" for o in ranking[:3])
+            + ", ".join(_slices(o, outlook.recipe.train.problems_per_step) for o in ranking[:3])
         )
     lines.append("assumed: " + "; ".join(assumptions(outlook)))
     for line in lines:
         out.print(line, markup=False, soft_wrap=True)
+
+
+def _slices(outlook: Outlook, problems_per_step: int) -> str:
+    own = outlook.recipe.train.problems_per_step
+    changed = "" if own == problems_per_step else f" (train.problems_per_step={own})"
+    return f"{len(outlook.places['code'])}+{len(outlook.places['test'])} {seconds(outlook.step_s)}{changed}"
 
 
 def _alike(outlook: Outlook) -> list[tuple[str, str, RankMemory, int]]:

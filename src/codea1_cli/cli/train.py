@@ -11,6 +11,7 @@ from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.errors import UserError
 
 if TYPE_CHECKING:
+    from codea1_cli.planning.outlook import Outlook
     from codea1_cli.recipe import Recipe
     from codea1_cli.run_dir import RunDir
 
@@ -45,11 +46,14 @@ def train(
     """Train both policies; a run directory holds everything that it leaves."""
     import os
 
+    from codea1_cli.cli.plan import ahead, free_disk
+    from codea1_cli.cli.plan_view import head
     from codea1_cli.data.load import heldout_problems, training_problems
     from codea1_cli.devices import visible_gpus
     from codea1_cli.engine.models import resolve_model
     from codea1_cli.engine.slices import slices
     from codea1_cli.plan import ROLES
+    from codea1_cli.planning.refusal import check_disk
     from codea1_cli.run_dir import runs_root
 
     root = runs_root(runs)
@@ -60,9 +64,15 @@ def train(
         resolve_model(chosen.model_of(role))
     gpus = visible_gpus()
     ranks = slices(chosen, gpus, os.cpu_count() or 1)
+    outlook = ahead(chosen, len(problems), ranks)
     if dry_run:
-        _show_plan(chosen, len(problems), ranks, as_json)
+        _show_plan(chosen, len(problems), ranks, outlook, as_json)
         return console.EXIT_OK
+    if outlook is not None:
+        for line in head(outlook):
+            console.note(line)
+        if not resume:  # a run that goes on replaces its own checkpoints
+            check_disk(outlook, free_disk(root), str(root))
     directory = _directory(chosen, run, root, resume)
     with directory.locked():
         return _train(chosen, source, directory, problems, ranks, resume, max_steps, address, as_json)
@@ -161,7 +171,10 @@ def _train(
     return console.EXIT_INTERRUPTED if outcome.interrupted else console.EXIT_OK
 
 
-def _show_plan(recipe: "Recipe", problems: int, ranks: dict[str, list[Any]], as_json: bool) -> None:
+def _show_plan(
+    recipe: "Recipe", problems: int, ranks: dict[str, list[Any]], outlook: "Outlook | None", as_json: bool
+) -> None:
+    from codea1_cli.cli.plan_view import as_data, head
     from codea1_cli.plan import run_plan
 
     plan = run_plan(recipe, problems, {role: len(group) for role, group in ranks.items()})
@@ -170,7 +183,7 @@ def _show_plan(recipe: "Recipe", problems: int, ranks: dict[str, list[Any]], as_
         for role, group in ranks.items()
     }
     if as_json:
-        console.emit(plan)
+        console.emit(plan | ({"ahead": as_data(outlook, (), (), None, ())} if outlook else {}))
         return
     from rich.table import Table
 
@@ -180,3 +193,5 @@ def _show_plan(recipe: "Recipe", problems: int, ranks: dict[str, list[Any]], as_
         for name, cell in rows:
             table.add_row(f"{key} {name}".strip(), ", ".join(cell) if isinstance(cell, list) else str(cell))
     console.out().print(table)
+    for line in head(outlook) if outlook else ():
+        console.out().print(line, markup=False, soft_wrap=True)

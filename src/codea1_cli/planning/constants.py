@@ -32,6 +32,10 @@ CPU_FLOPS_PER_CORE = 400e9
 """A core with AVX-512 or AMX in bf16."""
 CPU_BANDWIDTH_PER_CORE = 8e9
 
+REFUSAL = 1.15
+"""A run is refused when it needs this much more than there is; between 1 and this it is warned about, because the
+estimate is off by as much."""
+
 # -- memory ------------------------------------------------------------------------------------------------------------
 CUDA_CONTEXT = int(0.6 * GIB)
 """CUDA's context and the libraries' workspaces, for each process on a GPU."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 
 from codea1_cli.devices import Gpu
@@ -31,8 +30,8 @@ def elsewhere(recipe: Recipe, name: str, count: int | None) -> tuple[Setting, Sl
     return _setting(recipe, device, vllm=recipe.sampling.engine != "transformers"), slices(recipe, gpus, 1)
 
 
-def here(recipe: Recipe, gpus: Sequence[Gpu], ranks: Slices) -> Setting:
-    """This machine, whose GPUs the ranks are on. The smallest GPU in use counts; one that its driver says no size of
+def here(recipe: Recipe, ranks: Slices) -> Setting:
+    """The machine that the ranks are on. The smallest GPU in use counts; one that its driver says no size of
     leaves nothing to plan with, and counts as an H100."""
     used = [gpu for group in ranks.values() for gpu in group if gpu is not None]
     if not used:

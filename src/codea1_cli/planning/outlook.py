@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -138,16 +139,26 @@ def _device(setting: Setting, ranks: int) -> c.Device:
 
 
 def best_slices(outlook: Outlook, gpus: int, problems: int) -> list[Outlook]:
-    """Every way to share `gpus` GPUs between the sides, the shortest step first; those that do not fit are left out."""
+    """Every way to share `gpus` GPUs between the sides that fits, the least time a problem first.
+
+    A step that cannot be shared out evenly takes the nearest number of problems that can.
+    """
+    splits = [(n, gpus - n) for n in range(1, gpus)]
     found = []
-    splits = [{"code": list(range(n)), "test": list(range(n, gpus))} for n in range(1, gpus)]
-    if gpus == 1:
-        splits = [{"code": [0], "test": [0]}]
-    for places in splits:
+    for code, test in splits:
+        recipe = _divisible(outlook.recipe, math.lcm(code, test))
+        places = {"code": list(range(code)), "test": list(range(code, gpus))}
         try:
-            other = look_ahead(outlook.recipe, outlook.shapes, places, outlook.setting, problems)
-        except UserError:  # the batch cannot be cut that way
+            other = look_ahead(recipe, outlook.shapes, places, outlook.setting, problems)
+        except UserError:  # nor can the optimizer steps
             continue
         if other.fits:
             found.append(other)
-    return sorted(found, key=lambda other: other.step_s)
+    return sorted(found, key=lambda other: other.step_s / other.recipe.train.problems_per_step)
+
+
+def _divisible(recipe: Recipe, by: int) -> Recipe:
+    size = max(round(recipe.train.problems_per_step / by), 1) * by
+    if size == recipe.train.problems_per_step:
+        return recipe
+    return recipe.model_copy(update={"train": recipe.train.model_copy(update={"problems_per_step": size})})

@@ -8,10 +8,14 @@ from codea1_cli.planning.outlook import Outlook
 from codea1_cli.planning.ways import ways_out
 
 
-def check_fits(outlook: Outlook, problems: int) -> None:
-    """Raises EnvironmentFault when a GPU, or the host of ranks on the CPU, would be too small."""
+def check_fits(outlook: Outlook, problems: int) -> str | None:
+    """A warning when a GPU, or the host of ranks on the CPU, may be too small.
+
+    Raises:
+        EnvironmentFault: it will be, whatever the estimate's error.
+    """
     if outlook.fits:
-        return
+        return None
     worst = outlook.worst
     parts: dict[str, int] = {}
     for memory in worst.ranks.values():
@@ -24,10 +28,13 @@ def check_fits(outlook: Outlook, problems: int) -> None:
     ways = [text for text, _ in ways_out(outlook, problems)]
     hint = f"any of these would do: {'; '.join(ways[:4])}" if ways else "give each side more or larger GPUs"
     more = _more_gpus(outlook)
-    raise EnvironmentFault(
+    fault = EnvironmentFault(
         f"{' and '.join(worst.ranks)} would need {gib(worst.needed)}, {where} has {gib(worst.total)} (largest: {what})",
         hint=f"{hint}{more}; `codea1 plan` shows every part",
     )
+    if worst.needed > c.REFUSAL * worst.total:
+        raise fault
+    return f"this may not fit: {fault.what}; {fault.hint}"
 
 
 def _more_gpus(outlook: Outlook) -> str:
