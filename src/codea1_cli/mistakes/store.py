@@ -4,6 +4,7 @@ One transaction a step, rollback journal (not WAL) and full synchronisation: aft
 only, and between steps it is one plain file that `cp` copies.
 """
 
+import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,18 +14,28 @@ from pathlib import Path
 from typing import NamedTuple
 
 from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.game.book import Book
+from codea1_cli.game.book import BookEvent as Change
 
+# A step's many events name few candidates: each source is kept once. The order of events is that of `changes.rowid`.
 # `book` clamps at 0 as the fold does: a test that reached 0 is gone, and one passed again while gone stays at 0. The
 # clamped walk is S - min(0, min S) over the running sum S of changes.
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS events(
-    step INTEGER NOT NULL, problem_id TEXT NOT NULL, test TEXT NOT NULL, change INTEGER NOT NULL, candidate TEXT);
-CREATE INDEX IF NOT EXISTS events_by_problem ON events(problem_id, test, step, change);
-CREATE INDEX IF NOT EXISTS events_by_step ON events(step);
+_TABLES = """
+CREATE TABLE IF NOT EXISTS sources(id INTEGER PRIMARY KEY, sha256 BLOB NOT NULL UNIQUE, text TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS changes(
+    step INTEGER NOT NULL, problem_id TEXT NOT NULL, test TEXT NOT NULL, change INTEGER NOT NULL,
+    source INTEGER REFERENCES sources(id));
+CREATE INDEX IF NOT EXISTS changes_by_problem ON changes(problem_id, test, step, change);
+CREATE INDEX IF NOT EXISTS changes_by_step ON changes(step);
+"""
+_VIEWS = """
+CREATE VIEW IF NOT EXISTS events(step, problem_id, test, change, candidate) AS
+    SELECT step, problem_id, test, change, text FROM changes LEFT JOIN sources ON sources.id = source
+    ORDER BY changes.rowid;
 CREATE VIEW IF NOT EXISTS book(problem_id, test, count, first_step, last_step) AS
     WITH sums AS (
         SELECT problem_id, test, step, rowid AS at,
-               SUM(change) OVER (PARTITION BY problem_id, test ORDER BY rowid) AS total FROM events),
+               SUM(change) OVER (PARTITION BY problem_id, test ORDER BY rowid) AS total FROM changes),
     walks AS (
         SELECT problem_id, test, at, total, MIN(0, MIN(total) OVER each_test) AS floor,
                MIN(step) OVER each_test AS first_step, MAX(step) OVER each_test AS last_step,
@@ -32,6 +43,29 @@ CREATE VIEW IF NOT EXISTS book(problem_id, test, count, first_step, last_step) A
         FROM sums WINDOW each_test AS (PARTITION BY problem_id, test))
     SELECT problem_id, test, total - floor, first_step, last_step FROM walks
     WHERE from_end = 1 AND total > floor ORDER BY problem_id, total - floor DESC, first_step, at;
+"""
+# What this connection reads: the events and their order, from a file of either form.
+_HISTORY = """
+CREATE TEMP VIEW history(at, step, problem_id, test, change, candidate) AS
+    SELECT changes.rowid, step, problem_id, test, change, text FROM changes LEFT JOIN sources ON sources.id = source;
+"""
+# Older files have a table `events` that repeats a candidate's source in every event.
+_OLD_HISTORY = """
+CREATE TEMP VIEW history(at, step, problem_id, test, change, candidate) AS
+    SELECT rowid, step, problem_id, test, change, candidate FROM events;
+"""
+_FROM_OLD = f"""
+BEGIN IMMEDIATE;
+DROP VIEW IF EXISTS book;
+{_TABLES}
+INSERT OR IGNORE INTO sources(sha256, text)
+    SELECT sha256(candidate), candidate FROM events WHERE candidate IS NOT NULL ORDER BY rowid;
+INSERT INTO changes(step, problem_id, test, change, source)
+    SELECT step, problem_id, test, change, (SELECT id FROM sources WHERE sources.sha256 = sha256(candidate))
+    FROM events ORDER BY rowid;
+DROP TABLE events;
+{_VIEWS}
+COMMIT;
 """
 
 _BUSY_SECONDS = 30.0
@@ -59,21 +93,9 @@ class BookRow:
 
 
 def fold(events: Iterable[tuple[int, str, int]]) -> list[tuple[str, int]]:
-    """The ordered book [(test, count)] that one problem's events (step, test, change) leave behind.
-
-    Each step begins with a stable sort by count, highest first; a count that reaches 0 removes its test; a new test is
-    appended.
-    """
-    book: dict[str, int] = {}
-    for _, group in groupby(events, key=lambda event: event[0]):
-        book = dict(sorted(book.items(), key=lambda item: -item[1]))
-        for _, test, change in group:
-            count = book.get(test, 0) + change
-            if count > 0:
-                book[test] = count
-            else:
-                book.pop(test, None)
-    return list(book.items())
+    """The ordered book [(test, count)] that one problem's events (step, test, change) leave behind, by the game's rule."""
+    steps = groupby(events, key=lambda event: event[0])
+    return list(Book.fold([Change("", test, change, 0) for _, test, change in group] for _, group in steps).entries)
 
 
 class MistakeStore:
@@ -96,13 +118,18 @@ class MistakeStore:
                 isolation_level=None,
                 check_same_thread=False,
             )
+            kinds = dict(self._db.execute("SELECT name, type FROM sqlite_master"))
             if read_only:
+                if not {"events", "book"} <= kinds.keys():
+                    raise UserError(f"{self.path} is no Mistake Book: it lacks the events or the view book")
+                self._db.executescript(_OLD_HISTORY if kinds["events"] == "table" else _HISTORY)
                 self._db.execute("PRAGMA query_only = 1")
-                self._check_schema()
             else:
                 self._db.execute("PRAGMA journal_mode = DELETE")
                 self._db.execute("PRAGMA synchronous = EXTRA")
-                self._db.executescript(_SCHEMA)
+                self._db.create_function("sha256", 1, _sha256, deterministic=True)
+                self._db.executescript(_FROM_OLD if kinds.get("events") == "table" else _TABLES + _VIEWS)
+                self._db.executescript(_HISTORY)
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
@@ -114,11 +141,6 @@ class MistakeStore:
                     f"{self.path}: {error}", hint="is the disk full or the folder read-only?"
                 ) from error
             raise UserError(f"{self.path} is no Mistake Book: {error}") from error
-
-    def _check_schema(self) -> None:
-        names = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master")}
-        if not {"events", "book"} <= names:
-            raise UserError(f"{self.path} is no Mistake Book: it lacks the table events or the view book")
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -142,41 +164,52 @@ class MistakeStore:
             last = self.last_step()
             if last is not None and step <= last:
                 raise ValueError(f"the Mistake Book is at step {last} already, so step {step} cannot be added")
-            self._db.executemany(
-                "INSERT INTO events(step, problem_id, test, change, candidate) VALUES (?, ?, ?, ?, ?)",
-                (
-                    (step, _clean(problem_id), _clean(test), change, _clean(candidate))
-                    for problem_id, test, change, candidate in events
-                ),
-            )
+            sources: dict[str | None, int | None] = {None: None}
+            for problem_id, test, change, candidate in events:
+                if candidate not in sources:
+                    sources[candidate] = self._source(_clean(candidate))
+                self._db.execute(
+                    "INSERT INTO changes(step, problem_id, test, change, source) VALUES (?, ?, ?, ?, ?)",
+                    (step, _clean(problem_id), _clean(test), change, sources[candidate]),
+                )
+
+    def _source(self, text: str | None) -> int:
+        """The id of a source, which is written when it is new."""
+        self._db.execute("INSERT OR IGNORE INTO sources(sha256, text) VALUES (?, ?)", (_sha256(text), text))
+        return self._db.execute("SELECT id FROM sources WHERE sha256 = ?", (_sha256(text),)).fetchone()[0]
 
     def truncate_after(self, step: int) -> int:
         """Deletes the events later than `step` and returns their number: a resumed run forgets what it will redo."""
         with self._transaction():
-            return self._db.execute("DELETE FROM events WHERE step > ?", (step,)).rowcount
+            deleted = self._db.execute("DELETE FROM changes WHERE step > ?", (step,)).rowcount
+            if deleted:
+                self._db.execute(
+                    "DELETE FROM sources WHERE id NOT IN (SELECT source FROM changes WHERE source IS NOT NULL)"
+                )
+            return deleted
 
     def last_step(self) -> int | None:
         """The newest step that changed the book; None for an empty one."""
         with self._faults():
-            return self._db.execute("SELECT MAX(step) FROM events").fetchone()[0]
+            return self._db.execute("SELECT MAX(step) FROM history").fetchone()[0]
 
     def problems(self) -> list[str]:
         """Ids of all problems that ever had a test in the book, sorted."""
         with self._faults():
-            return [row[0] for row in self._db.execute("SELECT DISTINCT problem_id FROM events ORDER BY problem_id")]
+            return [row[0] for row in self._db.execute("SELECT DISTINCT problem_id FROM history ORDER BY problem_id")]
 
     def book(self, problem_id: str) -> list[tuple[str, int]]:
         """One problem's ordered book [(test, count)]; empty when it has none."""
         with self._faults():
             rows = self._db.execute(
-                "SELECT step, test, change FROM events WHERE problem_id = ? ORDER BY rowid", (problem_id,)
+                "SELECT step, test, change FROM history WHERE problem_id = ? ORDER BY at", (problem_id,)
             )
             return fold(rows)
 
     def all_books(self) -> dict[str, list[tuple[str, int]]]:
         """Every problem's ordered book; problems whose tests have all retired are left out."""
         with self._faults():
-            rows = self._db.execute("SELECT problem_id, step, test, change FROM events ORDER BY problem_id, rowid")
+            rows = self._db.execute("SELECT problem_id, step, test, change FROM history ORDER BY problem_id, at")
             books = {
                 problem_id: fold((step, test, change) for _, step, test, change in group)
                 for problem_id, group in groupby(rows, key=lambda row: row[0])
@@ -191,7 +224,7 @@ class MistakeStore:
 
     def events(self, problem_id: str) -> list[BookEvent]:
         """One problem's events in order."""
-        query = "SELECT step, problem_id, test, change, candidate FROM events WHERE problem_id = ? ORDER BY rowid"
+        query = "SELECT step, problem_id, test, change, candidate FROM history WHERE problem_id = ? ORDER BY at"
         with self._faults():
             return [BookEvent(*row) for row in self._db.execute(query, (problem_id,))]
 
@@ -208,3 +241,7 @@ class MistakeStore:
 def _clean(text: str | None) -> str | None:
     """SQLite keeps UTF-8 only: a lone surrogate, which models do write, is stored as its escape."""
     return None if text is None else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _sha256(text: str | None) -> bytes | None:
+    return None if text is None else hashlib.sha256(text.encode()).digest()
