@@ -1,0 +1,142 @@
+"""From what a model writes to tests: a reply is cut to its first assert, together with what stands before it.
+
+The published rule: imports, helpers and assignments before the first assert belong to the test; an assert that stands
+in a function without arguments is reached by running that function's body. No assert at all: no test.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from codea1_cli.extract.fences import answer_text, before_first_fence, python_bodies
+from codea1_cli.extract.lines import LineReader
+from codea1_cli.extract.source import MAX_REPLY_CHARS, MAX_STATEMENT_CHARS, normal_newlines, parse, unparse
+
+_ASSERT = re.compile(r"^[ \t]*assert\b", re.MULTILINE)
+
+Statements = list[ast.stmt]
+
+
+def cut_reply(reply: str) -> str | None:
+    """The test in a reply: the source of its statements, the assert last. None when there is none."""
+    for part in _parts(reply):
+        for source in _starts(part):
+            tree = parse(source)
+            found = _up_to_assert(tree) if tree is not None else None
+            if found is not None:
+                return _source(found)
+    return None
+
+
+def cut_suite(text: str) -> list[str]:
+    """The tests of a whole suite, one for each assert, in order: the statements before it that are no asserts, then it.
+
+    Used for suites that were not written in rounds. A line that does not parse costs that line; an assert within another
+    statement is no test.
+    """
+    tests: list[str] = []
+    before: Statements = []
+    for part in _parts(text)[:1]:
+        for statement in _statements(part):
+            for node in _flat(statement):
+                if not isinstance(node, ast.Assert):
+                    before.append(node)
+                elif (source := _source([*before, node])) is not None:
+                    tests.append(source)
+    return tests
+
+
+def wrap_test(statements: str, token: str, name: str = "codea1_test") -> str | None:
+    """The statements as one function, which returns `token` behind its last line; None where they have no source."""
+    tree = parse(statements)
+    if tree is None or not tree.body:
+        return None
+    body = [*tree.body, ast.Return(ast.Constant(token))]
+    empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    return unparse(ast.fix_missing_locations(ast.FunctionDef(name, empty, body, [], lineno=1, col_offset=0)))
+
+
+def binds(statements: str, name: str) -> bool:
+    """Whether a test gives `name` a value of its own, be it by assignment, definition, import or as a loop variable."""
+    tree = parse(statements)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
+            return True
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name:
+            return True
+        if isinstance(node, ast.alias) and (node.asname or node.name) == name:
+            return True
+    return False
+
+
+def _parts(reply: str) -> list[str]:
+    """Where to look: the python blocks, then the text that stands before any fence."""
+    answer = answer_text(reply[:MAX_REPLY_CHARS])
+    if answer is None:
+        return []
+    blocks = "\n".join(python_bodies(answer))
+    return [part for part in (blocks, before_first_fence(answer)) if _ASSERT.search(part)]
+
+
+def _starts(text: str) -> list[str]:
+    """The text as it stands, up to its first assert, and that assert alone: what follows may be cut off or prose."""
+    text = normal_newlines(text)
+    first = _ASSERT.search(text)
+    if first is None:
+        return []
+    begin = text.rfind("\n", 0, first.end()) + 1
+    line = LineReader(text).read(begin)
+    if line is None or len(line.text) > MAX_STATEMENT_CHARS:
+        return [text]
+    alone = [line.text, line.text.partition("\n")[0].rstrip()]
+    return [text, text[: line.end], *dict.fromkeys(alone)]
+
+
+def _up_to_assert(tree: ast.Module) -> Statements | None:
+    before: Statements = []
+    for node in tree.body:
+        inner = _body_with_assert(node)
+        if isinstance(node, ast.Assert):
+            return [*before, node]
+        if inner is not None:
+            return [*before, *inner]
+        before.append(node)
+    return None
+
+
+def _body_with_assert(node: ast.stmt) -> Statements | None:
+    """A function's statements up to its first assert, None when it has none or wants arguments."""
+    if not isinstance(node, ast.FunctionDef) or node.decorator_list or any(ast.iter_child_nodes(node.args)):
+        return None
+    places = [at for at, inner in enumerate(node.body) if isinstance(inner, ast.Assert)]
+    return node.body[: places[0] + 1] if places else None
+
+
+def _statements(text: str) -> list[ast.stmt]:
+    tree = parse(text)
+    if tree is not None:
+        return tree.body
+    found: Statements = []
+    reader = LineReader(normal_newlines(text))
+    position = 0
+    while (line := reader.read(position)) is not None:
+        position = line.end
+        part = parse(line.text) if len(line.text) <= MAX_STATEMENT_CHARS else None
+        if part is None and "\n" in line.text:
+            line = reader.first_physical(line)
+            position = line.end
+            part = parse(line.text)
+        if part is not None:
+            found += part.body
+    return found
+
+
+def _flat(node: ast.stmt) -> Statements:
+    """The statement itself; of a function without arguments that asserts, its body."""
+    return node.body if _body_with_assert(node) is not None and isinstance(node, ast.FunctionDef) else [node]
+
+
+def _source(statements: Statements) -> str | None:
+    parts = [unparse(node) for node in statements]
+    return None if None in parts else "\n".join(part for part in parts if part is not None)

@@ -1,0 +1,104 @@
+"""What runs inside the sandbox for one test: load the function, run the test, say how it ended or what it covered.
+
+Standard library only (and coverage, for `trace`), Python 3.10 or newer; it is sent as the program, so it imports nothing
+of this project. A test may be any statement and shares this process, which is its own: a fork for each call. The token
+is only handed back by the line behind the test's assert, so that an early end of any kind is no pass.
+"""
+
+import builtins
+import importlib
+import os
+import re
+import sys
+import time
+import types
+
+NAMES = {  # what a test may use without importing it, as in the published runs
+    "np": "numpy", "numpy": "numpy", "pd": "pandas", "pandas": "pandas", "pytest": "pytest",
+    "os": "os", "re": "re", "math": "math", "random": "random", "string": "string", "datetime": "datetime",
+    "warnings": "warnings", "traceback": "traceback",
+}  # fmt: skip
+TYPES = ("List Dict Any Optional Union Tuple Set FrozenSet Sequence Iterable Generator Callable").split()
+MODULE, TEST = "function_under_test", "codea1_test"
+_BUILTINS = dict(vars(builtins))
+
+
+def offer(space, text):
+    """Puts the usual modules that `text` mentions into a namespace."""
+    words = set(re.findall(r"[A-Za-z_]\w*", text))
+    for name, module in NAMES.items():
+        if name in words:
+            try:
+                space.setdefault(name, importlib.import_module(module))
+            except ImportError:
+                pass
+    for name in TYPES:
+        if name in words:
+            space.setdefault(name, getattr(importlib.import_module("typing"), name))
+
+
+def load(source, file="<function>"):
+    """The module that holds the function under test."""
+    module = types.ModuleType(MODULE)
+    sys.modules[MODULE] = module
+    offer(module.__dict__, source)
+    exec(compile(source, file, "exec"), module.__dict__)
+    return module
+
+
+def prepare(module, test):
+    """The test's function, in a namespace of its own that holds all names of the module."""
+    space = {name: value for name, value in module.__dict__.items() if not name.startswith("__")}
+    space["__name__"] = "test_" + MODULE
+    offer(space, test)
+    exec(compile(test, "<test>", "exec"), space)
+    return space
+
+
+def told(fault):
+    try:
+        return (type(fault).__name__ + ": " + BaseException.__str__(fault))[:200]
+    except BaseException:
+        return type(fault).__name__
+
+
+def check(source, entry, test, token):
+    """["passed", token, seconds], ["failed", why], ["redefined", ""] or ["load_error", why]."""
+    try:
+        module = load(source)
+        function = module.__dict__[entry]
+    except BaseException as fault:
+        return ["load_error", told(fault)]
+    code = getattr(function, "__code__", None)
+    try:
+        space = prepare(module, test)
+        began = time.perf_counter()
+        end = space[TEST]()
+        seconds = time.perf_counter() - began
+    except BaseException as fault:
+        return ["failed", told(fault)]
+    if module.__dict__.get(entry) is not function or getattr(function, "__code__", None) is not code:
+        return ["redefined", ""]
+    if space.get(entry) is not function or any(vars(builtins).get(n) is not v for n, v in _BUILTINS.items()):
+        return ["redefined", ""]
+    return ["passed", token, seconds] if type(end) is str and end == token else ["failed", "ended before its assert"]
+
+
+def trace(source, entry, test):
+    """The arcs (from line, to line) that loading the function and running the test took, whether it passes or not."""
+    import coverage
+
+    file = os.path.join(os.getcwd(), MODULE + ".py")
+    with open(file, "w", encoding="utf-8") as out:
+        out.write(source)
+    cover = coverage.Coverage(data_file=None, branch=True, include=[file], config_file=False)
+    cover.start()
+    try:
+        space = prepare(load(source, file), test)
+        space[TEST]()
+    except BaseException:
+        pass
+    finally:
+        cover.stop()
+    arcs = cover.get_data().arcs(file) or []
+    return [list(arc) for arc in arcs]

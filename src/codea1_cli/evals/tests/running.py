@@ -1,0 +1,170 @@
+"""Runs tests that are statements, on a function and on its mutants, in the sandbox.
+
+Each test has a program run of its own, so nothing that it does reaches another test; within it each mutant has a fork
+of its own. A test passes when the line behind its assert is reached: exits, kills, time-outs, floods of output and
+forged answers are no passes, and a test that puts another function in the place of the one under test has failed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+from codea1_cli.evals.tests.cut import binds, wrap_test
+from codea1_cli.evals.tests.mutants import Mutant
+from codea1_cli.sandbox.base import Limits, Sandbox
+from codea1_cli.sandbox.verdicts import Answer, AnswerKind
+
+Arcs = frozenset[tuple[int, int]]
+_MANY = 1_000_000_000  # mutants are programs of their own: one that loops says nothing about the next
+_MAX_ARCS = 100_000
+
+
+class Outcome(StrEnum):
+    """What one test on one program came to."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    REDEFINED = "redefined"
+    TIMEOUT = "timeout"
+    MEMORY = "memory"
+    CRASHED = "crashed"
+    OUTPUT_LIMIT = "output_limit"
+    LOAD_ERROR = "load_error"
+    NO_TEST = "no_test"
+    UNSCORED = "unscored"
+
+
+_OUTCOMES = {
+    AnswerKind.TIMEOUT: Outcome.TIMEOUT,
+    AnswerKind.MEMORY: Outcome.MEMORY,
+    AnswerKind.OUTPUT_LIMIT: Outcome.OUTPUT_LIMIT,
+    AnswerKind.UNSCORED: Outcome.UNSCORED,
+}
+
+
+@dataclass(frozen=True)
+class TestRun:
+    """One test on the unchanged function: `seconds` of a pass, `arcs` that were taken (None when not asked or lost)."""
+
+    __test__ = False
+    outcome: Outcome
+    detail: str = ""
+    seconds: float = 0.0
+    arcs: Arcs | None = field(default=None, compare=False)
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome is Outcome.PASSED
+
+
+@dataclass(frozen=True)
+class MutantLimits:
+    """Seconds a mutant: `factor` times what the test took on the function itself, from `least_s` to `most_s`."""
+
+    factor: float = 20.0
+    least_s: float = 1.0
+    most_s: float = 10.0
+
+    def seconds(self, baseline_s: float) -> float:
+        return min(self.most_s, max(self.least_s, self.factor * baseline_s))
+
+
+class TestRunner:
+    """Thread-safe; every method blocks. `limits.time_s` is for one test on the function itself."""
+
+    __test__ = False
+
+    def __init__(self, sandbox: Sandbox, limits: Limits, mutant_limits: MutantLimits | None = None) -> None:
+        self.sandbox = sandbox
+        self.limits = replace(limits, patience=1)
+        self.mutant_limits = mutant_limits or MutantLimits()
+
+    def load(self, source: str, entry_point: str) -> str | None:
+        """Why a function does not load; None when it does. Raises nothing: a sandbox that fails says so in the text."""
+        run = self.run(source, entry_point, "assert True")
+        return None if run.passed else f"{run.outcome.value}: {run.detail}".rstrip(": ")
+
+    def run(self, source: str, entry_point: str, test: str | None, *, trace: bool = False) -> TestRun:
+        """One test on the function."""
+        token = secrets.token_hex(16)
+        wrapped = wrap_test(test, token) if test is not None else None
+        if test is None or wrapped is None:
+            return TestRun(Outcome.NO_TEST)
+        if binds(test, entry_point):
+            return TestRun(Outcome.REDEFINED, "the test brings a function of its own")
+        calls = [_call("check", source, entry_point, wrapped, token)]
+        if trace:
+            calls.append(_call("trace", source, entry_point, wrapped))
+        answers = self.sandbox.run(_program(), "check", calls, self.limits).answers
+        run = _read(answers[0], token)
+        if trace and run.outcome is not Outcome.UNSCORED:
+            return replace(run, arcs=_arcs(answers[1]))
+        return run
+
+    def on_mutants(self, entry_point: str, test: str, mutants: Sequence[Mutant], baseline_s: float) -> list[Outcome]:
+        """One test on each mutant, in order. Anything but a pass kills; a mutant without source cannot load."""
+        token = secrets.token_hex(16)
+        wrapped = wrap_test(test, token)
+        runnable = [mutant for mutant in mutants if mutant.source is not None]
+        if wrapped is None or not runnable:
+            return [Outcome.LOAD_ERROR if wrapped else Outcome.NO_TEST for _ in mutants]
+        calls = [_call("check", mutant.source, entry_point, wrapped, token) for mutant in runnable]
+        limits = replace(self.limits, time_s=self.mutant_limits.seconds(baseline_s), patience=_MANY)
+        answers = iter(self.sandbox.run(_program(), "check", calls, limits).answers)
+        return [Outcome.LOAD_ERROR if m.source is None else _read(next(answers), token).outcome for m in mutants]
+
+    def kill(
+        self, entry_point: str, tests: Sequence[tuple[str, float]], mutants: Sequence[Mutant]
+    ) -> list[int | None] | None:
+        """For each mutant the index of the first test that kills it, None where all pass; None: the sandbox failed.
+
+        tests: (source, seconds on the function itself), all passing there. A test only meets the mutants that the
+        tests before it left alive.
+        """
+        killers: list[int | None] = [None] * len(mutants)
+        for number, (test, seconds) in enumerate(tests):
+            alive = [at for at, killer in enumerate(killers) if killer is None]
+            outcomes = self.on_mutants(entry_point, test, [mutants[at] for at in alive], seconds)
+            if Outcome.UNSCORED in outcomes:
+                return None
+            for at, outcome in zip(alive, outcomes, strict=True):
+                if outcome is not Outcome.PASSED:
+                    killers[at] = number
+        return killers
+
+
+@cache
+def _program() -> str:
+    return Path(__file__).with_name("in_jail.py").read_text(encoding="utf-8")
+
+
+def _call(name: str, *arguments: object) -> str:
+    return f"{name}({', '.join(map(repr, arguments))})"
+
+
+def _read(answer: Answer, token: str) -> TestRun:
+    data = answer.value.data if answer.value is not None else None
+    if isinstance(data, list) and data and isinstance(data[0], str):
+        rest = data[1:]
+        if data[0] == "passed" and len(rest) == 2 and rest[0] == token and isinstance(rest[1], float):
+            return TestRun(Outcome.PASSED, seconds=rest[1])
+        detail = rest[0][:300] if rest and isinstance(rest[0], str) else ""
+        if data[0] in ("redefined", "load_error"):
+            return TestRun(Outcome(data[0]), detail)
+        return TestRun(Outcome.FAILED, detail if data[0] == "failed" else "forged an answer")
+    if answer.value is not None or answer.kind in (AnswerKind.RAISED, AnswerKind.UNENCODABLE):
+        return TestRun(Outcome.FAILED, answer.detail[:300])
+    return TestRun(_OUTCOMES.get(answer.kind, Outcome.CRASHED), answer.detail[:300])
+
+
+def _arcs(answer: Answer) -> Arcs | None:
+    data = answer.value.data if answer.value is not None else None
+    if not isinstance(data, list) or len(data) > _MAX_ARCS:
+        return None
+    pairs = [pair for pair in data if isinstance(pair, list) and len(pair) == 2 and all(type(n) is int for n in pair)]
+    return frozenset((a, b) for a, b in pairs) if len(pairs) == len(data) else None
