@@ -175,6 +175,14 @@ class Eval(Section):
     wrong_per_problem: Positive = Field(4, description="wrong candidates a problem that suites are written against")
 
 
+class Preflight(Section):
+    enabled: bool = Field(
+        True, description="a few samples of both sides before the first step; stops where they speak against the run"
+    )
+    problems: Positive = Field(4, description="problems tried")
+    samples: Positive = Field(2, description="candidates a problem and suites a candidate")
+
+
 class Faults(Section):
     deadline_s: Annotated[float, Field(gt=0.0)] = Field(
         3600.0, description="longest time a rank may go without progress"
@@ -199,6 +207,7 @@ class Recipe(Section):
     lora: Lora | None = None
     checkpoint: Checkpoint = Field(default_factory=Checkpoint)
     eval: Eval = Field(default_factory=Eval)
+    preflight: Preflight = Field(default_factory=Preflight)
     faults: Faults = Field(default_factory=Faults)
 
     @field_validator("method")

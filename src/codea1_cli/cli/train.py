@@ -36,6 +36,9 @@ def train(
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and start nothing.")] = False,
+    no_preflight: Annotated[
+        bool, typer.Option("--no-preflight", help="Begin without trying a few samples of both sides first.")
+    ] = False,
     address: Annotated[
         str | None, typer.Option("--address", help="A running Ray cluster; left out, the run starts its own.")
     ] = None,
@@ -57,6 +60,8 @@ def train(
     from codea1_cli.run_dir import runs_root
 
     root = runs_root(runs)
+    if no_preflight and not resume:
+        overrides = [*(overrides or []), "preflight.enabled=false"]
     chosen, source = _resumed(recipe, overrides or [], run, root) if resume else _new(recipe, overrides or [])
     problems = training_problems(chosen)
     heldout_problems(chosen)  # a broken held-out file shall be found now, not after an hour

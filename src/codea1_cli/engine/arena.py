@@ -18,6 +18,7 @@ from codea1_cli.engine.examiner import Examiner
 from codea1_cli.engine.judging import StepJudge
 from codea1_cli.engine.ledger import Ledger
 from codea1_cli.engine.messages import CandidateView, Decision, RankReport, SuiteResults
+from codea1_cli.engine.preflight import PreflightDesk
 from codea1_cli.engine.schedule import Schedule
 from codea1_cli.engine.step_state import StepState, new_future
 from codea1_cli.errors import EnvironmentFault, SandboxOutage
@@ -28,7 +29,7 @@ from codea1_cli.run_dir import RunDir
 _CANARY_PAUSES_S = (1.0, 5.0)
 
 
-class Arena:
+class Arena(PreflightDesk):
     def __init__(self, recipe: Recipe, run_path: str, labels: Sequence[str]) -> None:
         self.recipe, self.labels = recipe, list(labels)
         self.run = RunDir(run_path)
@@ -50,6 +51,7 @@ class Arena:
         self.progress = time.monotonic()
         self.events: list[dict[str, Any]] = []
         self.news = asyncio.Event()
+        self.open_preflight()
 
     async def in_thread(self, function: Any, *arguments: Any) -> Any:
         """Judges in one of the threads."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from codea1_cli.engine import evaluation
 from codea1_cli.engine.faults import fault_at
 from codea1_cli.engine.messages import RankReport
+from codea1_cli.engine.preflight import preflight
 from codea1_cli.errors import RunFailed
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def make_callback(side: Side) -> Any:
     class StepCallback(TrainerCallback):
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             if state.global_step == 0:
+                preflight(side)
                 side.evaluate(0)
             side.step_begins()
 

@@ -55,9 +55,20 @@ class RunSetup:
         if not kept:
             reasons = "; ".join(f"{len(ids)} {reason}" for reason, ids in skipped.items())
             raise UserError(f"no problem of {self.recipe.data.train} can be used: {reasons}")
+        self._check_lengths(len(problems), max(prompt_tokens))
         schedule = self._schedule(list(kept))
         write_atomic(self.run.path / "run.json", json.dumps(self._info(schedule, list(kept), devices), indent=2) + "\n")
         return schedule, kept
+
+    def _check_lengths(self, problems: int, longest: int) -> None:
+        """A pre-flight finding that needs no sample: most prompts are too long."""
+        left_out = sum(len(ids) for reason, ids in self.skipped.items() if reason.startswith("prompt longer"))
+        if self.recipe.preflight.enabled and 2 * left_out > problems:
+            raise UserError(
+                f"before the first step: {left_out} of {problems} prompts exceed "
+                f"code.max_prompt_tokens={self.recipe.code.max_prompt_tokens}",
+                hint=f"raise code.max_prompt_tokens to {longest} or more, or `--no-preflight` trains on the others",
+            )
 
     def resume(self, problems: Sequence[Problem], labels: Sequence[str]) -> tuple[Schedule, dict[str, Problem]]:
         """The order that the run began with; `labels` are the ranks that would go on with it.
