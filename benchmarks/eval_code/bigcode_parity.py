@@ -22,8 +22,9 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
+from codea1_cli.evals.bigcode.room import open_room
 from codea1_cli.evals.bigcode.samples import Sample, write_samples
-from codea1_cli.evals.bigcode.score import ScoreSettings, open_room, score_all
+from codea1_cli.evals.bigcode.score import Job, ScoreSettings, score_all
 from codea1_cli.evals.bigcode.tasks import BigCodeTask, load_tasks
 
 
@@ -40,7 +41,6 @@ class Perturb(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         was, self.inside = self.inside, self.inside or node.name == self.entry_point
         if self.inside:
-            self.count += 0
             node.body = [self.visit(part) for part in node.body]
         self.inside = was
         return node
@@ -49,7 +49,7 @@ class Perturb(ast.NodeTransformer):
         if not self.inside or not isinstance(node.value, bool | int | float | str) or not self.turn():
             return node
         value = node.value
-        other: object = not value if isinstance(value, bool) else value + "x" if isinstance(value, str) else value + 1
+        other = not value if isinstance(value, bool) else value + "x" if isinstance(value, str) else value + 1
         return ast.copy_location(ast.Constant(other), node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
@@ -97,9 +97,8 @@ def stub(task: BigCodeTask) -> str:
 def solutions(task: BigCodeTask, wrong: int) -> list[tuple[str, str]]:
     """(kind, solution): the canonical one, then `wrong` others, by turns perturbed and stubs."""
     found = [("canonical", task.reference)]
-    for number in range(wrong):
-        found.append(("stub", stub(task)) if number == 1 else ("perturbed", perturbed(task, number)))
-    return found
+    wrongs = (("stub", stub(task)) if n == 1 else ("perturbed", perturbed(task, n)) for n in range(wrong))
+    return [*found, *wrongs]
 
 
 def official(
@@ -149,7 +148,9 @@ def run_slice(arguments: argparse.Namespace) -> None:
     began = time.monotonic()
     with open_room(arguments.python, arguments.workers) as sandbox:
         started = time.monotonic()
-        jobs = [(number, (task, text, 0.0, frozenset())) for number, (task, _kind, text) in enumerate(made)]
+        jobs: list[tuple[int, Job]] = [
+            (number, (task, text, 0.0, frozenset())) for number, (task, _kind, text) in enumerate(made)
+        ]
         ours = dict(score_all(sandbox, jobs, ScoreSettings()))
     ours_s, start_s = time.monotonic() - began, started - began
     folder = Path(tempfile.mkdtemp(prefix="bigcode-parity-"))

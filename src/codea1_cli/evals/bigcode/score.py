@@ -10,13 +10,11 @@ from typing import Any, Protocol
 
 from codea1_cli.evals.bigcode.lies import lie_in
 from codea1_cli.evals.bigcode.tasks import CLASS, BigCodeTask
-from codea1_cli.sandbox.base import Limits, Room
+from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.units import Outcome, TestOutcome, UnitModule, UnitRun
 
 CHECKER_S = 240.0
 """The checker's limit for a task; a reference that takes longer gets its own time."""
-WARM = """numpy pandas matplotlib.pyplot scipy.stats sklearn seaborn unittest.mock requests csv sqlite3 logging glob
-shutil zipfile subprocess http.client urllib.request xml.etree.ElementTree"""
 
 
 class BigCodeVerdict(StrEnum):
@@ -68,18 +66,6 @@ class ScoreSettings:
         """The limits of a task whose reference takes so long."""
         time_s = max(CHECKER_S, reference_s) + 1.0 if self.time_limit_s is None else self.time_limit_s
         return Limits(time_s=time_s, load_s=time_s, memory_mb=self.memory_mb, output_kb=1 << 18, processes=512)
-
-
-def open_room(python: str, workers: int, warm: Sequence[str] | None = None) -> Any:
-    """The sandbox for BigCodeBench: `python` is the interpreter that has the benchmark's libraries.
-
-    Files, loopback sockets and headless plots work in each program's own folder; time is UTC. Raises EnvironmentFault.
-    """
-    from codea1_cli.sandbox.local.pool import LocalSandbox
-
-    env = {"TZ": "UTC", "MPLBACKEND": "Agg", "TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
-    room = Room(env=env, loopback=True, scratch_mb=512, proc=True, unit=True)
-    return LocalSandbox(workers, python=python, warm=WARM.split() if warm is None else warm, room=room)
 
 
 def score(

@@ -114,7 +114,7 @@ class Jail:
 
     def build_room(self, stage: str) -> None:
         kernel.unshare(kernel.CLONE_NEWNS)
-        room.build(stage, self.paths, self.hidden, proc=self.with_proc)
+        room.build(stage, self.paths, self.hidden, proc=self.with_proc, hosts=self.loopback)
 
     def try_as_nobody(self) -> None:
         users.become(NOBODY)
@@ -123,7 +123,8 @@ class Jail:
 
     def make_ruleset(self) -> None:
         writable = ["/box"] if not self.layers["mount_namespace"] else []
-        readable = [*self.paths, "/proc"] if self.with_proc and writable else self.paths
+        made = [*(["/proc"] if self.with_proc else []), *(room.HOSTS if self.loopback else [])]
+        readable = [*self.paths, *(made if writable else [])]
         self.ruleset = landlock.build(readable, writable, self.hidden, room.DEVICES, network=self.loopback)
         in_fork(self.restrict)
 

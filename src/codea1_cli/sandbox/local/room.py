@@ -14,6 +14,7 @@ import kernel
 SCRATCH = "/box/scratch"
 DEVICES = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"]
 FACTS = ["/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/uptime", "/proc/loadavg", "/proc/version"]
+HOSTS = ["/etc/hosts", "/etc/passwd"]
 _SYSTEM = [
     "/usr",
     "/bin",
@@ -44,10 +45,11 @@ def readable_paths(more: list[str]) -> list[str]:
     return found
 
 
-def build(stage: str, paths: list[str], hidden: list[str], *, proc: bool = False) -> None:
+def build(stage: str, paths: list[str], hidden: list[str], *, proc: bool = False, hosts: bool = False) -> None:
     """Makes `paths` (without what is `hidden`) the whole file tree of this process; `stage` is an empty folder.
 
-    With `proc` there is a stand-in for /proc: facts about the machine, and no process.
+    With `proc` there is a stand-in for /proc: facts about the machine, and no process. With `hosts` the name localhost
+    is known, and nobody.
 
     Needs a mount namespace of its own and the right to mount in it. Raises OSError; half a tree may be left then,
     so the caller must not go on in this process as if nothing had happened.
@@ -60,8 +62,13 @@ def build(stage: str, paths: list[str], hidden: list[str], *, proc: bool = False
         for path in FACTS:
             _bind(path, stage + path)
         os.makedirs(stage + "/proc/self")
-        os.close(os.open(stage + "/proc/self/maps", os.O_CREAT | os.O_WRONLY, 0o644))  # threadpoolctl insists on it
-        os.symlink(os.path.realpath(sys.executable), stage + "/proc/self/exe")  # TensorFlow aborts without it
+        _write(stage + "/proc/self/maps", "")  # threadpoolctl insists on it
+        os.symlink(os.path.realpath(sys.executable), stage + "/proc/self/exe")  # TensorFlow aborts without these
+        _write(stage + "/proc/self/cmdline", "python\0program.py\0")
+    if hosts:
+        os.makedirs(stage + "/etc", exist_ok=True)
+        _write(stage + HOSTS[0], "127.0.0.1 localhost\n::1 localhost\n")
+        _write(stage + HOSTS[1], "nobody:x:65534:65534:nobody:/tmp:/bin/sh\n")
     for path in hidden:
         if os.path.isdir(stage + path):
             kernel.mount("codea1", stage + path, "tmpfs", _NOSUID | _NODEV, "size=4k,mode=755")
@@ -76,6 +83,12 @@ def build(stage: str, paths: list[str], hidden: list[str], *, proc: bool = False
     os.chdir("/")
     kernel.umount("/old", _DETACH)
     _read_only()
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+    os.chmod(path, 0o644)
 
 
 def _bind(source: str, target: str) -> None:

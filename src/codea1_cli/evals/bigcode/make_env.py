@@ -1,0 +1,51 @@
+"""`python -m codea1_cli.evals.bigcode.make_env DIR`: an environment with the libraries of BigCodeBench's tasks.
+
+Python 3.10 and the versions of `requirements.txt`, which are the benchmark's own with everything below them pinned as
+well. Takes minutes and 3 GB. DIR must not lie below /tmp.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from codea1_cli.evals.bigcode.room import FONTS
+
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Makes the environment; returns uv's exit status where it fails."""
+    parser = argparse.ArgumentParser(prog="python -m codea1_cli.evals.bigcode.make_env", description=__doc__)
+    parser.add_argument("folder", type=Path, metavar="DIR")
+    parser.add_argument("--python", default="3.10", help="version or path of the interpreter (3.10)")
+    arguments = parser.parse_args(argv)
+    uv = shutil.which("uv")
+    if uv is None:
+        print("error: uv is not installed\nhint: https://docs.astral.sh/uv", file=sys.stderr)
+        return 3
+    folder = arguments.folder.resolve()
+    if folder.is_relative_to("/tmp"):
+        print("error: the benchmark's programs need /tmp for themselves\nhint: another folder", file=sys.stderr)
+        return 2
+    python = str(folder / "bin" / "python")
+    steps: list[tuple[list[str], dict[str, str]]] = [
+        ([uv, "venv", "--allow-existing", "--python", arguments.python, str(folder)], {}),
+        ([uv, "pip", "install", "--compile-bytecode", "--python", python, "-r", str(REQUIREMENTS)], {}),
+        ([python, "-c", "import matplotlib.font_manager"], {"MPLCONFIGDIR": str(folder / FONTS)}),
+    ]
+    for command, extra in steps:
+        done = subprocess.run(command, env={**os.environ, **extra}, check=False)
+        if done.returncode:
+            print(f"error: {' '.join(command[:3])} failed with status {done.returncode}", file=sys.stderr)
+            return done.returncode
+    print(f"ready: codea1 eval-code bigcodebench --sandbox-python {python}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

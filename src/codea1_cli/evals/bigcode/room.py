@@ -1,0 +1,81 @@
+"""The sandbox that BigCodeBench's tasks need: the libraries' own interpreter, and what its tests use around them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codea1_cli.errors import UserError
+from codea1_cli.sandbox.base import Room
+
+if TYPE_CHECKING:
+    from codea1_cli.sandbox.local.pool import LocalSandbox
+
+WARM = [
+    "numpy",
+    "pandas",
+    "matplotlib.pyplot",
+    "scipy.stats",
+    "sklearn",
+    "seaborn",
+    "unittest.mock",
+    "requests",
+    "csv",
+    "sqlite3",
+    "logging",
+    "glob",
+    "shutil",
+    "zipfile",
+    "subprocess",
+    "http.client",
+    "urllib.request",
+    "xml.etree.ElementTree",
+]
+FONTS = "share/codea1-matplotlib"
+"""Below the environment: matplotlib's list of fonts, which takes seconds to make."""
+_ENV = {"TZ": "UTC", "MPLBACKEND": "Agg", "TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
+
+
+def interpreter(python: str) -> Path:
+    """The interpreter with the links of its folder resolved, its own link kept: that one marks the environment.
+
+    Raises:
+        UserError: there is none, or it lies below /tmp, which each program must have for itself.
+    """
+    found = Path(os.path.realpath(os.path.dirname(os.path.abspath(python)))) / os.path.basename(python)
+    if not found.is_file():
+        raise UserError(f"no interpreter {python}", hint="--sandbox-python ENV/bin/python")
+    if found.is_relative_to("/tmp"):
+        hint = "make the environment elsewhere"
+        raise UserError(f"{found} lies below /tmp, which the benchmark's programs need for themselves", hint=hint)
+    return found
+
+
+def environment_key(python: str) -> str:
+    """A hash of an interpreter and of the packages beside it, by name and version."""
+    found = interpreter(python)
+    packages = sorted(path.name for path in found.parent.parent.glob("lib/python*/site-packages/*.dist-info"))
+    return hashlib.sha256("\n".join([str(found), os.path.realpath(found), *packages]).encode()).hexdigest()[:16]
+
+
+def open_room(python: str, workers: int, warm: Sequence[str] = WARM, *, require: Iterable[str] = ()) -> LocalSandbox:
+    """The sandbox for BigCodeBench; `python` is the interpreter that has its libraries, `warm` what most tasks import.
+
+    Files, loopback sockets and headless plots work in each program's own folder; time is UTC.
+
+    Raises:
+        UserError: the interpreter cannot be used.
+        EnvironmentFault: it does not start, or a layer of `require` is missing.
+    """
+    from codea1_cli.sandbox.local.pool import LocalSandbox
+
+    found = interpreter(python)
+    fonts = found.parent.parent / FONTS
+    env = {**_ENV, "PATH": f"{found.parent}:/usr/local/bin:/usr/bin:/bin"}
+    if fonts.is_dir():
+        env["MPLCONFIGDIR"] = str(fonts)
+    room = Room(env=env, loopback=True, scratch_mb=512, proc=True, unit=True)
+    return LocalSandbox(workers, python=str(found), require=require, warm=warm, room=room)
