@@ -2,20 +2,10 @@
 
 from codea1_cli.doctor import Check, Status
 from codea1_cli.recipe import Recipe
+from codea1_cli.sandbox.known import KNOWN, REFERENCE, verdicts_of_known
 from codea1_cli.sandbox.verdicts import Verdict
 
-_REFERENCE = "def f(x):\n    return x + 1\n"
-_LIAR = "class Any:\n    def __eq__(self, other):\n        return True\n\ndef f(x):\n    return Any()\n"
-
-# name, program, verdict on f(1)
-_PROGRAMS = (
-    ("right", "def f(x):\n    return 1 + x\n", Verdict.PASSED),
-    ("wrong", "def f(x):\n    return x\n", Verdict.FAILED),
-    ("lying", _LIAR, Verdict.FAILED),
-    ("raising", "def f(x):\n    raise ValueError(x)\n", Verdict.RAISED),
-    ("looping", "def f(x):\n    while True:\n        pass\n", Verdict.TIMEOUT),
-    ("exiting", "import os\n\ndef f(x):\n    os._exit(0)\n", Verdict.CRASHED),
-)
+_PROGRAMS = ("right", "wrong", "lying", "raising", "looping", "exiting")
 _NUMPY = "import numpy\n\ndef f(x):\n    return int(numpy.ones((64, 64)).dot(numpy.ones(64)).sum()) // 4096 + x\n"
 
 
@@ -28,20 +18,17 @@ def sandbox_checks() -> list[Check]:
 
     recipe = Recipe.model_validate({"model": "builtin:tiny", "judge": {"time_limit_s": 1.0}})
     with judge_of(recipe) as judge:
-        expected = judge.expected(_REFERENCE, "f", ["f(1)"])
-        found = {
-            name: judge.check(program, "f", ["f(1)"], expected).verdicts["f(1)"].verdict
-            if expected["f(1)"].valid
-            else Verdict.UNSCORED
-            for name, program, _ in _PROGRAMS
-        }
+        found = verdicts_of_known(judge, _PROGRAMS)
         wrong = [
-            f"{name} program: {found[name]}, not {wanted}" for name, _, wanted in _PROGRAMS if found[name] != wanted
+            f"{name} program: {verdict}, not {' or '.join(KNOWN[name].verdicts)}"
+            for name, verdict in found.items()
+            if verdict not in KNOWN[name].verdicts
         ]
         data = {"verdicts": {name: str(verdict) for name, verdict in found.items()}}
         if wrong:
             return [Check("sandbox", Status.BROKEN, "; ".join(wrong), "codea1 sandbox check says more", data)]
         checks = [Check("sandbox", Status.OK, f"{len(found)} canary programs judged rightly", data=data)]
+        expected = judge.expected(REFERENCE, "f", ["f(1)"])
         numpy = judge.check(_NUMPY, "f", ["f(1)"], expected).verdicts["f(1)"]
         if numpy.verdict is not Verdict.PASSED:
             detail = f"a program that imports numpy: {numpy.verdict}: {numpy.got}"

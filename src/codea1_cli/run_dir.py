@@ -183,10 +183,13 @@ class RunDir:
                 f"cannot write the run directory {self.path}: {error.strerror}", hint="choose another place with --runs"
             ) from None
         with file:
-            take_lock(file, f"run {self.name}")
-            file.truncate(0)
-            file.write(f"{os.getpid()}\n")
-            file.flush()
+            take_lock(
+                file,
+                lambda holder: UserError(
+                    f"run {self.name} is being trained by process {holder}",
+                    hint="wait for it, stop it, or choose another name with --run",
+                ),
+            )
             self.lock_file = file.fileno()
             try:
                 yield

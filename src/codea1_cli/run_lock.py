@@ -1,9 +1,11 @@
-"""The lock of a run directory, and how long to wait for it."""
+"""The lock of a folder that one process writes, and how long to wait for it."""
 
 from __future__ import annotations
 
 import fcntl
+import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -13,30 +15,30 @@ _PATIENCE_S = 0.25
 _PATIENCE_AFTER_DEATH_S = 15.0
 
 
-def take_lock(file: IO[str], who: str) -> None:
-    """Locks `file`, which holds its holder's process id, for as long as it stays open.
+def take_lock(file: IO[str], taken: Callable[[str], UserError]) -> None:
+    """Locks `file` for as long as it stays open and writes this process's id into it.
 
-    Somebody who only looks is gone in a moment. What a killed driver left behind holds the lock until it has ended,
+    Somebody who only looks is gone in a moment. What a killed holder left behind holds the lock until it has ended,
     which takes seconds.
 
     Raises:
-        UserError: another process is training here.
+        UserError: `taken(process id)`, when another process holds it.
     """
     started = time.monotonic()
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+            break
         except BlockingIOError:
             file.seek(0)
             holder = file.read().strip()
             patience = _PATIENCE_S if _alive(holder) else _PATIENCE_AFTER_DEATH_S
             if time.monotonic() - started > patience:
-                raise UserError(
-                    f"{who} is being trained by process {holder}",
-                    hint="wait for it, stop it, or choose another name with --run",
-                ) from None
+                raise taken(holder) from None
             time.sleep(0.05)
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
 
 
 def _alive(pid: str) -> bool:

@@ -8,6 +8,7 @@ from codea1_cli.data.filters import PromptCounter
 from codea1_cli.data.options import Options
 from codea1_cli.data.pipeline import Pipeline
 from codea1_cli.data.solve import SolveJudge, SolveRate, SolveRule, make_sampler, read_keep
+from codea1_cli.data.sources.base import FileRows
 from codea1_cli.data.sources.table import Table
 from codea1_cli.data.work import Work
 from codea1_cli.errors import UserError
@@ -98,7 +99,7 @@ def test_problems_are_kept_by_their_solve_rate_and_sampling_goes_on(tmp_path, mo
             solve=SolveRule("m", n=4, low=low, high=0.9),
         )  # fmt: skip
         with Work(tmp_path / ".work").locked() as work:
-            return Pipeline(Table(source), options, work, progress).run()
+            return Pipeline(Table(FileRows(source)), options, work, progress).run()
 
     def stop(stage, done, total):
         if stage == "solve" and done == 18:

@@ -16,6 +16,7 @@ from codea1_cli.cli.prepare_data import prepare_data
 from codea1_cli.data.load import training_problems
 from codea1_cli.data.options import Options
 from codea1_cli.data.pipeline import Pipeline
+from codea1_cli.data.sources.base import FileRows
 from codea1_cli.data.sources.table import Table
 from codea1_cli.data.split import split_of
 from codea1_cli.data.thresholds import Thresholds
@@ -152,7 +153,7 @@ def run_pipeline(source, out, **options):
 
 
 def test_reading_goes_on_where_it_stopped(tmp_path, rows):
-    source = Stopping(rows)
+    source = Stopping(FileRows(rows))
     source.seen, source.stop = [], 8
     with pytest.raises(KeyboardInterrupt):
         run_pipeline(source, tmp_path, verify=False)
@@ -180,14 +181,14 @@ def test_verification_is_done_once_and_used_again(tmp_path, rows, monkeypatch):
     monkeypatch.setattr(Verifier, "check", check)
     stop = True
     with pytest.raises(KeyboardInterrupt):
-        run_pipeline(Table(rows), tmp_path)
+        run_pipeline(Table(FileRows(rows)), tmp_path)
     stop = False
-    whole = run_pipeline(Table(rows), tmp_path)
+    whole = run_pipeline(Table(FileRows(rows)), tmp_path)
     assert len(checked) == len(set(checked)) == 22
-    other = run_pipeline(Table(rows), tmp_path, min_tests=0, thresholds=Thresholds(near_question=0.9))
+    other = run_pipeline(Table(FileRows(rows)), tmp_path, min_tests=0, thresholds=Thresholds(near_question=0.9))
     assert set(checked[22:]) == {"row-52"}  # the only row that was not verified before
     assert other.rows.count() == whole.rows.count() + 1
-    run_pipeline(Table(rows), tmp_path, time_limit_s=9.0)
+    run_pipeline(Table(FileRows(rows)), tmp_path, time_limit_s=9.0)
     assert len(checked) == 23 + 22  # other limits, another verification
 
 
@@ -254,7 +255,7 @@ def test_two_at_once_in_one_folder(tmp_path, rows, capsys):
     with Work(tmp_path / "out" / ".work").locked():
         code, shown = prepare(capsys, rows, tmp_path / "out")
     assert code == 2
-    assert "another process" in shown.err
+    assert "prepares data in" in shown.err
 
 
 def test_json_is_alone_on_stdout(tmp_path, rows, capsys):

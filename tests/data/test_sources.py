@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from codea1_cli.data.sources.base import Skipped, read_rows
+from codea1_cli.data.sources.base import FileRows, Skipped, read_rows
 from codea1_cli.data.sources.choose import make_source
 from codea1_cli.data.sources.evalplus import MAX_PLUS, EvalPlus
 from codea1_cli.data.sources.hub import HubRows
@@ -169,7 +169,7 @@ def test_tables(tmp_path, kind):
     assert (first.entry_point, first.tests, first.license) == ("d", ["assert d(2) == 4"], "MIT")
     assert second.declaration == "def t(x):"
     assert first.id != second.id
-    swapped = Table(write_lines(tmp_path / "own.jsonl", OWN[::-1]), MAPPING)
+    swapped = Table(FileRows(write_lines(tmp_path / "own.jsonl", OWN[::-1])), MAPPING)
     assert {p.id for p in converted(swapped)} == {first.id, second.id}  # ids do not depend on the place
 
 
@@ -185,11 +185,11 @@ def test_tests_come_in_several_forms(tmp_path):
         {"id": str(i), "question": "Q", "reference": "def d(x):\n  return 2*x", "tests": form}
         for i, form in enumerate(forms)
     ]
-    made = converted(Table(write_lines(tmp_path / "t.jsonl", rows)))
+    made = converted(Table(FileRows(write_lines(tmp_path / "t.jsonl", rows))))
     assert [len(p.tests) for p in made[:4]] == [2, 1, 1, 0]
     assert made[4].reason == "tests_form"
     code = [{"question": "Q", "reference": rows[0]["reference"], "test_code": forms[2]}]
-    (made,) = converted(Table(write_lines(tmp_path / "c.jsonl", code)))
+    (made,) = converted(Table(FileRows(write_lines(tmp_path / "c.jsonl", code))))
     assert (made.tests, made.test_code) == (["assert d(1) == 2"], forms[2])
 
 
@@ -197,10 +197,10 @@ def test_a_wrong_mapping_names_the_columns_there_are(tmp_path):
     path = table_file(tmp_path, "jsonl")
     for mapping in ({}, {**MAPPING, "tests": "chekcs"}):
         with pytest.raises(UserError, match="no column") as failure:
-            Table(path, mapping)
+            Table(FileRows(path), mapping)
         assert "prompt, answer, checks" in (failure.value.hint or "")
     with pytest.raises(UserError, match="no field 'querstion'"):
-        Table(path, {"querstion": "prompt"})
+        Table(FileRows(path), {"querstion": "prompt"})
 
 
 def test_a_folder_of_tables_through_datasets(tmp_path):

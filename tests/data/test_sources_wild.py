@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codea1_cli.data.sources.base import FileRows
 from codea1_cli.data.sources.evalplus import EvalPlus
 from codea1_cli.data.sources.kodcode import KodCode
 from codea1_cli.data.sources.mbpp import Mbpp
@@ -57,7 +58,7 @@ COLUMNS = {
 
 def make(kind, path):
     path.write_text(json.dumps(dict.fromkeys(COLUMNS[kind])) + "\n")
-    return kind(path)
+    return kind(FileRows(path) if kind is Table else path)
 
 
 @pytest.mark.parametrize("kind", COLUMNS, ids=lambda kind: kind.__name__)

@@ -7,7 +7,6 @@ kept as long as its key (its options and everything before it) is the same, else
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -19,6 +18,7 @@ from typing import Any, BinaryIO
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.problem import Problem
 from codea1_cli.run_dir import write_atomic
+from codea1_cli.run_lock import take_lock
 
 _FLUSH_LINES = 256
 _FLUSH_SECONDS = 2.0
@@ -41,19 +41,19 @@ class Work:
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            lock = open(self.folder / "lock", "a", encoding="utf-8")  # noqa: SIM115
+            lock = open(self.folder / "lock", "a+", encoding="utf-8")  # noqa: SIM115
         except OSError as error:
             raise EnvironmentFault(
                 f"cannot write {self.folder}: {error.strerror}", hint="choose another --out"
             ) from None
         with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(
-                    f"another process prepares data in {self.folder.parent}",
+            take_lock(
+                lock,
+                lambda holder: UserError(
+                    f"process {holder} prepares data in {self.folder.parent}",
                     hint="wait for it, or choose another --out",
-                ) from None
+                ),
+            )
             with contextlib.suppress(FileNotFoundError, ValueError):
                 self.manifest = json.loads((self.folder / "manifest.json").read_text(encoding="utf-8"))
             yield self

@@ -102,11 +102,9 @@ class StepJudge:
         Raises:
             EnvironmentFault: the sandbox cannot tell the two apart.
         """
-        expected = self.judge.expected("def f(x):\n    return x + 1\n", "f", ["f(1)"])
-        found = {}
-        for name, program in (("right", "def f(x):\n    return 1 + x\n"), ("wrong", "def f(x):\n    return x\n")):
-            verdicts = self.judge.check(program, "f", ["f(1)"], expected).verdicts
-            found[name] = verdicts["f(1)"].verdict if verdicts else Verdict.UNSCORED
+        from codea1_cli.sandbox.known import verdicts_of_known
+
+        found = verdicts_of_known(self.judge, ("right", "wrong"))
         if found != {"right": Verdict.PASSED, "wrong": Verdict.FAILED}:
             raise EnvironmentFault(
                 f"the sandbox cannot judge: a right program is {found['right']}, a wrong one {found['wrong']}",

@@ -6,11 +6,8 @@ import textwrap
 import unicodedata
 from collections.abc import Iterator
 
-from codea1_cli.extract.fences import PYTHON, Fence, answer_text, before_first_fence, body_of, closes, fences
+from codea1_cli.extract.fences import answer_text, before_first_fence, python_bodies
 from codea1_cli.extract.source import parse
-
-_ENDS_TRIED = 5
-"""A docstring may hold fences: a block that does not parse is tried up to this many later fences."""
 
 _CODE_START = re.compile(r"^(?:def|class|import|from|async def|@\w)", re.MULTILINE)
 _PAPER_BLOCK = re.compile(r"```python(.*?)```", re.DOTALL)
@@ -64,35 +61,15 @@ def defines(tree: ast.Module, name: str) -> bool:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, ast.Module | None]]:
-    """Each python block and its tree; a block reaches to the first closing fence with which it parses."""
-    lines = fences(text)
-    index = 0
-    while index < len(lines):
-        start = lines[index]
-        index += 1
-        if not start.may_open:
-            continue
-        ends = [k for k in range(index, min(index + _ENDS_TRIED, len(lines))) if closes(lines[k], start)]
-        if start.language not in PYTHON:
-            index = ends[0] + 1 if ends else index
-            continue
-        at, source, tree = _first_that_parses(text, start, lines, ends)
-        if at is not None:
-            opens_next = lines[at].may_open and lines[at].language
-            index = at if opens_next else at + 1
-        yield source, tree
+    """Each python block and its tree."""
+    read: dict[str, tuple[str, ast.Module | None]] = {}
 
+    def parses(body: str) -> bool:
+        read[body] = _dedented(body)
+        return read[body][1] is not None
 
-def _first_that_parses(
-    text: str, start: Fence, lines: list[Fence], ends: list[int]
-) -> tuple[int | None, str, ast.Module | None]:
-    for k in ends:
-        source, tree = _dedented(body_of(text, start, lines[k]))
-        if tree is not None:
-            return k, source, tree
-    if ends:
-        return ends[0], body_of(text, start, lines[ends[0]]), None
-    return None, *_dedented(body_of(text, start, None))
+    for body in python_bodies(text, parses):
+        yield read.get(body) or _dedented(body)
 
 
 def _bare(text: str) -> tuple[str, ast.Module | None]:

@@ -1,12 +1,14 @@
 """Fenced blocks of a reply, as models write them: indented, with tildes, nested, unclosed, or code beside the fence."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from codea1_cli.extract.source import MAX_REPLY_CHARS, normal_newlines
 
 PYTHON = frozenset({"", "python", "python2", "python3", "py", "py3", "sage", "ipython"})
+
+_ENDS_TRIED = 5
 
 _FENCE_LINE = re.compile(
     r"^(?P<indent>[ \t]*)(?P<ticks>`{3,}|~{3,})(?P<info>[^`\n]*)$"  # a line of its own
@@ -76,22 +78,45 @@ def body_of(text: str, start: Fence, end: Fence | None) -> str:
     return body.strip("\n")
 
 
-def python_bodies(text: str) -> Iterator[str]:
-    """The bodies of the python blocks, each up to the first fence that may close it."""
+def python_bodies(text: str, parses: Callable[[str], bool] | None = None) -> Iterator[str]:
+    """The bodies of the python blocks, each up to the first fence that may close it.
+
+    With `parses`, a block reaches to the first of the next few such fences with which it parses, if there is one: a
+    docstring may hold fences. Nor does a fence that nothing closes then hide the blocks after it: it may have been an
+    underline.
+    """
     lines = fences(text)
+    longest = _longest_from(lines)
     index = 0
     while index < len(lines):
-        start = lines[index]
+        start, python = lines[index], lines[index].language in PYTHON
         index += 1
         if not start.may_open:
             continue
-        while index < len(lines) and not closes(lines[index], start):
-            index += 1
-        end = lines[index] if index < len(lines) else None
-        if end is not None and not (end.may_open and end.language):
-            index += 1  # a fence that names a language opens the next block as well
-        if start.language in PYTHON:
+        if longest[index][start.ticks[0]] < len(start.ticks):
+            if python:
+                yield body_of(text, start, None)
+            if parses is None:
+                return
+            continue
+        at = next(k for k in range(index, len(lines)) if closes(lines[k], start))
+        if python and parses is not None:
+            few = (k for k in range(at, min(at + _ENDS_TRIED, len(lines))) if closes(lines[k], start))
+            at = next((k for k in few if parses(body_of(text, start, lines[k]))), at)
+        end = lines[at]
+        index = (
+            at if end.may_open and end.language else at + 1
+        )  # a fence that names a language opens the next block too
+        if python:
             yield body_of(text, start, end)
+
+
+def _longest_from(lines: list[Fence]) -> list[dict[str, int]]:
+    """The longest fence of each character from every line on, so that an unclosed one costs no walk to the end."""
+    longest = [{"`": 0, "~": 0}]
+    for line in reversed(lines):
+        longest.append({**longest[-1], line.ticks[0]: max(longest[-1][line.ticks[0]], len(line.ticks))})
+    return longest[::-1]
 
 
 def before_first_fence(text: str) -> str:

@@ -12,28 +12,11 @@ from pathlib import Path
 
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.judge import Judge
+from codea1_cli.sandbox.known import KNOWN, verdicts_of_known
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.verdicts import AnswerKind
 
 _LIMITS = Limits(time_s=1.0, memory_mb=256, processes=32, output_kb=1024)
-_REFERENCE = "def f(x):\n    return x + 1\n"
-
-# name: (program, verdicts of f(1) that are right)
-_JUDGED = {
-    "a right program passes": ("def f(x):\n    return 1 + x\n", {"passed"}),
-    "a wrong one fails": ("def f(x):\n    return x\n", {"failed"}),
-    "an object equal to everything fails": ("class A:\n    def __eq__(s, o): return True\ndef f(x): return A()\n", {"failed"}),
-    "an exit is no pass": ("import os\ndef f(x): os._exit(0)\n", {"crashed"}),
-    "a loop is ended": ("def f(x):\n    while True: pass\n", {"timeout"}),
-    "memory is bounded": ("def f(x):\n    a = []\n    while True: a.append(bytearray(1 << 24))\n", {"memory"}),
-    "output is bounded": ("def f(x):\n    while True: print('x' * 65536)\n", {"output_limit"}),
-    "a forged result is no pass": (
-        "import os\ndef f(x):\n    for fd in range(3, 64):\n        try: os.write(fd, b'passed' * 9)\n"
-        "        except OSError: pass\n    return 0\n",
-        {"failed", "crashed"},
-    ),
-}  # fmt: skip
-
 # name: an expression that is true when the program was kept from what it tried
 _KEPT_OUT = {
     "the parent lives": "kill(os.getppid(), 9) or True",
@@ -72,14 +55,11 @@ def run_canaries(sandbox: LocalSandbox) -> list[Canary]:
 
 
 def _judged(sandbox: LocalSandbox) -> list[Canary]:
-    judge = Judge(sandbox, limits=_LIMITS)
-    expected = judge.expected(_REFERENCE, "f", ["f(1)"])
-    found = []
-    for name, (program, wanted) in _JUDGED.items():
-        tests = judge.check(program, "f", ["f(1)"], expected).verdicts
-        verdict = tests["f(1)"].verdict.value if tests else "unscored"
-        found.append(Canary(name, verdict in wanted, "" if verdict in wanted else verdict))
-    return found
+    found = verdicts_of_known(Judge(sandbox, limits=_LIMITS), KNOWN)
+    held = {name: verdict in KNOWN[name].verdicts for name, verdict in found.items()}
+    return [
+        Canary(KNOWN[name].shows, held[name], "" if held[name] else verdict.value) for name, verdict in found.items()
+    ]
 
 
 def _kept_out(sandbox: LocalSandbox) -> list[Canary]:

@@ -41,6 +41,23 @@ class Source(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class FileRows:
+    """The rows of one file, as `hub.HubRows` has those of a dataset."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name.split(".")[0]
+
+    def rows(self) -> Iterator[tuple[str, Row | Skipped]]:
+        return read_rows(self.path)
+
+    def identity(self) -> dict[str, Any]:
+        return file_identity(self.path)
+
+
 def format_of(path: Path) -> str | None:
     """The suffix of a file of rows, None for another file."""
     return next((suffix for suffix in FORMATS if path.name.lower().endswith(suffix)), None)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from codea1_cli.data.sources.base import FORMATS, Source, format_of
+from codea1_cli.data.sources.base import FORMATS, FileRows, Source, format_of
 from codea1_cli.data.sources.evalplus import EvalPlus
 from codea1_cli.data.sources.hub import HubRows
 from codea1_cli.data.sources.kodcode import DIFFICULTIES, KodCode
@@ -51,7 +51,7 @@ def make_source(
     if path.is_file() and path.suffix == ".py":
         return PythonFolder(path, license)
     if path.is_file():
-        return Table(path, mapping, license)
+        return Table(FileRows(path), mapping, license)
     if path.is_dir():
         return _folder(path, mapping, split, license)
     if format_of(path) or spec.startswith((".", "/", "~")) or path.suffix == ".py":

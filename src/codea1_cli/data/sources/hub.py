@@ -17,6 +17,10 @@ class HubRows:
     def __init__(self, dataset: str, split: str, revision: str | None = None, config: str | None = None) -> None:
         self.dataset, self.split, self.revision, self.config = dataset, split, revision, config
 
+    @property
+    def name(self) -> str:
+        return self.dataset
+
     def rows(self) -> Iterator[tuple[str, Row]]:
         from datasets import load_dataset
         from datasets.exceptions import DatasetNotFoundError

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.sources.base import Row, Skipped, file_identity, read_rows
+from codea1_cli.data.sources.base import FileRows, Row, Skipped
 from codea1_cli.data.sources.build import build
 from codea1_cli.data.sources.hub import HubRows
 from codea1_cli.problem import Problem
@@ -26,18 +26,15 @@ class Mbpp:
         revision: str | None = None,
         license: str | None = None,
     ) -> None:
-        self.data, self.license = data, license or "CC-BY-4.0"
-        self.hub = HubRows(DATASET, split or "train+validation+test+prompt", revision, "full") if data is None else None
+        self.license = license or "CC-BY-4.0"
+        splits = split or "train+validation+test+prompt"
+        self.rows = FileRows(data) if data else HubRows(DATASET, splits, revision, "full")
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
-        if self.hub is not None:
-            return self.hub.rows()
-        assert self.data is not None
-        return read_rows(self.data)
+        return self.rows.rows()
 
     def identity(self) -> dict[str, Any]:
-        origin = self.hub.identity() if self.hub is not None else file_identity(self.data or Path())
-        return {"source": "mbpp", "license": self.license, **origin}
+        return {"source": "mbpp", "license": self.license, **self.rows.identity()}
 
     def convert(self, place: str, row: Row) -> Problem | Skipped:
         """One row. Reasons besides those of `build`: setup_code (its tests need a program of their own)."""

@@ -7,10 +7,9 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.sources.base import Row, Skipped, file_identity, read_rows
+from codea1_cli.data.sources.base import FileRows, Row, Skipped
 from codea1_cli.data.sources.build import build
 from codea1_cli.data.sources.hub import HubRows
 from codea1_cli.errors import UserError
@@ -36,12 +35,12 @@ class Table:
 
     def __init__(
         self,
-        data: Path | HubRows,
+        data: FileRows | HubRows,
         mapping: Mapping[str, str] | None = None,
         license: str | None = None,
     ) -> None:
         self.data, self.given, self.license = data, dict(mapping or {}), license or ""
-        self.title = data.dataset if isinstance(data, HubRows) else data.name.split(".")[0]
+        self.title = data.name
         unknown = [name for name in self.given if name not in TARGETS]
         if unknown:
             raise UserError(f"no field {unknown[0]!r} in a problem", hint=f"fields to map: {', '.join(TARGETS)}")
@@ -65,11 +64,10 @@ class Table:
         return {name: column for name, column in columns.items() if column in seen}
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
-        return self.data.rows() if isinstance(self.data, HubRows) else read_rows(self.data)
+        return self.data.rows()
 
     def identity(self) -> dict[str, Any]:
-        origin = self.data.identity() if isinstance(self.data, HubRows) else file_identity(self.data)
-        return {"source": "table", "mapping": self.given, "license": self.license, **origin}
+        return {"source": "table", "mapping": self.given, "license": self.license, **self.data.identity()}
 
     def convert(self, place: str, row: Row) -> Problem | Skipped:
         """One row. Reasons besides those of `build`: missing_field, tests_form."""
