@@ -112,6 +112,9 @@ class Train(Section):
         "bf16", description="of forward and backward; parameters and optimizer stay fp32"
     )
     gradient_checkpointing: bool = True
+    sharding: Literal["ddp", "fsdp2"] = Field(
+        "ddp", description="ddp: every rank holds the whole policy; fsdp2: ranks share parameters and optimizer"
+    )
     tokens_per_micro_batch: Positive = Field(16_384, description="padded tokens of one forward pass on one rank")
     threads: Positive | None = Field(
         None, description="CPU threads a rank; null: the cores, shared by the ranks on the CPU"
@@ -125,10 +128,18 @@ class Sampling(Section):
     temperature: Annotated[float, Field(gt=0.0)] = 1.0
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     top_k: Annotated[int, Field(ge=0)] = 0
-    chunk: Positive = Field(
-        256, description="sequences sampled together; suites are judged while the next chunk is sampled"
+    chunk: Positive | None = Field(
+        None,
+        description="sequences sampled together, judged while the next chunk is sampled; null: 256, with vLLM 1024",
     )
-    vllm_memory: Annotated[float, Field(gt=0.0, lt=1.0)] = Field(0.8, description="share of a GPU's memory for vLLM")
+    seed_by_prompt: bool = Field(
+        False,
+        description="sample each prompt alone, by a seed of its own: slow, and the same text on any number of ranks",
+    )
+    vllm_memory: Annotated[float, Field(gt=0.0, lt=1.0)] = Field(
+        0.8, description="largest share of a GPU's memory for vLLM; less where training needs the room"
+    )
+    vllm_eager: bool = Field(False, description="no compilation and no CUDA graphs: up in seconds, slower sampling")
     vllm_sleep: bool = Field(False, description="free vLLM's memory while the policy is updated")
     importance_correction: bool = Field(
         True, description="correct for the difference between vLLM's and the trainer's log-probs"
@@ -226,6 +237,14 @@ class Recipe(Section):
             if layer not in (*SANDBOX_LAYERS, "all"):
                 raise ValueError(f"require: unknown layer {layer!r}; there are {', '.join(SANDBOX_LAYERS)}")
         return value
+
+    @model_validator(mode="after")
+    def _engines(self) -> Recipe:
+        if self.train.sharding == "fsdp2" and self.sampling.engine == "transformers":
+            raise ValueError("train.sharding=fsdp2 samples with vLLM: set sampling.engine=vllm or train.sharding=ddp")
+        if self.sampling.seed_by_prompt and self.sampling.engine != "transformers":
+            raise ValueError("sampling.seed_by_prompt needs sampling.engine=transformers: vLLM batches as it likes")
+        return self
 
     def role(self, role: str) -> Role:
         """The section of one policy, `code` or `test`."""

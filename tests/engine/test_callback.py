@@ -18,6 +18,7 @@ class Side:
         self.shape = SimpleNamespace(updates_per_step=updates)
         self.recipe, self.total_steps = load_recipe("tiny"), 10
         self.logs, self.seconds = [], {"sampling": 1.0}
+        self.sampled_tokens = 5
         self.reports = []
 
     def ask(self, method, *arguments):
@@ -37,7 +38,7 @@ def test_a_step_is_the_mean_of_its_optimizer_steps():
     log(side, 4, loss=2.0, num_tokens=30.0)
     (report,) = side.reports
     assert report.step == 2
-    assert report.logs == {"loss": 1.5, "grad_norm": 1.0, "tokens_seen": 30.0}
+    assert report.logs == {"loss": 1.5, "grad_norm": 1.0, "tokens_seen": 30.0, "sampled_tokens": 5}
     assert report.seconds == {"sampling": 1.0}
     assert side.logs == []
 

@@ -155,4 +155,6 @@ def test_too_few_rows_never_reach_trl():
 def test_code_rewards_find_their_rows():
     made = side(CodeSide, Arena({}, {}))
     completions = [[{"role": "assistant", "content": "x" * length}] for length in (1, 2, 3, 4)]
-    assert made.reward(None, completions, problem_id=["p", "p", "q", "q"]) == [1.0, 2.0, 3.0, 4.0]
+    ids = [[7] * length for length in (1, 2, 3, 4)]
+    assert made.reward(None, completions, ids, problem_id=["p", "p", "q", "q"]) == [1.0, 2.0, 3.0, 4.0]
+    assert made.sampled_tokens == 10

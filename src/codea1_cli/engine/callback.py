@@ -77,7 +77,7 @@ def make_callback(side: Side) -> Any:
             side.logs.append({k: v for k, v in figures.items() if v is not None and math.isfinite(v)})
             if state.global_step % updates:
                 return
-            merged = _merge(side.logs)
+            merged = _merge(side.logs) | _machine(side)
             report = RankReport(side.spec.label, step, merged, dict(side.seconds))
             side.logs, side.seconds = [], dict.fromkeys(side.seconds, 0.0)
             # Waited for, so that a step's line is on disk before its checkpoint is.
@@ -99,12 +99,27 @@ def make_callback(side: Side) -> Any:
     return StepCallback()
 
 
+def _machine(side: Side) -> dict[str, float]:
+    """What a rank sampled in a step, and the most memory that torch and its GPU as a whole have held so far, in GiB."""
+    import torch
+
+    figures: dict[str, float] = {"sampled_tokens": side.sampled_tokens}
+    side.sampled_tokens = 0
+    if torch.cuda.is_available():
+        free, total = torch.cuda.mem_get_info()
+        figures["gpu_gib"] = round((total - free) / 2**30, 2)
+        figures["torch_peak_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 2)
+    return figures
+
+
 def _check_finite(side: Side, step: int) -> None:
     """A checkpoint with a NaN in it would be the end of a run, and would replace a good one."""
     import torch
 
     for name, parameter in side.trainer.model.named_parameters():
-        if not bool(torch.isfinite(parameter.detach()).all()):
+        # Under FSDP2 each rank looks at its own shard.
+        mine = parameter.to_local() if hasattr(parameter, "to_local") else parameter
+        if not bool(torch.isfinite(mine.detach()).all()):
             raise RunFailed(f"parameter {name} of the {side.spec.role} policy is not finite after step {step}")
 
 

@@ -38,6 +38,11 @@ def as_error(error: Exception, what: str, position: tuple[str, int] | None, run:
         return EnvironmentFault(
             f"{what}{at}: the disk is full", hint=f"free some space; {hint}" if hint else "free some space"
         )
+    if "out of memory" in str(cause).lower() and ("CUDA" in str(cause) or "OutOfMemory" in type(cause).__name__):
+        return RunFailed(
+            f"{what} ran out of GPU memory{at}: {str(cause).strip().splitlines()[0][:200]}",
+            hint=f"lower train.tokens_per_micro_batch or sampling.vllm_memory; {hint}",
+        )
     if isinstance(error, exceptions.GetTimeoutError):
         return RunFailed(f"{what} does not answer{at}", hint)
     text = (str(cause).strip() or "no message").splitlines()

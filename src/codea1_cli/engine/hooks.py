@@ -14,11 +14,11 @@ from typing import Any
 
 from codea1_cli.engine import evaluation
 from codea1_cli.engine.callback import make_callback
-from codea1_cli.engine.faults import fault_at, nan_at
+from codea1_cli.engine.faults import fault_at, nan_at, stub, stubs_wanted
 from codea1_cli.engine.messages import CandidateView
 from codea1_cli.engine.randomness import random_state, restore_random_state
 from codea1_cli.engine.rows import Group, Rows
-from codea1_cli.engine.sampling import render, sample_groups
+from codea1_cli.engine.sampling import render, sample_groups, sync_weights
 from codea1_cli.errors import RunFailed
 from codea1_cli.plan import Batches
 from codea1_cli.problem import Problem
@@ -46,6 +46,7 @@ class Side:
         self.seconds = {"sampling": 0.0, "waiting": 0.0, "updating": 0.0}
         self.randomness: dict[str, Any] = {}
         self.tokens_seen = 0
+        self.sampled_tokens = 0
         self.since = time.monotonic()
         self.logs: list[dict[str, float]] = []
 
@@ -107,14 +108,18 @@ class Side:
 class CodeSide(Side):
     """The Code LLM's rank."""
 
-    def reward(self, prompts: Any, completions: Any, problem_id: Sequence[str], **_: Any) -> list[float | None]:
+    def reward(
+        self, prompts: Any, completions: Any, completion_ids: Any, problem_id: Sequence[str], **_: Any
+    ) -> list[float | None]:
         """TRL reward function: posts the candidates, waits for their rewards."""
         step = self.step
+        self.sampled_tokens += sum(map(len, completion_ids))
         fault_at("code", self.spec.rank, step, "sampling")
         self.clock("sampling")
         texts: dict[str, list[str]] = {}
         for pid, completion in zip(problem_id, completions, strict=True):
-            texts.setdefault(pid, []).append(completion[0]["content"])
+            text = completion[0]["content"]
+            texts.setdefault(pid, []).append(stub(self.problems[pid].entry_point, text) if stubs_wanted() else text)
         self.phase("waiting")
         rewards = self.ask("post_candidates", step, texts)
         self.clock("waiting")
@@ -143,6 +148,7 @@ class TestSide(Side):
         self.clock("waiting")
         self.phase("sampling")
         fault_at("test", self.spec.rank, step, "sampling")
+        sync_weights(trainer)
         sampled = self._sample_suites(step, ids, candidates)
         self.clock("sampling")
         self.phase("waiting")
@@ -185,6 +191,7 @@ class TestSide(Side):
             self.arena.skip_suites.remote(step, too_long)
 
         def post(part: list[int], completions: list[list[list[int]]]) -> None:
+            self.sampled_tokens += sum(len(ids) for group in completions for ids in group)
             texts = [tokenizer.batch_decode(group, skip_special_tokens=True) for group in completions]
             self.arena.post_suites.remote(step, [(*keys[i], group) for i, group in zip(part, texts, strict=True)])
 

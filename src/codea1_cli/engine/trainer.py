@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.engine.models import resolve_model
+from codea1_cli.engine.sampling import sample_by_prompt
 from codea1_cli.engine.schedule import Schedule
+from codea1_cli.engine.vllm_engine import WeightCheck, engine_settings
 from codea1_cli.errors import UserError
 from codea1_cli.plan import Batches
 from codea1_cli.recipe import Recipe
@@ -25,11 +27,14 @@ def build_trainer(
     output_dir: Path,
     reward: Callable[..., Any],
     rollout: Callable[..., Any] | None,
-    use_vllm: bool,
+    spec: Any,
+    told: dict[str, Any],
 ) -> Any:
     """The GRPOTrainer of one rank of one policy.
 
     Args:
+        spec: the rank (`policy.RankSpec`).
+        told: receives what was chosen for the sampling engine.
         prompts: the chat prompt of each problem id. A trainer with a `rollout` gets the bare problem id as its prompt,
             because TRL hands a rollout function nothing but the prompts.
     """
@@ -40,29 +45,37 @@ def build_trainer(
     ids = [pid for step in schedule.steps for pid in step for _ in range(batches.groups_per_problem)]
     chats = prompts if rollout is None else {pid: [{"role": "user", "content": pid}] for pid in prompts}
     dataset = Dataset.from_dict({"prompt": [chats[pid] for pid in ids], "problem_id": ids})
-    arguments = GRPOConfig(**trainer_arguments(recipe, role, batches, len(schedule), output_dir, use_vllm))
+    settings = trainer_arguments(recipe, role, batches, len(schedule), output_dir, spec.use_vllm, spec.ranks)
+    if spec.use_vllm:  # what ends a reply is our tokenizer's to say: a converted model's own settings may not know
+        settings["generation_kwargs"] = {"stop_token_ids": [tokenizer.eos_token_id]}
+    arguments = GRPOConfig(**settings)
     try:
-        trainer = GRPOTrainer(
-            model=resolve_model(recipe.model_of(role)),
-            args=arguments,
-            train_dataset=dataset,
-            processing_class=tokenizer,
-            reward_funcs=reward,
-            rollout_func=rollout,
-            peft_config=_peft(recipe),
-        )
+        with engine_settings(recipe, batches, spec, told):
+            trainer = GRPOTrainer(
+                model=resolve_model(recipe.model_of(role)),
+                args=arguments,
+                train_dataset=dataset,
+                processing_class=tokenizer,
+                reward_funcs=reward,
+                rollout_func=rollout,
+                peft_config=_peft(recipe),
+            )
     except (OSError, ValueError) as error:
         if "config.json" in str(error) or "huggingface" in str(error).lower():
             first = str(error).strip().splitlines()[0]
             raise UserError(f"cannot load the model {recipe.model_of(role)}: {first}") from None
         raise
+    if spec.use_vllm:
+        WeightCheck(trainer.vllm_generation, spec.label)
+    if recipe.sampling.seed_by_prompt:
+        sample_by_prompt(trainer, recipe.seed)
     for callback in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(callback)
     return trainer
 
 
 def trainer_arguments(
-    recipe: Recipe, role: str, batches: Batches, steps: int, output_dir: Path, use_vllm: bool
+    recipe: Recipe, role: str, batches: Batches, steps: int, output_dir: Path, use_vllm: bool, ranks: int = 1
 ) -> dict[str, Any]:
     """GRPOConfig's keywords. TRL counts optimizer steps, the run counts rollouts: hence the factors."""
     import torch
@@ -112,6 +125,21 @@ def trainer_arguments(
         disable_tqdm=True,
         logging_nan_inf_filter=False,  # a NaN loss shall be seen, not averaged away
     )
+    if ranks > 1:
+        # Our own deadline names the rank that hangs; the collective's must not come first.
+        arguments |= dict(ddp_timeout=int(recipe.faults.deadline_s) + 300, ddp_find_unused_parameters=False)
+    if train.sharding == "fsdp2" and ranks > 1:
+        arguments |= dict(
+            fsdp=True,
+            fsdp_config={
+                "version": 2,
+                "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+                "state_dict_type": "FULL_STATE_DICT",
+                "activation_checkpointing": train.gradient_checkpointing,
+                "reshard_after_forward": True,
+            },
+            gradient_checkpointing=False,  # FSDP's own, or both would recompute
+        )
     if use_vllm:
         arguments |= dict(
             use_vllm=True,
