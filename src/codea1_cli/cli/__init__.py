@@ -5,7 +5,19 @@ from typing import Annotated
 
 import typer
 
-from codea1_cli.cli import doctor, export, judge, mistakes, plan, prepare_data, recipes, runs, sandbox, train
+from codea1_cli.cli import (
+    doctor,
+    eval_tests,
+    export,
+    judge,
+    mistakes,
+    plan,
+    prepare_data,
+    recipes,
+    runs,
+    sandbox,
+    train,
+)
 from codea1_cli.cli.console import run_app
 
 app = typer.Typer(
@@ -19,6 +31,7 @@ app.command()(train.train)
 app.command()(plan.plan)
 app.command("prepare-data")(prepare_data.prepare_data)
 app.command()(export.export)
+app.command("eval-tests")(eval_tests.eval_tests)
 app.command()(judge.judge)
 app.command()(doctor.doctor)
 app.add_typer(mistakes.app, name="mistakes")

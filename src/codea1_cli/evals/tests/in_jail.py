@@ -6,6 +6,7 @@ is only handed back by the line behind the test's assert, so that an early end o
 """
 
 import builtins
+import contextlib
 import importlib
 import os
 import re
@@ -18,7 +19,8 @@ NAMES = {  # what a test may use without importing it, as in the published runs
     "os": "os", "re": "re", "math": "math", "random": "random", "string": "string", "datetime": "datetime",
     "warnings": "warnings", "traceback": "traceback",
 }  # fmt: skip
-TYPES = ("List Dict Any Optional Union Tuple Set FrozenSet Sequence Iterable Generator Callable").split()
+TYPES = ["Any", "Callable", "Dict", "FrozenSet", "Generator", "Iterable", "List", "Optional", "Sequence", "Set"]
+TYPES += ["Tuple", "Union"]
 MODULE, TEST = "function_under_test", "codea1_test"
 _BUILTINS = dict(vars(builtins))
 
@@ -28,10 +30,8 @@ def offer(space, text):
     words = set(re.findall(r"[A-Za-z_]\w*", text))
     for name, module in NAMES.items():
         if name in words:
-            try:
+            with contextlib.suppress(ImportError):
                 space.setdefault(name, importlib.import_module(module))
-            except ImportError:
-                pass
     for name in TYPES:
         if name in words:
             space.setdefault(name, getattr(importlib.import_module("typing"), name))
@@ -102,3 +102,16 @@ def trace(source, entry, test):
         cover.stop()
     arcs = cover.get_data().arcs(file) or []
     return [list(arc) for arc in arcs]
+
+
+def answers(source, calls):
+    """What each call gives, each on a module loaded afresh; raises what the first failing one raises."""
+    code = compile(source, "<function>", "exec")
+    found = []
+    for call in calls:
+        module = types.ModuleType(MODULE)
+        sys.modules[MODULE] = module
+        offer(module.__dict__, source)
+        exec(code, module.__dict__)
+        found.append(eval(compile(call, "<call>", "eval"), module.__dict__))
+    return found

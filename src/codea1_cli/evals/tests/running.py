@@ -97,14 +97,21 @@ class TestRunner:
             return TestRun(Outcome.NO_TEST)
         if binds(test, entry_point):
             return TestRun(Outcome.REDEFINED, "the test brings a function of its own")
-        calls = [_call("check", source, entry_point, wrapped, token)]
+        calls = [jail_call("check", source, entry_point, wrapped, token)]
         if trace:
-            calls.append(_call("trace", source, entry_point, wrapped))
-        answers = self.sandbox.run(_program(), "check", calls, self.limits).answers
+            calls.append(jail_call("trace", source, entry_point, wrapped))
+        answers = self.sandbox.run(jail_program(), "check", calls, self.limits).answers
         run = _read(answers[0], token)
         if trace and run.outcome is not Outcome.UNSCORED:
             return replace(run, arcs=_arcs(answers[1]))
         return run
+
+    def trace_calls(self, source: str, entry_point: str, calls: Sequence[str]) -> Arcs:
+        """The arcs of loading the function and of all calls together; a call that ends its process adds none."""
+        tests = [text for call in (None, *calls) if (text := _traceable(call)) is not None]
+        jobs = [jail_call("trace", source, entry_point, test) for test in tests]
+        found = [_arcs(answer) for answer in self.sandbox.run(jail_program(), "trace", jobs, self.limits).answers]
+        return frozenset().union(*(arcs for arcs in found if arcs))
 
     def on_mutants(self, entry_point: str, test: str, mutants: Sequence[Mutant], baseline_s: float) -> list[Outcome]:
         """One test on each mutant, in order. Anything but a pass kills; a mutant without source cannot load."""
@@ -113,9 +120,9 @@ class TestRunner:
         runnable = [mutant for mutant in mutants if mutant.source is not None]
         if wrapped is None or not runnable:
             return [Outcome.LOAD_ERROR if wrapped else Outcome.NO_TEST for _ in mutants]
-        calls = [_call("check", mutant.source, entry_point, wrapped, token) for mutant in runnable]
+        calls = [jail_call("check", mutant.source, entry_point, wrapped, token) for mutant in runnable]
         limits = replace(self.limits, time_s=self.mutant_limits.seconds(baseline_s), patience=_MANY)
-        answers = iter(self.sandbox.run(_program(), "check", calls, limits).answers)
+        answers = iter(self.sandbox.run(jail_program(), "check", calls, limits).answers)
         return [Outcome.LOAD_ERROR if m.source is None else _read(next(answers), token).outcome for m in mutants]
 
     def kill(
@@ -138,12 +145,18 @@ class TestRunner:
         return killers
 
 
+def _traceable(call: str | None) -> str | None:
+    return wrap_test(call if call is not None else "pass", "")
+
+
 @cache
-def _program() -> str:
+def jail_program() -> str:
+    """The source of what runs in the sandbox."""
     return Path(__file__).with_name("in_jail.py").read_text(encoding="utf-8")
 
 
-def _call(name: str, *arguments: object) -> str:
+def jail_call(name: str, *arguments: object) -> str:
+    """A call of one of its functions, as an expression."""
     return f"{name}({', '.join(map(repr, arguments))})"
 
 

@@ -1,0 +1,141 @@
+"""`codea1 eval-tests`: how good a model's, or anybody's, tests are."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from codea1_cli.cli import console
+from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
+from codea1_cli.cli.judge import PythonOption, RequireOption, WorkersOption
+from codea1_cli.errors import UserError
+
+if TYPE_CHECKING:
+    from codea1_cli.evals.tests.job import Job
+
+BOTH = "both"
+
+
+def eval_tests(
+    target: Annotated[str, typer.Argument(metavar="ult|FILE.py|compare", help="What to test, or `compare A B`.")],
+    results: Annotated[list[Path] | None, typer.Argument(metavar="[A B]", help="Two folders of results.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="PATH|RUN", help="Run, model folder or hub id; the newest run's Test policy."),
+    ] = None,
+    step: Annotated[int | None, typer.Option("--step", min=0, help="A run's checkpoint; the newest.")] = None,
+    suites: Annotated[
+        Path | None, typer.Option("--suites", metavar="FILE", help="Score these suites, sample nothing.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="PATH", help="The benchmark's file or folder; else CODEA1_SHARED.")
+    ] = None,
+    protocol: Annotated[str, typer.Option("--protocol", help="published, one-shot or both.")] = BOTH,
+    k: Annotated[int, typer.Option("--k", min=1, help="Rounds of one test each (published).")] = 5,
+    tests: Annotated[int, typer.Option("--tests", min=1, help="Tests a suite is asked for (one-shot).")] = 8,
+    sample: Annotated[
+        Path | None, typer.Option("--sample", metavar="FILE", help="JSON list: the functions that mut@k is about.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first functions.")] = None,
+    engine: Annotated[str, typer.Option("--engine", help="auto, vllm or transformers.")] = "auto",
+    temperature: Annotated[float, typer.Option("--temperature", min=0.0)] = 0.0,
+    top_p: Annotated[float, typer.Option("--top-p", min=0.01, max=1.0)] = 0.95,
+    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, help="Tokens of a reply.")] = 1024,
+    context: Annotated[int, typer.Option("--context", min=64, help="Tokens of a chat and its reply.")] = 16_384,
+    seed: Annotated[int, typer.Option("--seed")] = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Results; the same folder goes on where it stopped.")
+    ] = None,
+    test_seconds: Annotated[float, typer.Option("--test-seconds", min=0.05, help="Limit of a test.")] = 4.0,
+    mutant_seconds: Annotated[
+        float,
+        typer.Option("--mutant-seconds", min=0.05, help="A mutant's limit at most; 20 x the test's time, 1 s up."),
+    ] = 10.0,
+    memory_mb: Annotated[int, typer.Option("--memory-mb", min=64)] = 1024,
+    table: Annotated[bool, typer.Option("--table", help="Show every function.")] = False,
+    workers: WorkersOption = None,
+    python: PythonOption = None,
+    require: RequireOption = None,
+    runs: RunsOption = None,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Score the tests that a model writes: do they pass, what do they cover, which mutants do they kill.
+
+    `ult` is UnLeakedTestBench, under the published protocol and an honest one beside it. FILE.py takes your own
+    functions, and shows the mutants that survive. `compare A B` compares two folders of results.
+    """
+    from codea1_cli.cli import eval_tests_view as view
+    from codea1_cli.evals.tests.evaluation import PROTOCOLS, Scoring
+
+    if target == "compare":
+        _compare(results or [], as_json)
+        return
+    if results:
+        raise UserError(f"unexpected argument {results[0]}", hint="only `compare` takes folders of results")
+    if target != "ult" and not target.endswith(".py"):
+        raise UserError(f"nothing to test is called {target!r}", hint="ult, a Python file, or compare A B")
+    if protocol not in (*PROTOCOLS, BOTH):
+        raise UserError(f"no protocol is called {protocol!r}", hint=f"one of {', '.join(PROTOCOLS)}, {BOTH}")
+
+    from codea1_cli.evals.sampler import SamplingSettings
+    from codea1_cli.evals.tests.job import Job, run_file, run_ult
+
+    job = Job(
+        target=target,
+        model=model,
+        step=step,
+        runs=runs,
+        suites=suites,
+        data=data,
+        protocols=PROTOCOLS if protocol == BOTH else (protocol,),
+        sample=sample,
+        limit=limit,
+        engine=engine,
+        sampling=SamplingSettings(1, temperature, top_p, max_new_tokens, seed),
+        context=context,
+        scoring=Scoring(k, tests, test_seconds, mutant_seconds, memory_mb),
+        out=out,
+        workers=workers or os.cpu_count() or 1,
+    )
+    with _sandbox(job, python, require) as sandbox, view.Bar() as bar:
+        found = run_ult(job, sandbox, bar.update) if target == "ult" else run_file(job, sandbox, bar.update)
+    if as_json:
+        console.emit(found)
+    elif target == "ult":
+        view.show_ult(found, table)
+    else:
+        view.show_file(found)
+    if found["unscored"]:
+        console.warn(
+            f"{found['unscored']} functions unscored: the sandbox failed on them; the same command tries again"
+        )
+        raise typer.Exit(console.EXIT_ENVIRONMENT)
+
+
+def _sandbox(job: Job, python: str | None, require: list[str] | None) -> Any:
+    from codea1_cli.evals.tests.evaluation import WARM
+    from codea1_cli.sandbox.local import LocalSandbox
+    from codea1_cli.sandbox.local.layers import warning
+
+    sandbox = LocalSandbox(job.workers, python=python, require=require or (), warm=WARM)
+    if text := warning(sandbox.layers):
+        console.warn(text)
+    return sandbox
+
+
+def _compare(folders: list[Path], as_json: bool) -> None:
+    from codea1_cli.cli import eval_tests_view as view
+    from codea1_cli.evals.tests.comparing import compare
+
+    if len(folders) != 2:
+        raise UserError("compare takes two folders of results", hint="codea1 eval-tests compare A B")
+    found = compare(*folders)
+    if as_json:
+        console.emit([{**asdict(one), "difference": one.difference} for one in found])
+    else:
+        view.show_comparison(found, *folders)

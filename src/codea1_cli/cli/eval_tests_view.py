@@ -1,0 +1,185 @@
+"""What `codea1 eval-tests` shows: figures with their protocol named, functions, survivors, comparisons."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from codea1_cli.cli import console
+from codea1_cli.evals.tests.comparing import Difference
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+_EVERY_S = 15.0  # plain progress lines where there is no terminal
+
+
+class Bar:
+    """Progress on stderr: a bar with the time left on a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._progress: Progress | None = None
+        self._tasks: dict[str, Any] = {}
+        self._last = 0.0
+
+    def __enter__(self) -> Bar:
+        if sys.stderr.isatty():
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+            self._progress = Progress(*columns, console=console.err(), transient=True)
+            self._progress.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def update(self, done: int, total: int, what: str) -> None:
+        if self._progress is None:
+            if done == total or time.monotonic() - self._last > _EVERY_S:
+                self._last = time.monotonic()
+                console.note(f"{what}: {done} of {total}")
+            return
+        name = what.partition(" ")[0]
+        if name not in self._tasks:
+            self._tasks[name] = self._progress.add_task(what, total=total)
+        self._progress.update(self._tasks[name], completed=done, total=total, description=what)
+
+
+def show_ult(found: dict[str, Any], table: bool) -> None:
+    """The figures of each protocol, and every function where asked."""
+    for protocol, figures in found["protocols"].items():
+        _figures(protocol, figures, found)
+        if table:
+            _functions(protocol, found["functions"][protocol])
+    for name, fault in found["not_loading"].items():
+        console.note(f"left out, does not load: {name} ({fault})")
+    if found["unknown_suites"]:
+        console.note(f"suites for functions that are not here: {len(found['unknown_suites'])}")
+    spent = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in found["seconds"].items())
+    console.note(f"{spent}; results in {found['folder']}")
+
+
+def _figures(protocol: str, figures: dict[str, Any], found: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    counted = f"{figures['functions']} functions, {figures['mutants']} mutants"
+    table = Table(title=f"{found['label']}: {protocol} protocol ({counted})", title_justify="left")
+    table.add_column("figure")
+    table.add_column("%", justify="right")
+    table.add_column("95 % interval", justify="right")
+    table.add_column("of", style="muted")
+    for name, key, interval, of in _lines(protocol, figures, found["settings"]["scoring"]):
+        value = figures.get(key)
+        bounds = figures["intervals"].get(interval)
+        shown = "n/a" if value is None else f"{value:.2f}"
+        table.add_row(name, shown, f"{bounds['low']:.1f} to {bounds['high']:.1f}" if bounds else "", of)
+    console.out().print(table)
+
+
+def _lines(protocol: str, figures: dict[str, Any], scoring: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Rows of the table: name, figure, interval, what it is of."""
+    if protocol == "one-shot":
+        asked = f"{scoring['tests_per_suite']} tests asked"
+        mutated = f"{figures['mutation_functions']} functions with mutants"
+        return [
+            ("validity", "validity", "validity", "as the game counts it"),
+            ("valid tests", "valid_tests", "valid tests", f"distinct calls the function answers, of {asked}"),
+            ("right tests", "right_tests", "right tests", f"valid, with the right answer, of {asked}"),
+            ("stated correctly", "stated_correctly", "", "valid tests"),
+            ("mutation score", "mutation", "mutation", f"by right tests; {mutated}"),
+            ("mutation score of calls", "mutation_by_calls", "mutation by calls", f"right answers put in; {mutated}"),
+            ("kill rate", "kill_rate", "kill rate", f"wrong candidates of {figures['kill_rate_functions']} functions"),
+            ("line coverage", "line_coverage", "", "by valid calls, summed over functions"),
+            ("branch coverage", "branch_coverage", "", "by valid calls, summed over functions"),
+        ]
+    k = scoring["k"]
+    some = f"{figures[f'mut@{k}_functions']} of {figures['sample']} sampled functions: all {k} tests pass"
+    every = f"{figures[f'mut@{k}_all_functions']} functions: all {k} tests pass"
+    passes = [(f"pass@{j}", f"pass@{j}", "pass" if j == k else "", "tests that pass") for j in (1, 2, 5, k) if j <= k]
+    return [
+        *dict.fromkeys(passes),
+        ("line coverage", "line_coverage", "", "by all tests, summed over functions"),
+        ("branch coverage", "branch_coverage", "", "by all tests, summed over functions"),
+        (f"mut@{k}, conditional", f"mut@{k}", "", some),
+        ("Mul", "mul", "", f"pass@{k} x mut@{k} / 100"),
+        (f"mut@{k}, all functions", f"mut@{k}_all", "", every),
+        ("Mul, all functions", "mul_all", "", "the same, without the sample"),
+        (
+            "mutation, unconditional",
+            "mutation_unconditional",
+            "mutation, unconditional",
+            "by passing tests, all functions",
+        ),
+    ]
+
+
+def _functions(protocol: str, rows: Sequence[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"functions, {protocol} protocol", title_justify="left")
+    for name in ("function", "tests", "lines", "branches", "mutants killed", "remarks"):
+        table.add_column(name)
+    for row in rows:
+        if protocol == "one-shot":
+            tests = f"{row['right']} right, {row['valid']} valid of {row['asserts']}"
+            remarks = ", ".join(f"{count} {reason}" for reason, count in row["invalid"].items())
+        else:
+            tests = f"{row['outcomes'].count('passed')} of {len(row['outcomes'])} pass"
+            other = [outcome for outcome in row["outcomes"] if outcome not in ("passed", "failed")]
+            remarks = ", ".join(dict.fromkeys(other))
+        table.add_row(
+            row["id"],
+            tests,
+            f"{row['lines']}/{row['all_lines']}",
+            f"{row['branches']}/{row['all_branches']}",
+            f"{row['killed']}/{row['mutants']}",
+            "unscored" if row["unscored"] else remarks,
+        )
+    console.out().print(table)
+
+
+def show_file(found: dict[str, Any]) -> None:
+    """Each function with its tests and, as diffs, the mutants that survive them."""
+    out = console.out()
+    for row in found["functions"]:
+        alive = row["mutants"] - row["killed"]
+        out.print(
+            f"{row['id']}: {row['passing']} of {len(row['tests'])} tests pass, "
+            f"{row['killed']} of {row['mutants']} mutants killed, {alive} survive",
+            style="title", markup=False,
+        )  # fmt: skip
+        for test in row["tests"]:
+            if test["outcome"] != "passed":
+                text = f"  {test['outcome']}: {test['test']}  ({test['detail']})"
+                out.print(console.printable(text), style="bad", markup=False, soft_wrap=True)
+        for survivor in row["survivors"]:
+            out.print(f"\n  line {survivor['line']}, {survivor['operator']}", style="muted", markup=False)
+            for line in survivor["diff"].splitlines()[2:]:
+                style = {"+": "ok", "-": "bad"}.get(line[:1], "muted")
+                out.print("  " + console.printable(line), style=style, markup=False, soft_wrap=True)
+    for name, fault in found["not_loading"].items():
+        console.note(f"left out, does not load: {name} ({fault})")
+    if found["unknown_suites"]:
+        console.note(f"suites for functions that are not here: {', '.join(found['unknown_suites'][:5])}")
+    console.note(f"results in {found['folder']}")
+
+
+def show_comparison(found: Sequence[Difference], first: Path, second: Path) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"B ({second}) less A ({first}), in points", title_justify="left")
+    for name in ("protocol", "figure", "functions", "A", "B", "B - A", "95 % interval", "won", "lost"):
+        table.add_column(name, justify="left" if name in ("protocol", "figure") else "right")
+    for one in found:
+        sure = one.low > 0 or one.high < 0
+        table.add_row(
+            one.protocol, one.figure, str(one.functions), f"{one.a:.2f}", f"{one.b:.2f}",
+            f"{one.difference:+.2f}", f"{one.low:+.2f} to {one.high:+.2f}", str(len(one.won)), str(len(one.lost)),
+            style="title" if sure else None,
+        )  # fmt: skip
+    console.out().print(table)
