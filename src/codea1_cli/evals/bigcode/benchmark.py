@@ -25,20 +25,20 @@ _STATUS = {
 }
 
 
-class BigCodeBench:
-    """`subset`: full (1,140 tasks) or hard (148). Styles are the splits: complete, the published protocol's, and instruct.
+class BigCodeBenchmark:
+    """The full set (1,140 tasks) or its hard part (148). Styles are the splits: complete, the published protocol's, and instruct.
 
     `n`, `temperature`, `top_p` and `max_new_tokens` are the published protocol's.
     """
 
-    columns = ("tests",)
-    styles = prompts.SPLITS
+    columns: tuple[str, ...] = ("tests",)
+    styles: tuple[str, ...] = prompts.SPLITS
     n, temperature, top_p, max_new_tokens = 32, 0.7, 0.95, 2048
 
-    def __init__(self, subset: str = "full", settings: ScoreSettings | None = None) -> None:
-        self.subset = subset
-        self.name = "bigcodebench" if subset == "full" else f"bigcodebench-{subset}"
-        self.title = "BigCodeBench" if subset == "full" else f"BigCodeBench-{subset.capitalize()}"
+    def __init__(self, hard: bool = False, settings: ScoreSettings | None = None) -> None:
+        self.subset = "hard" if hard else "full"
+        self.name = "bigcodebench-hard" if hard else "bigcodebench"
+        self.title = "BigCodeBench-Hard" if hard else "BigCodeBench"
         self.settings = settings or ScoreSettings()
         self._set: TaskSet | None = None
         self._truths: dict[str, Truth] = {}

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import ast
 
+from codea1_cli.extract.source import parse
+
 _COMPARISONS = {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"}
 
 
 def lie_in(code: str) -> str:
     """What makes a value of this program equal to anything, else empty; also for source that does not parse."""
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parse(code)
+    if tree is None:
         return ""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in _COMPARISONS:

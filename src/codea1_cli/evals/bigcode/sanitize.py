@@ -11,8 +11,9 @@ import ast
 import io
 import keyword
 import tokenize
-import warnings
 from itertools import accumulate
+
+from codea1_cli.extract.source import parse
 
 
 def sanitize(text: str, entry_point: str) -> str:
@@ -44,9 +45,7 @@ def longest_program(text: str) -> str:
 def _first_bad_line(text: str) -> int | None:
     """None when `text` parses; else the line that no longer text can mend, 0 when the end may be at fault."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(text)
+        ast.parse(text, "<reply>")  # the file name whose warnings are not shown
     except SyntaxError as fault:
         words = fault.msg or ""
         open_end = any(
@@ -60,11 +59,8 @@ def _first_bad_line(text: str) -> int | None:
 
 
 def _target(code: str, entry_point: str) -> str:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parse(code)
+    if tree is None:
         return ""
     imports, definitions, names = [], [], set()
     for node in tree.body:
@@ -110,7 +106,9 @@ def _identifiers(source: str) -> set[str]:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == tokenize.NAME and not keyword.iskeyword(token.string):
                 found.add(token.string)
-        found |= {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}  # in f-strings too
+        found |= {
+            node.id for node in ast.walk(ast.parse(source, "<reply>")) if isinstance(node, ast.Name)
+        }  # in f-strings too
     except (tokenize.TokenError, SyntaxError, ValueError, RecursionError):
         pass
     return found

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import UserError
+from codea1_cli.extract.source import parse
 
 VERSION = "v0.1.4"
 HUB = {"full": "bigcode/bigcodebench", "hard": "bigcode/bigcodebench-hard"}
@@ -69,10 +70,9 @@ def methods_of(source: str, class_name: str = CLASS) -> tuple[str, ...]:
 
     Raises ValueError when the source does not parse or has no such class.
     """
-    try:
-        tree = ast.parse(source)
-    except SyntaxError as fault:
-        raise ValueError(f"the tests do not parse: {fault}") from None
+    tree = parse(source)
+    if tree is None:
+        raise ValueError("the tests do not parse")
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     if class_name not in classes:
         raise ValueError(f"the tests have no class {class_name}")
