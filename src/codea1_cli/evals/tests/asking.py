@@ -84,7 +84,7 @@ def ask_in_rounds(
 def _reply(
     sampler: Sampler, part: Sequence[Function], replies: dict[str, list[str]], settings: SamplingSettings, context: int
 ) -> None:
-    room = min(context, int(getattr(sampler.tokenizer, "model_max_length", context))) - settings.max_new_tokens
+    room = context - settings.max_new_tokens
     prompts = [fitting_prompt(sampler.tokenizer, function, replies[function.id], room) for function in part]
     fitting = [prompt for prompt in prompts if prompt is not None]
     texts = iter(sampler.generate(fitting, settings) if fitting else [])
@@ -100,16 +100,21 @@ def ask_at_once(
     file: Path,
     *,
     chunk: int = 256,
+    context: int = 16_384,
     progress: Progress | None = None,
 ) -> dict[str, str]:
-    """One suite for each function, asked for exactly as in training; kept in `file` after every chunk."""
+    """One suite for each function, asked for exactly as in training; kept in `file` after every chunk. A prompt that
+    does not fit in `context` tokens gets an empty reply."""
     texts = {row["task_id"]: str(row["suite"]) for row in read_rows(file)}
     due = [function for function in functions if function.id not in texts]
     for at in range(0, len(due), chunk):
         part = due[at : at + chunk]
         prompts = suite_prompts(sampler.tokenizer, part, tests_per_suite)
-        for function, answers in zip(part, sampler.generate(prompts, settings), strict=True):
-            texts[function.id] = answers[0]
+        fits = [len(prompt) <= context - settings.max_new_tokens for prompt in prompts]
+        fitting = [prompt for prompt, fit in zip(prompts, fits, strict=True) if fit]
+        answers = iter(sampler.generate(fitting, settings) if fitting else [])
+        for function, fit in zip(part, fits, strict=True):
+            texts[function.id] = next(answers)[0] if fit else ""
         write_rows(file, ({"task_id": name, "protocol": "one-shot", "suite": text} for name, text in texts.items()))
         if progress is not None:
             progress(len(functions) - len(due) + at + len(part), len(functions), "suites")

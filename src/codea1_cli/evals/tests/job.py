@@ -153,7 +153,7 @@ class Asked:
                     self.job.scoring.k,
                     self.job.sampling,
                     file,
-                    context=self.job.context,
+                    context=self._context(),
                     progress=progress,
                 )
             found = {name: suite_of_replies(name, texts) for name, texts in replies.items()}
@@ -161,7 +161,8 @@ class Asked:
             texts = {row["task_id"]: row["suite"] for row in read_rows(file)}
             if any(function.id not in texts for function in functions):
                 count = self.job.scoring.tests_per_suite
-                texts = ask_at_once(self._open(), functions, count, self.job.sampling, file, progress=progress)
+                sampler, sampling, context = self._open(), self.job.sampling, self._context()
+                texts = ask_at_once(sampler, functions, count, sampling, file, context=context, progress=progress)
             found = {name: suite_of_text(name, text) for name, text in texts.items()}
         self.took(f"sampling, {protocol}", time.monotonic() - began)
         return found
@@ -172,6 +173,20 @@ class Asked:
             self.sampler = open_sampler(self.model, self.job.engine)
             write_atomic(self.folder / "model.json", json.dumps(self.sampler.describe(), indent=2, default=str) + "\n")
         return self.sampler
+
+    def _context(self) -> int:
+        """Tokens that a prompt and its reply may have together: what was asked for, within what the model takes."""
+        from transformers import AutoConfig
+
+        assert self.model is not None
+        config = AutoConfig.from_pretrained(self.model.path)
+        longest = int(getattr(config, "max_position_embeddings", None) or self.job.context)
+        if longest <= self.job.sampling.max_new_tokens:
+            raise UserError(
+                f"the model takes {longest} tokens, a reply alone may have {self.job.sampling.max_new_tokens}",
+                hint="lower --max-new-tokens",
+            )
+        return min(self.job.context, longest)
 
     def took(self, what: str, seconds: float) -> None:
         """Adds to the seconds spent on `what`, over all calls that worked on this folder."""
