@@ -1,5 +1,6 @@
 """`codea1 judge` and `codea1 sandbox`, through their own functions."""
 
+import inspect
 import json
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import typer
 from codea1_cli.cli import judge as judge_command
 from codea1_cli.cli import sandbox as sandbox_command
 from codea1_cli.cli.console import run_app
+from codea1_cli.sandbox.bench import build_work
+from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.tiny import problems_path
 
 judge_app = typer.Typer()
@@ -111,6 +114,13 @@ def test_bench_compares_the_same_work(capsys) -> None:
     arms = {arm["name"]: arm for arm in json.loads(capsys.readouterr().out)["arms"]}
     assert {arm["passed"] for arm in arms.values()} == {8 * 8}
     assert arms["4 suites a fork"]["times_script"] > 0
+
+
+def test_the_built_in_problems_are_enough_for_the_default(capsys) -> None:
+    jobs = inspect.signature(sandbox_command.bench).parameters["jobs"].default
+    with LocalSandbox(2) as sandbox:
+        work = build_work(sandbox_command._problems(None), jobs, sandbox)
+    assert sum(len(item.suites) for item in work) >= jobs
 
 
 def test_bench_with_too_few_problems_says_so(tmp_path: Path, capsys) -> None:

@@ -79,7 +79,7 @@ def bench(
     """Judge the same jobs by plain Python processes, by EvalPlus' checker and by this sandbox, and compare."""
     from codea1_cli.sandbox.bench import compare
 
-    show_arms(compare(_problems(problems), jobs, workers, python, evalplus), as_json)
+    show_arms(compare(_problems(problems), jobs, workers, python, evalplus, console.note), as_json)
 
 
 def _problems(path: Path | None) -> list[Problem]:
@@ -89,7 +89,7 @@ def _problems(path: Path | None) -> list[Problem]:
         return read_problems(path)
     from codea1_cli.tiny import problems_path
 
-    return read_problems(problems_path("train"))
+    return [problem for split in ("train", "heldout") for problem in read_problems(problems_path(split))]
 
 
 def show_arms(arms: Sequence[Arm], as_json: bool) -> None:

@@ -70,7 +70,10 @@ def build_work(problems: Sequence[Problem], jobs: int, sandbox: LocalSandbox) ->
             work.append(Work(problem.reference, problem.entry_point, suites, expected))
         if len(work) * SUITES >= jobs:
             return work
-    raise UserError(f"the problems make {len(work) * SUITES} jobs, fewer than {jobs}", "give more problems, or --jobs")
+    raise UserError(
+        f"the problems make {len(work) * SUITES} jobs, fewer than {jobs}",
+        "fewer --jobs, or more problems with --problems FILE",
+    )
 
 
 def _calls(problem: Problem) -> list[str]:
@@ -211,14 +214,25 @@ def sandbox_arm(name: str, sandbox: LocalSandbox, work: Sequence[Work], workers:
 
 
 def compare(
-    problems: Sequence[Problem], jobs: int, workers: int, python: str | None = None, evalplus: bool = True
+    problems: Sequence[Problem],
+    jobs: int,
+    workers: int,
+    python: str | None = None,
+    evalplus: bool = True,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> list[Arm]:
-    """All arms on the same work, slowest kind first. Raises UserError when the problems make too few jobs."""
+    """All arms on the same work, slowest kind first; `tell` hears what comes next. Raises UserError when the problems
+    make too few jobs."""
     with LocalSandbox(workers, python=python) as sandbox:
+        tell("asking the references")
         work = build_work(problems, jobs, sandbox)
+        tell("plain Python processes")
         arms = [script_arm(work, workers, sandbox.python)]
-        if evalplus and (arm := evalplus_arm(work, workers)) is not None:
-            arms.append(arm)
+        if evalplus:
+            tell(f"EvalPlus' checker, which uv fetches the first time ({EVALPLUS})")
+            if (arm := evalplus_arm(work, workers)) is not None:
+                arms.append(arm)
+        tell("this sandbox")
         arms.append(sandbox_arm("one suite a fork", sandbox, work, workers, batched=False))
         arms.append(sandbox_arm(f"{SUITES} suites a fork", sandbox, work, workers, batched=True))
         if workers > 1:

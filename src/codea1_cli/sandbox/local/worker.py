@@ -51,7 +51,9 @@ class Worker:
             except OSError as fault:
                 self.control.close()
                 os.rmdir(self.stage)
-                raise EnvironmentFault(f"cannot run {python}: {fault.strerror}", "check sandbox.python") from fault
+                raise EnvironmentFault(
+                    f"cannot run {python}: {fault.strerror}", "check --python, or sandbox.python in the recipe"
+                ) from fault
         self.control.settimeout(START_S)
         try:
             if group is not None:
