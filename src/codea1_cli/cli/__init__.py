@@ -7,6 +7,7 @@ import typer
 
 from codea1_cli.cli import (
     doctor,
+    eval_code,
     eval_tests,
     export,
     judge,
@@ -34,6 +35,7 @@ app.command()(export.export)
 app.command("eval-tests")(eval_tests.eval_tests)
 app.command()(judge.judge)
 app.command()(doctor.doctor)
+app.add_typer(eval_code.app, name="eval-code")
 app.add_typer(mistakes.app, name="mistakes")
 app.add_typer(runs.app, name="runs")
 app.add_typer(recipes.app, name="recipes")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 class Status(StrEnum):
@@ -138,4 +138,13 @@ class Benchmark(Protocol):
 
     def close(self) -> None:
         """Ends the sandbox."""
+        ...
+
+
+@runtime_checkable
+class Selecting(Protocol):
+    """A benchmark that can run a part of its references."""
+
+    def select(self, task_ids: Sequence[str]) -> None:
+        """Leaves the other tasks out of `truth`."""
         ...

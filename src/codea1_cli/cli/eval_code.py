@@ -1,0 +1,291 @@
+"""`codea1 eval-code`: a Code LLM on HumanEval+, MBPP+ and BigCodeBench, with the verdicts of the official tools."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from codea1_cli.cli import console
+from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
+from codea1_cli.errors import UserError
+
+if TYPE_CHECKING:
+    from codea1_cli.evals.code.benchmark import Benchmark, CodeTask, Sample, ScoreOptions
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Evaluate a Code LLM: sample, score with the official verdicts, compare.",
+    rich_markup_mode=None,
+)
+
+
+def evaluate(
+    context: typer.Context,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", metavar="MODEL", help="A run, a model or adapter folder, a hub id; the newest run when left out."
+        ),
+    ] = None,
+    step: Annotated[int | None, typer.Option("--step", min=0, help="Of the run; its newest checkpoint else.")] = None,
+    runs: RunsOption = None,
+    samples: Annotated[
+        Path | None, typer.Option("--samples", metavar="FILE", help="Score this sample file, and sample nothing.")
+    ] = None,
+    sanitise: Annotated[bool, typer.Option("--sanitise", help="Sanitise what --samples holds before scoring.")] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="PATH", help="The release file or its folder; CODEA1_SHARED or the hub else."),
+    ] = None,
+    subset: Annotated[str, typer.Option("--subset", metavar="full|hard", help="Of BigCodeBench.")] = "full",
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.jsonl", help="Sample file; below ./evals when left out.")
+    ] = None,
+    n: Annotated[int | None, typer.Option("--n", min=1, help="Samples a task; the protocol's when left out.")] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option("--temperature", min=0.0, help="0 is greedy; the protocol's, 0.7 with several, else."),
+    ] = None,
+    top_p: Annotated[float, typer.Option("--top-p", min=0.01, max=1.0, help="Of the samples.")] = 0.95,
+    max_new_tokens: Annotated[
+        int | None, typer.Option("--max-new-tokens", min=1, help="Of a sample; the protocol's when left out.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the samples.")] = 0,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", metavar="STYLE", help="Prompt style; the published one when left out.")
+    ] = None,
+    engine: Annotated[str, typer.Option("--engine", metavar="auto|vllm|transformers", help="What samples.")] = "auto",
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first tasks.")] = None,
+    sample_only: Annotated[bool, typer.Option("--sample-only", help="Write samples, and score nothing.")] = False,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Programs at once; one a CPU core else.")
+    ] = None,
+    sandbox_python: Annotated[
+        str | None, typer.Option("--sandbox-python", metavar="PATH", help="The samples' interpreter; this one else.")
+    ] = None,
+    require: Annotated[
+        list[str] | None, typer.Option("--require", metavar="LAYER", help="A sandbox layer that must work, or `all`.")
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option("--cache", metavar="DIR", help="Expected outputs; CODEA1_CACHE or ~/.cache/codea1 else."),
+    ] = None,
+    fail_under: Annotated[
+        float | None, typer.Option("--fail-under", min=0.0, max=1.0, help="Exit with 4 when pass@1 is lower.")
+    ] = None,
+    per_task: Annotated[bool, typer.Option("--per-task", help="List every task.")] = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> int:
+    """Sample solutions and score them. Interrupted sampling goes on where it stopped."""
+    from codea1_cli.cli.eval_view import show_result
+    from codea1_cli.cli.prepare_view import Bar
+    from codea1_cli.evals.code.benchmark import ScoreOptions
+    from codea1_cli.evals.code.choose import open_benchmark
+    from codea1_cli.evals.code.results import result_file
+    from codea1_cli.evals.code.run import record, score_samples
+    from codea1_cli.evals.evalplus.benchmark import default_cache
+    from codea1_cli.run_dir import write_atomic
+
+    if samples is not None and sample_only:
+        raise UserError("--samples are there already, so --sample-only has nothing to do")
+    benchmark = open_benchmark(context.info_name or "", subset)
+    style = _one_of(prompt, benchmark.styles, "--prompt")
+    tasks = benchmark.load(data)[:limit]
+    options = ScoreOptions(
+        workers or os.cpu_count() or 1, sandbox_python, tuple(require or ()), cache or default_cache()
+    )
+    with Bar() as bar:
+        if samples is not None:
+            made, about = _given(samples, sanitise, benchmark, tasks), {"label": samples.name}
+            file = samples
+        else:
+            settings = _settings(benchmark, n, temperature, top_p, max_new_tokens, seed, style)
+            made, about, file = _sampled(benchmark, tasks, model, step, runs, settings, style, engine, out, bar)
+        if sample_only:
+            console.note(f"{len(made)} samples of {len(tasks)} tasks: {file}")
+            if as_json:
+                console.emit({"samples_file": file, "samples": len(made), **about})
+            return console.EXIT_OK
+        try:
+            _warn_of_layers(options)
+            outcome = score_samples(benchmark, made, options, bar)
+        finally:
+            benchmark.close()
+    result = record(benchmark, outcome, options, about, file)
+    write_atomic(result_file(file), json.dumps(console.jsonable(result), indent=1) + "\n")
+    if as_json:
+        console.emit(result)
+    else:
+        show_result(result, per_task, result_file(file))
+    if result["unscored"]:
+        console.warn(f"{result['unscored']} samples unscored: the sandbox itself failed on them")
+    if fail_under is not None:
+        reached = result["figures"][benchmark.columns[-1]].get("pass@1")
+        if reached is None or reached < fail_under:
+            shown = "nothing was scored" if reached is None else f"pass@1 is {reached:.4f}"
+            console.err().print(f"{shown}, below --fail-under {fail_under}", style="bad", markup=False)
+            return console.EXIT_BELOW
+    return console.EXIT_OK
+
+
+for _name, _about in (
+    ("humaneval", "HumanEval+: 164 tasks of EvalPlus."),
+    ("mbpp", "MBPP+: 378 tasks of EvalPlus."),
+    ("bigcodebench", "BigCodeBench: 1,140 tasks that use libraries, or the 148 hard ones."),
+):
+    app.command(_name, help=f"{_about} {evaluate.__doc__}")(evaluate)
+
+
+@app.command()
+def compare(
+    a: Annotated[Path, typer.Argument(metavar="A", help="A result file, or the sample file that it lies beside.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The other one.")],
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Compare two results task by task: the paired difference of pass@1 with its interval, tasks won and lost by B."""
+    from codea1_cli.cli.eval_view import show_comparison
+    from codea1_cli.evals.code.results import compare as compared
+    from codea1_cli.evals.code.results import read_result
+
+    first, second = read_result(a), read_result(b)
+    found = compared(first, second)
+    if as_json:
+        console.emit({"benchmark": first["benchmark"], "a": str(a), "b": str(b), "columns": found})
+    else:
+        show_comparison(first, second, found)
+
+
+@app.command("sanitise")
+def sanitise_file(
+    benchmark: Annotated[str, typer.Argument(metavar="BENCHMARK", help="humaneval, mbpp or bigcodebench.")],
+    samples: Annotated[Path, typer.Argument(metavar="SAMPLES", help="A raw sample file.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.jsonl", help="SAMPLES-sanitized.jsonl when left out.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option("--data", metavar="PATH", help="The benchmark's release file.")] = None,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Write a sample file's solutions as the benchmark's own sanitiser would."""
+    from codea1_cli.evals.code.choose import open_benchmark
+    from codea1_cli.run_dir import write_atomic
+
+    chosen = open_benchmark(benchmark)
+    tasks = chosen.load(data)
+    made = _given(samples, True, chosen, tasks)
+    target = out or samples.with_name(samples.name.removesuffix(".jsonl") + "-sanitized.jsonl")
+    write_atomic(target, "".join(json.dumps({"task_id": one.task_id, "solution": one.solution}) + "\n" for one in made))
+    console.note(f"{len(made)} solutions: {target}")
+    if as_json:
+        console.emit({"samples": len(made), "file": target})
+
+
+def _one_of(value: str | None, known: tuple[str, ...], option: str) -> str:
+    if value is not None and value not in known:
+        raise UserError(f"{option} {value} is unknown", hint=f"one of {', '.join(known)}")
+    return value or known[0]
+
+
+def _given(file: Path, sanitise: bool, benchmark: Benchmark, tasks: list[CodeTask]) -> list[Sample]:
+    from dataclasses import replace
+
+    from codea1_cli.evals.code.samples import missing_tasks, read_samples
+
+    made = read_samples(file, benchmark, tasks)
+    if missing := missing_tasks(made, tasks):
+        console.warn(f"{len(missing)} of {len(tasks)} tasks have no sample and are in no figure: {_some(missing)}")
+    if not sanitise:
+        return made
+    by_id = {task.id: task for task in tasks}
+    return [
+        replace(one, raw=one.solution, solution=benchmark.sanitise(by_id[one.task_id], one.solution)) for one in made
+    ]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+
+
+def _settings(
+    benchmark: Benchmark,
+    n: int | None,
+    temperature: float | None,
+    top_p: float,
+    tokens: int | None,
+    seed: int,
+    style: str,
+) -> Any:
+    from codea1_cli.evals.sampler import SamplingSettings
+
+    count: int = n if n is not None else getattr(benchmark, "n", 1)
+    if temperature is None:
+        temperature = getattr(benchmark, "temperature", 0.0 if count == 1 else 0.7)
+    return SamplingSettings(count, temperature, top_p, tokens or benchmark.max_new_tokens, seed)
+
+
+def _sampled(
+    benchmark: Benchmark,
+    tasks: list[CodeTask],
+    model: str | None,
+    step: int | None,
+    runs: Path | None,
+    settings: Any,
+    style: str,
+    engine: str,
+    out: Path | None,
+    bar: Any,
+) -> tuple[list[Sample], dict[str, Any], Path]:
+    import time
+    from dataclasses import asdict, replace
+
+    from codea1_cli.evals.code.run import sample_tasks
+    from codea1_cli.evals.code.samples import SampleFile
+    from codea1_cli.evals.model_ref import find_model
+    from codea1_cli.evals.sampler import open_sampler
+
+    ref = find_model(model, role="code", step=step, runs_root=runs)
+    file = out or _default_file(benchmark, ref.label, style, settings)
+    kept = {
+        **asdict(settings),
+        "model": ref.path,
+        "adapter": ref.adapter,
+        "style": style,
+        "data": benchmark.data_hash(),
+    }
+    target = SampleFile(file, {key: value for key, value in kept.items() if key != "stop"})
+    about: dict[str, Any] = {"label": ref.label, "style": style, "sampling": asdict(settings), "seconds_sampling": 0.0}
+    if all(target.counts[task.id] >= settings.n for task in tasks):
+        from codea1_cli.evals.code.samples import read_samples
+
+        console.note(f"all samples are there: {file}")
+        return read_samples(file, benchmark, tasks), {**about, "model": {"model": ref.path, "label": ref.label}}, file
+    sampler = open_sampler(ref, engine)
+    try:
+        began = time.monotonic()
+        made = sample_tasks(benchmark, tasks, sampler, replace(settings), style, target, bar)
+        about["seconds_sampling"] = time.monotonic() - began
+        about["model"] = sampler.describe()
+    finally:
+        sampler.close()
+    return made, about, file
+
+
+def _default_file(benchmark: Benchmark, label: str, style: str, settings: Any) -> Path:
+    name = "".join(c if c.isalnum() or c in "-_.@" else "-" for c in label).strip("-.") or "model"
+    tail = f"{style}-n{settings.n}-t{settings.temperature:g}-s{settings.seed}"
+    return Path("evals") / benchmark.name / f"{name}-{tail}.jsonl"
+
+
+def _warn_of_layers(options: ScoreOptions) -> None:
+    from codea1_cli.sandbox.local import LocalSandbox
+    from codea1_cli.sandbox.local.layers import warning
+
+    with LocalSandbox(1, python=options.python, require=options.require, warm=()) as sandbox:
+        if text := warning(sandbox.layers):
+            console.warn(text)

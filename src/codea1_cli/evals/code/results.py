@@ -1,0 +1,119 @@
+"""Result files: what `codea1 eval-code` found and all that it takes to find it again; and two of them compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.errors import UserError
+from codea1_cli.evals.code.benchmark import Benchmark, Sample, Scored, Status, Truth
+from codea1_cli.evals.passk import Interval, paired_bootstrap
+
+FORMAT = "codea1-eval-code-1"
+
+
+def result_file(samples: Path) -> Path:
+    """The result file beside a sample file or folder."""
+    return samples.with_name(samples.name.removesuffix(".gz").removesuffix(".jsonl") + ".results.json")
+
+
+def as_evalplus(benchmark: Benchmark, samples: Sequence[Sample], scored: Sequence[Scored], date: str) -> dict[str, Any]:
+    """The verdicts in the shape of EvalPlus' `_eval_results.json`; the inputs that failed are not listed."""
+    tasks: dict[str, list[dict[str, Any]]] = {}
+    for sample, found in zip(samples, scored, strict=True):
+        row: dict[str, Any] = {"task_id": sample.task_id, "solution": sample.solution}
+        for column in ("base", "plus"):
+            row[f"{column}_status"] = str(found.verdicts[column]) if column in found.verdicts else None
+            row[f"{column}_fail_tests"] = []
+        tasks.setdefault(sample.task_id, []).append(row)
+    return {"date": date, "hash": benchmark.data_hash(), "eval": tasks}
+
+
+def truth_record(truth: Truth) -> dict[str, Any]:
+    return {"tasks": truth.tasks, "rate": truth.rate, "failing": truth.failing, "not_run": truth.not_run}
+
+
+def verdict_rows(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+    return [
+        {"task_id": one.task_id, "number": one.number, **{k: str(v) for k, v in one.verdicts.items()}}
+        | ({"detail": one.detail} if one.detail else {})
+        for one in scored
+    ]
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """A result file, by its own path or that of its samples; EvalPlus' own result files too.
+
+    Raises:
+        UserError: it is none.
+    """
+    chosen = path if path.suffix == ".json" else result_file(path)
+    try:
+        result = json.loads(chosen.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as fault:
+        raise UserError(f"cannot read {chosen}: {fault}", hint="`codea1 eval-code` writes result files") from None
+    if isinstance(result, dict) and result.get("format") == FORMAT:
+        return result
+    if isinstance(result, dict) and isinstance(result.get("eval"), dict):
+        return _of_evalplus(result, chosen)
+    raise UserError(f"{chosen} is no result of eval-code", hint="give a .results.json file or its samples")
+
+
+def _of_evalplus(result: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    rows = {}
+    for task, samples in result["eval"].items():
+        base = sum(s["base_status"] == Status.PASS for s in samples)
+        plus = sum(s["base_status"] == s.get("plus_status") == Status.PASS for s in samples)
+        rows[task] = {"n": len(samples), "base": base, "plus": plus}
+    columns = ["base", "plus"]
+    name = "humaneval" if next(iter(rows), "").startswith("HumanEval") else "mbpp"
+    return {"benchmark": name, "columns": columns, "tasks": rows, "label": path.name, "data_hash": None}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """B against A in one column, over the tasks that both have: pass@1 of each, their paired difference, and the tasks
+    on which B has the higher or the lower rate."""
+
+    column: str
+    tasks: int
+    a: float
+    b: float
+    difference: Interval
+    won: list[str]
+    lost: list[str]
+
+
+def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Compared]:
+    """Each column of two results.
+
+    Raises:
+        UserError: they are of different benchmarks or different data, or share no task.
+    """
+    if a["benchmark"] != b["benchmark"]:
+        raise UserError(f"{a['benchmark']} cannot be compared with {b['benchmark']}")
+    if a.get("data_hash") and b.get("data_hash") and a["data_hash"] != b["data_hash"]:
+        raise UserError("the two results are of different data", hint="score both sample files with one --data")
+    tasks = [task for task, row in a["tasks"].items() if row["n"] and b["tasks"].get(task, {}).get("n")]
+    if not tasks:
+        raise UserError("the two results share no task")
+    found = []
+    for column in a["columns"]:
+        before = [a["tasks"][task][column] / a["tasks"][task]["n"] for task in tasks]
+        after = [b["tasks"][task][column] / b["tasks"][task]["n"] for task in tasks]
+        pairs = list(zip(tasks, before, after, strict=True))
+        found.append(
+            Compared(
+                column,
+                len(tasks),
+                sum(before) / len(tasks),
+                sum(after) / len(tasks),
+                paired_bootstrap(before, after),
+                [task for task, x, y in pairs if y > x],
+                [task for task, x, y in pairs if y < x],
+            )
+        )
+    return found

@@ -1,0 +1,196 @@
+"""HumanEval+ and MBPP+ behind the interface of `evals.code.benchmark`."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.evals.code.benchmark import CodeTask, Progress, Sample, Scored, ScoreOptions, Status, Truth
+from codea1_cli.evals.evalplus import prompts
+from codea1_cli.evals.evalplus.checking import PARTS, Checker, Expected, in_jail_source
+from codea1_cli.evals.evalplus.sanitize import sanitise
+from codea1_cli.evals.evalplus.tasks import TITLES, Loaded, PlusTask, load
+
+_KEEP_EVERY = 20  # references between two saves of the cache
+
+
+class EvalPlusBenchmark:
+    """One of the two, by its name: "humaneval" or "mbpp"."""
+
+    columns: tuple[str, ...] = PARTS
+    styles: tuple[str, ...] = prompts.STYLES
+    max_new_tokens = prompts.MAX_NEW_TOKENS
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.title = TITLES[name]
+        self._loaded: Loaded | None = None
+        self._tasks: dict[str, PlusTask] = {}
+        self._wanted: frozenset[str] = frozenset()
+        self._told: dict[str, dict[str, Expected]] = {}
+        self._checker: Checker | None = None
+        self._sandbox: Any = None
+
+    def load(self, data: Path | None) -> list[CodeTask]:
+        self._loaded = load(self.name, data)
+        self._tasks = {task.id: task for task in self._loaded.tasks}
+        return [CodeTask(task.id, task.entry_point, task.prompt, task.reference, task) for task in self._loaded.tasks]
+
+    def data_hash(self) -> str:
+        assert self._loaded is not None
+        return self._loaded.hash
+
+    def prompts(self, tasks: Sequence[CodeTask], tokenizer: Any, style: str) -> list[list[int]]:
+        return [prompts.prompt_ids(task.data, tokenizer, style) for task in tasks]
+
+    def stop(self, style: str) -> tuple[str, ...]:
+        return prompts.stops(self.name, style)
+
+    def sample(self, task: CodeTask, text: str, number: int, style: str) -> Sample:
+        raw = prompts.raw_solution(task.data, text, style)
+        if style == "codea1":
+            from codea1_cli.extract import extract_code
+
+            return Sample(task.id, extract_code(raw, task.entry_point), raw, number)
+        return Sample(task.id, sanitise(raw, task.entry_point), raw, number)
+
+    def read(self, row: dict[str, Any], task: CodeTask, number: int) -> Sample:
+        if isinstance(row.get("solution"), str):
+            return Sample(task.id, row["solution"], row["solution"], number)
+        if isinstance(row.get("completion"), str):
+            return Sample(task.id, task.prompt + row["completion"], task.prompt + row["completion"], number)
+        raise UserError(f"a sample of {task.id} has neither a solution nor a completion")
+
+    def sanitise(self, task: CodeTask, raw: str) -> str:
+        return sanitise(raw, task.entry_point)
+
+    def select(self, task_ids: Sequence[str]) -> None:
+        self._wanted = frozenset(task_ids)
+
+    def truth(self, options: ScoreOptions, progress: Progress) -> Truth:
+        assert self._loaded is not None
+        checker = self._open(options)
+        cache = _Cache(options.cache, self._loaded.hash, checker.python)
+        wanted = [task for task in self._loaded.tasks if not self._wanted or task.id in self._wanted]
+        self._told = self._told or cache.read()
+        left = [task for task in wanted if task.id not in self._told]
+        done = len(wanted) - len(left)
+        progress(done, len(wanted))
+        try:
+            for task, told in _spread(checker.truth, left, options.workers):
+                done += 1
+                progress(done, len(wanted))
+                if told is not None:
+                    self._told[task.id] = told
+                    if done % _KEEP_EVERY == 0:
+                        cache.write(self._told)
+        finally:
+            if left:
+                cache.write(self._told)
+        failing = {}
+        for task in wanted:
+            told = self._told.get(task.id)
+            fault = "the sandbox failed" if told is None else checker.reference_fault(task, told)
+            if fault:
+                failing[task.id] = fault
+        return Truth(len(wanted), failing)
+
+    def score(self, samples: Sequence[Sample], options: ScoreOptions, progress: Progress) -> list[Scored]:
+        checker = self._open(options)
+        jobs = list(dict.fromkeys((sample.task_id, sample.solution) for sample in samples))
+        # The longest first, so that none of them is left when the others are done.
+        jobs.sort(key=lambda job: -self._seconds(job[0]))
+        waiting: dict[tuple[str, str], int] = dict.fromkeys(jobs, 0)
+        for sample in samples:
+            waiting[sample.task_id, sample.solution] += 1
+        found: dict[tuple[str, str], dict[str, Status]] = {}
+        done = 0
+
+        def check(job: tuple[str, str]) -> dict[str, Status]:
+            told = self._told.get(job[0])
+            if told is None:
+                return dict.fromkeys(PARTS, Status.UNSCORED)
+            return checker.check(self._tasks[job[0]], job[1], told)
+
+        for job, verdicts in _spread(check, jobs, options.workers):
+            found[job] = verdicts
+            done += waiting[job]
+            progress(done, len(samples))
+        return [Scored(s.task_id, s.number, found[s.task_id, s.solution]) for s in samples]
+
+    def close(self) -> None:
+        if self._sandbox is not None:
+            self._sandbox.close()
+            self._sandbox = self._checker = None
+
+    def reference_seconds(self) -> float:
+        """CPU seconds, to a good approximation, that the references took on all inputs."""
+        return sum(self._seconds(task) for task in self._told)
+
+    def _seconds(self, task_id: str) -> float:
+        return sum(sum(part.seconds) for part in self._told.get(task_id, {}).values())
+
+    def _open(self, options: ScoreOptions) -> Checker:
+        if self._checker is None:
+            from codea1_cli.sandbox.local import LocalSandbox
+
+            self._sandbox = LocalSandbox(options.workers, python=options.python, require=options.require)
+            self._checker = Checker(self.name, self._sandbox)
+        return self._checker
+
+
+def _spread(work: Callable[[Any], Any], items: Sequence[Any], workers: int) -> Iterable[tuple[Any, Any]]:
+    """Each item with its result, as they come."""
+    with ThreadPoolExecutor(max(1, workers)) as pool:
+        futures = {pool.submit(work, item): item for item in items}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Cache:
+    """Expected answers on disk, by the hash of the data, of the code that writes them, and the interpreter."""
+
+    _guard = threading.Lock()
+
+    def __init__(self, folder: Path | None, data_hash: str, python: str) -> None:
+        code = hashlib.sha256(in_jail_source().encode()).hexdigest()[:12]
+        self.path = (
+            folder or default_cache()
+        ) / f"expected-{data_hash}-{code}-{python or platform.python_version()}.json"
+
+    def read(self) -> dict[str, dict[str, Expected]]:
+        try:
+            stored = json.loads(self.path.read_text(encoding="utf-8"))
+            return {
+                task: {name: Expected(**part) for name, part in parts.items()}
+                for task, parts in stored["tasks"].items()
+            }
+        except (OSError, ValueError, TypeError, KeyError):
+            return {}
+
+    def write(self, told: dict[str, dict[str, Expected]]) -> None:
+        from codea1_cli.run_dir import write_atomic
+
+        tasks = {task: {name: asdict(part) for name, part in parts.items()} for task, parts in told.items()}
+        with self._guard, contextlib.suppress(EnvironmentFault, OSError):  # a cache that cannot be kept is none
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(self.path, json.dumps({"tasks": tasks}))
+
+
+def default_cache() -> Path:
+    """CODEA1_CACHE, else codea1's folder among the user's caches."""
+    root = os.environ.get("CODEA1_CACHE")
+    return Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "codea1"

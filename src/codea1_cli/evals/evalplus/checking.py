@@ -1,0 +1,196 @@
+"""One program on one task: run in the sandbox, judged here."""
+
+from __future__ import annotations
+
+import json
+import marshal
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.evals.code.benchmark import Status
+from codea1_cli.evals.evalplus.inputs import shipped
+from codea1_cli.evals.evalplus.oracle import Rules, post_of
+from codea1_cli.evals.evalplus.tasks import PlusTask
+from codea1_cli.evals.evalplus.values import Unreadable
+from codea1_cli.sandbox.base import Limits, Sandbox
+from codea1_cli.sandbox.verdicts import Answer, AnswerKind
+
+PARTS = ("base", "plus")
+MIN_S, FACTOR, TASK_S = 4.0, 4.0, 60.0  # of one input at least, times the reference's, of all inputs at most
+GRACE_S = 2.0  # what EvalPlus adds to a task's time before it ends a process
+MEMORY_MB = 4096
+LOOK_S = 0.3  # a first look: a wrong answer among the first ones ends the matter
+TRUTH_S = 900.0
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The reference's answers to one set of inputs, as the sandbox wrote them, and the seconds of each."""
+
+    answers: list[str] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    fault: str = ""  # why there are fewer answers than inputs
+
+    @property
+    def limits(self) -> list[float]:
+        """Seconds that each input may take."""
+        return [max(MIN_S, FACTOR * one) for one in self.seconds]
+
+    @property
+    def total(self) -> float:
+        """Seconds that all inputs together may take."""
+        return min(TASK_S, sum(self.limits)) + GRACE_S
+
+
+class Checker:
+    """Runs and judges programs of one benchmark. Thread-safe."""
+
+    def __init__(self, benchmark: str, sandbox: Sandbox) -> None:
+        self.benchmark, self.sandbox = benchmark, sandbox
+        self.python = str(getattr(sandbox, "hello", {}).get("python", ""))
+
+    def truth(self, task: PlusTask) -> dict[str, Expected] | None:
+        """The reference's answers; None when the sandbox failed."""
+        program = self._program(task, task.reference, None)
+        limits = Limits(TRUTH_S, TRUTH_S, 2 * MEMORY_MB, 1 << 20)
+        run = self.sandbox.run(program, "_part", [f"_part({name!r})" for name in PARTS], limits)
+        if run.loaded is None or any(answer.kind is AnswerKind.UNSCORED for answer in run.answers):
+            return None
+        return {name: _expected(answer, task, name) for name, answer in zip(PARTS, run.answers, strict=True)}
+
+    def reference_fault(self, task: PlusTask, told: Mapping[str, Expected]) -> str:
+        """Why the reference itself would not pass; "" when it does."""
+        for name in PARTS:
+            part = told[name]
+            if part.fault:
+                return f"{name}: {part.fault}"
+            if sum(part.seconds) > part.total:
+                return f"{name}: takes {sum(part.seconds):.0f} s of {part.total:.0f} s"
+            verdict = self._judge(task, part, name, "\n".join(part.answers), None)
+            if verdict is not Status.PASS:
+                return f"{name}: its own answers are not accepted"
+        return ""
+
+    def check(self, task: PlusTask, solution: str, told: Mapping[str, Expected]) -> dict[str, Status]:
+        """The verdicts on a program, by "base" and "plus"."""
+        program = self._program(task, solution, told)
+        found: dict[str, Status | None] = {}
+        for look in (True, False):
+            left = [name for name in PARTS if found.get(name) is None]
+            if not left:
+                break
+            calls = [f"_part({name!r}, {_look(told[name]) if look else 0})" for name in left]
+            longest = max(told[name].total for name in left)
+            run = self.sandbox.run(program, "_part", calls, Limits(longest, longest, MEMORY_MB, 1 << 20))
+            for name, answer in zip(left, run.answers, strict=True):
+                found[name] = self._verdict(task, told[name], name, answer, program)
+        return {name: found[name] or Status.UNSCORED for name in PARTS}
+
+    def _verdict(self, task: PlusTask, told: Expected, name: str, answer: Answer, program: str) -> Status | None:
+        if answer.kind is AnswerKind.UNSCORED:
+            return Status.UNSCORED
+        if answer.kind is AnswerKind.TIMEOUT:
+            return Status.TIMEOUT
+        text = answer.value.data if answer.value is not None else None
+        if told.fault or not isinstance(text, str):
+            return Status.FAIL
+        return self._judge(task, told, name, text, program)
+
+    def _judge(self, task: PlusTask, told: Expected, name: str, text: str, program: str | None) -> Status | None:
+        """The verdict on a set's answers; None when the first look saw nothing wrong and more are to come."""
+        rules = Rules(self.benchmark, task.entry_point, task.atol)
+        lines = text.split("\n") if text or told.answers else []
+        for number, line in enumerate(lines):
+            if line == "+":
+                return None
+            if number >= len(told.answers) or line[:1] == "!":
+                return Status.FAIL
+            expected, arguments = told.answers[number], task.inputs[name][number]
+            try:
+                right = rules.right(line, expected, arguments)
+            except Unreadable:
+                whole = self._whole(task, name, number, line, expected, program)
+                try:
+                    right = whole is not None and rules.right(*whole, arguments)
+                except Unreadable:
+                    right = False
+            if not right:
+                return Status.FAIL
+        return Status.PASS if len(lines) == len(told.answers) else Status.FAIL
+
+    def _whole(
+        self, task: PlusTask, name: str, number: int, line: str, expected: str, program: str | None
+    ) -> tuple[str, str] | None:
+        """Both answers in full where one is a digest, None where they cannot be equal: texts and integers never are
+        when their digests differ, and a value too large to send is taken as different."""
+        kinds = {text[1] for text in (line, expected) if text[:1] == "#"}
+        if program is None or not kinds or kinds <= {"c"} or len(kinds) > 1:
+            return None
+        texts = []
+        for text, source in ((line, program), (expected, self._program(task, task.reference, None))):
+            if text[:1] == "#":
+                call = f"_part({name!r}, 0, {number})"
+                run = self.sandbox.run(source, "_part", [call], Limits(TASK_S, TASK_S, MEMORY_MB, 1 << 20))
+                value = run.answers[0].value
+                if value is None or not isinstance(value.data, str) or value.data[:1] == "!":
+                    return None
+                text = value.data
+            texts.append(text)
+        return texts[0], texts[1]
+
+    def _program(self, task: PlusTask, solution: str, told: Mapping[str, Expected] | None) -> str:
+        parts = {}
+        for name in PARTS:
+            slow: dict[str, float] = {}
+            if told is not None:
+                slow = {str(i): limit for i, limit in enumerate(told[name].limits) if limit > MIN_S}
+            total = told[name].total if told is not None else TRUTH_S
+            parts[name] = {**_shipped(task, name), "limits": slow, "total": total}
+        post = post_of(self.benchmark, task.entry_point)
+        made = f"Task({solution!r}, {task.entry_point!r}, {parts!r}, {post!r}, {told is None})"
+        return f"{_in_jail(self.python)}\n_part = {made}.part\n"
+
+
+@cache
+def in_jail_source() -> str:
+    return (Path(__file__).parent / "in_jail.py").read_text(encoding="utf-8")
+
+
+@cache
+def _in_jail(python: str) -> str:
+    """The source of `in_jail`; compiled where the candidates' interpreter reads this one's bytecode, which is half of
+    what a quick program costs."""
+    source = in_jail_source()
+    if python.split(".")[:2] != platform.python_version().split(".")[:2]:
+        return source
+    return f"import marshal\nexec(marshal.loads({marshal.dumps(compile(source, '<jail>', 'exec', optimize=2))!r}))"
+
+
+_SHIPPED: dict[tuple[int, str], dict[str, Any]] = {}
+
+
+def _shipped(task: PlusTask, name: str) -> dict[str, Any]:
+    key = (id(task), name)
+    if key not in _SHIPPED:
+        _SHIPPED[key] = shipped(task.inputs[name])
+    return _SHIPPED[key]
+
+
+def _look(told: Expected) -> float:
+    spent = sum(told.seconds)
+    return LOOK_S if spent > 1.0 else max(LOOK_S, 1.5 * spent)
+
+
+def _expected(answer: Answer, task: PlusTask, name: str) -> Expected:
+    text = answer.value.data if answer.value is not None else None
+    if not isinstance(text, str):
+        return Expected(fault=f"{answer.kind.value}: {answer.detail}".rstrip(": "))
+    lines: Sequence[str] = text.split("\n")
+    if lines[-1][:1] == "!":
+        return Expected(fault=f"raises {lines[-1][1:]}")
+    seconds = [float(one) for one in json.loads(lines[-1])]
+    return Expected(list(lines[:-1]), seconds)

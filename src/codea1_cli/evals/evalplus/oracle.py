@@ -1,0 +1,126 @@
+"""EvalPlus 0.3.1's rules for one set of answers: when an answer counts as right, and how a task's tolerance moves.
+
+The rules are those of `evalplus.eval.unsafe_execute`, applied here to values that the sandbox sent: `==` first, then for
+a float or a list of floats (or where the task has a tolerance) the same type, the same length and numpy's `allclose`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from codea1_cli.evals.evalplus.values import Read, Unreadable, read
+
+RTOL = 1e-07
+FLOAT_ATOL = 1e-6
+
+_SET_EQUAL = (
+    "similar_elements find_char_long common_in_nested_lists extract_singly larg_nnum intersection_array "
+    "find_dissimilar Diff"
+)
+_POSTS = {
+    **dict.fromkeys(_SET_EQUAL.split(), "set"),
+    **dict.fromkeys(("check_str", "text_match_three", "text_starta_endb"), "told"),
+    "are_equivalent": "any",
+}
+
+
+def post_of(benchmark: str, entry_point: str) -> str:
+    """What is done to an answer before it is compared; the names are those of `in_jail.POSTS`."""
+    if benchmark == "humaneval":
+        return "with_input" if entry_point == "find_zero" else ""
+    return _POSTS.get(entry_point, "")
+
+
+def poly(coefficients: Sequence[float], x: float) -> float:
+    """The polynomial's value at x; coefficients by rising power."""
+    return sum(coefficient * math.pow(x, power) for power, coefficient in enumerate(coefficients))
+
+
+def surface_area(base_edge: float, height: float) -> int:
+    """MBPP/581's second reading: the height is that of the pyramid, not of its side."""
+    slant = math.sqrt((base_edge / 2) ** 2 + height**2)
+    return round(base_edge**2 + 2 * base_edge * slant)
+
+
+def digit_distance(one: int, other: int) -> int:
+    """MBPP/558's second reading: digit by digit, the shorter number filled up with zeros in front."""
+    width = max(len(str(one)), len(str(other)))
+    return sum(abs(int(a) - int(b)) for a, b in zip(str(one).zfill(width), str(other).zfill(width), strict=True))
+
+
+def is_floats(value: Any) -> bool:
+    """Whether the expected value is a float, or a list, tuple or array of nothing but floats."""
+    import numpy as np
+
+    if isinstance(value, np.ndarray):
+        return value.dtype in (np.float64, np.float32)
+    if isinstance(value, list | tuple):
+        return bool(value) and all(isinstance(part, float) for part in value)
+    return isinstance(value, float)
+
+
+class Rules:
+    """One run over a set of answers; `atol` starts as the task's and stays set once an expected float has set it."""
+
+    def __init__(self, benchmark: str, entry_point: str, atol: float) -> None:
+        self.special = entry_point if benchmark == "mbpp" else f"{benchmark}:{entry_point}"
+        self.atol = atol
+
+    def right(self, text: str, expected: str, arguments: Any) -> bool:
+        """Whether the answer `text` is right; both are lines of `in_jail`. Raises Unreadable for a digest."""
+        if self.special == "humaneval:find_zero":
+            return self._zero(text, arguments)
+        if expected[:1] == "#" or text[:1] == "#":
+            kind = expected.partition(" ")[0]
+            if text != expected or "n" in kind:
+                raise Unreadable("a digest")
+            self.atol = self.atol or (FLOAT_ATOL if "f" in kind else 0)
+            return True
+        same = text == expected and "nan" not in expected and text != "?"
+        told = read(expected).value if not same or "." in expected or "inf" in expected else None
+        found = Read(told) if same else read(text)
+        if told is not None and self.atol == 0 and is_floats(told):
+            tolerance = FLOAT_ATOL
+        else:
+            tolerance = self.atol
+        try:
+            exact = bool(same or self._exact(found.value, told, arguments))
+            self.atol = tolerance
+            if exact or self.atol == 0:
+                return exact
+            return self._close(found, told)
+        except Exception:  # as in EvalPlus: what cannot be compared is wrong
+            self.atol = tolerance
+            return False
+
+    def _exact(self, value: Any, told: Any, arguments: Any) -> bool:
+        match = value == told
+        if self.special == "are_equivalent":
+            return True
+        if self.special == "sum_div":
+            return bool(match or value == 0)
+        if self.special == "surface_Area":
+            return bool(match or abs(value - surface_area(*arguments)) <= self.atol)
+        if self.special == "digit_distance_nums":
+            return bool(match or value == digit_distance(*arguments))
+        return bool(match)
+
+    def _close(self, found: Read, told: Any) -> bool:
+        import numpy as np
+
+        if not found.exact or type(found.value) is not type(told):
+            return False
+        if isinstance(told, list | tuple) and len(found.value) != len(told):
+            return False
+        return bool(np.allclose(found.value, told, rtol=RTOL, atol=self.atol))
+
+    def _zero(self, text: str, arguments: Any) -> bool:
+        """EvalPlus puts the answer into the list that the candidate was given, as the candidate left it; here it has to
+        be a root of the task's own polynomial too, so that emptying the list solves nothing."""
+        try:
+            left, x = read(text).value
+            return bool(abs(poly(left, x)) <= self.atol and abs(poly(arguments[0], x)) <= self.atol)
+        except Exception:
+            return False
