@@ -122,3 +122,13 @@ def test_every_reference_survives_its_fence(shared: Path) -> None:
     for problem in read_problems(shared / "data/train.jsonl"):
         reply = f"Here is the solution.\n\n```python\n{problem.reference}\n```\n\nUse it:\n```python\nx = 1\n```"
         assert extract_code(reply, problem.entry_point) == problem.reference.strip("\n").rstrip(), problem.id
+
+
+def test_a_fence_that_names_a_language_closes_one_block_and_opens_the_next() -> None:
+    reply = "```text\na plan\n```python\ndef f(x):\n    return x\n```\n"
+    assert extract_code(reply, "f") == "def f(x):\n    return x"
+
+
+def test_an_underline_hides_no_block() -> None:
+    reply = "Solution\n~~~~~~~~\nAs asked:\n```python\ndef f(x):\n    return x\n```\n"
+    assert extract_code(reply, "f") == "def f(x):\n    return x"
