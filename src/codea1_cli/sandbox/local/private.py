@@ -7,7 +7,7 @@ import os
 import sys
 
 MODULES = ("encode", "purity", "bytecode", "child")
-UNIT_MODULES = ("unit_guard", "unit_seal", "unit")
+UNIT_MODULES = ("unit_guard", "unit_seal", "unit_frames", "unit_runner", "unit")
 
 
 def load(folder: str):

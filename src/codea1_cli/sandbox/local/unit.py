@@ -1,58 +1,22 @@
 """What runs inside the jail for a program with a unittest module: two processes, the runner and its keeper.
 
-The runner loads the program, then gets the tests, runs them in the one module they share, and reports each test to the
-keeper. The keeper holds the parent's pipe and, until the program is loaded, the tests; a runner that ends early, or says
-what is not its turn, loses the rest. Standard library only, Python 3.10 or newer.
+The runner (`unit_runner`) loads the program, then gets the tests, runs them in the one module they share, and reports
+each test to the keeper. The keeper holds the parent's pipe and, until the program is loaded, the tests; a runner that ends
+early, or says what is not its turn, loses the rest. Standard library only, Python 3.10 or newer.
 """
 
 from __future__ import annotations
-import __future__
 
 import contextlib
 import os
 import select
 import signal
-import sys
-import types
-import unittest
 from json import loads as _loads
 
-import child
-import unit_guard
-import unit_seal
+from unit_frames import CRASHED, DONE, LOAD_ERROR, LOADED, MEMORY, RAISED, REFUSED, UNSIGNED, VALUE, frame, send
+from unit_runner import Runner
 
-LOADED, VALUE, RAISED, MEMORY, REFUSED, CRASHED, LOAD_ERROR, DONE = b"LVRMXCED"
-NAME = "__test__"
-_FUTURES = 0
-for _name in __future__.all_feature_names:
-    _FUTURES |= getattr(__future__, _name).compiler_flag
-_read, _write, _exit, _kill, _waitpid = os.read, os.write, os._exit, os.kill, os.waitpid
-_compile, _describe = compile, child.describe
-_Loader, _Suite = unittest.TestLoader, unittest.TestSuite
-_FILE_FAULTS = (FileNotFoundError, PermissionError, OSError)
-_SEAL = unit_seal.Seal()
-
-
-def _send(out: int, data: bytes) -> None:
-    sent = 0
-    while sent < len(data):
-        sent += _write(out, data[sent : sent + 65536])
-
-
-def _frame(kind: int, index: int, payload: bytes) -> bytes:
-    return b"%b%b%b%b" % (
-        (len(payload) + 5).to_bytes(4, "little"), kind.to_bytes(1, "little"), index.to_bytes(4, "little"), payload
-    )  # fmt: skip
-
-
-def _take(source: int, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = _read(source, min(size - len(data), 65536))
-        if not more:
-            return b""
-        data += more
-    return data
+_read, _exit, _kill, _waitpid = os.read, os._exit, os.kill, os.waitpid
 
 
 class Keeper:
@@ -86,14 +50,18 @@ class Keeper:
                 _kill(-1, signal.SIGKILL)
 
     def follow(self, pid: int, up: int, down: int, key: bytes, tests: bytes, count: int) -> None:
-        ended = os.pidfd_open(pid)
         poller = select.poll()
         poller.register(up, select.POLLIN)
-        poller.register(ended, select.POLLIN)
+        try:
+            poller.register(os.pidfd_open(pid), select.POLLIN)
+            pause = None
+        except OSError:  # a poorer jail refuses it
+            pause = 20
         buffer, turn, loaded, is_open = b"", 0, False, True
         os.set_blocking(up, False)
         while True:
-            gone = ended in dict(poller.poll())
+            poller.poll(pause)
+            gone, status = _waitpid(pid, os.WNOHANG)
             while is_open:
                 try:
                     data = _read(up, 1 << 16)
@@ -115,194 +83,28 @@ class Keeper:
                 buffer = buffer[20 + size :]
                 kind, index, payload = body[0], int.from_bytes(body[1:5], "little"), body[5:]
                 if not loaded:
-                    if sign != bytes(16) or kind not in (LOADED, LOAD_ERROR, MEMORY, REFUSED):
+                    if sign != UNSIGNED or kind not in (LOADED, LOAD_ERROR, MEMORY, REFUSED):
                         return self.crash(turn, loaded, b"wrote to the result channel")
                     if kind != LOADED:
                         kind = LOAD_ERROR if kind == REFUSED else kind
-                        return _send(self.out, _frame(kind, 0, payload))
+                        return send(self.out, frame(kind, 0, payload))
                     loaded = True
-                    _send(self.out, _frame(LOADED, 0, b""))
-                    _send(down, key + len(tests).to_bytes(4, "little") + tests)
+                    send(self.out, frame(LOADED, 0, b""))
+                    send(down, key + len(tests).to_bytes(4, "little") + tests)
                     os.close(down)
                 elif sign != key or index != turn or kind not in (VALUE, RAISED, MEMORY, REFUSED):
                     return self.crash(turn, loaded, b"wrote to the result channel")
                 else:
-                    _send(self.out, _frame(kind, index, payload))
+                    send(self.out, frame(kind, index, payload))
                     turn += 1
                     if turn == count:
-                        return _send(self.out, _frame(DONE, count, b""))
+                        return send(self.out, frame(DONE, count, b""))
             if gone:
-                status = _waitpid(pid, 0)[1]
                 how = b"signal %d" % (status & 127) if status & 127 else b"exit status %d" % (status >> 8)
                 return self.crash(turn, loaded, how)
 
     def crash(self, turn: int, loaded: bool, how: bytes) -> None:
         """Ends the program's run: the awaited test, or loading, crashed."""
         if not loaded:
-            return _send(self.out, _frame(LOAD_ERROR, 0, b"while loading: " + how))
-        return _send(self.out, _frame(CRASHED, turn, how))
-
-
-class Runner:
-    """`program`: `code` and `class`. `up` leads to the keeper, from `down` come the tests."""
-
-    def __init__(self, program: dict, up: int, down: int, scratch: str) -> None:
-        self.program, self.up, self.down, self.scratch = program, up, down, scratch
-        self.key = bytes(16)
-
-    def say(self, kind: int, index: int, payload: bytes = b"") -> None:
-        data = _frame(kind, index, payload[:1000])
-        _send(self.up, data[:4] + self.key + data[4:])
-
-    def run(self) -> None:
-        """Loads the program, runs the tests, ends the process."""
-        unit_guard.settle(self.scratch)
-        module = types.ModuleType(NAME)
-        space = module.__dict__
-        space.update(__builtins__=__import__("builtins"), __file__=NAME + ".py", __package__=None, __doc__=None)
-        space.update(sys=sys, os=os, environ=os.environ)
-        code = self.program["code"]
-        try:
-            compiled = _compile(code, NAME + ".py", "exec", 0, True)
-            exec(compiled, space)
-        except MemoryError:
-            return self.say(MEMORY, 0, b"while loading")
-        except BaseException as fault:
-            return self.say(LOAD_ERROR, 0, _describe(fault))
-        broken = _SEAL.broken()
-        if broken:
-            return self.say(REFUSED, 0, b"while loading: " + broken.encode())
-        self.say(LOADED, 0)
-        head = _take(self.down, 20)
-        job = _loads(_take(self.down, int.from_bytes(head[16:20], "little")))
-        self.key = head[:16]
-        self.test(module, job, compiled.co_flags & _FUTURES, code.count("\n") + 1)
-        return None
-
-    def test(self, module, job: dict, flags: int, line: int) -> None:
-        names, whole = job["names"], (VALUE, b"")
-        space = module.__dict__
-        record = Recorder(self, names)
-        try:
-            hidden = _SEAL.shadowed(space)
-            exec(_compile("\n" * line + job["tests"], NAME + ".py", "exec", flags, True), space)
-            sys.modules[NAME] = module
-            kind = space[self.program["class"]]
-            hidden = hidden or _SEAL.broken()
-            record.forms = _SEAL.take_class(kind)
-            record.kind = kind
-            hidden = hidden or _SEAL.broken_class(kind, record.forms, None)
-            if hidden:
-                whole = (REFUSED, hidden.encode())
-            else:
-                suite = _Loader().loadTestsFromTestCase(kind)
-                found = [getattr(case, "_testMethodName", "") for case in suite]
-                if found != names:
-                    whole = (REFUSED, f"the class holds other tests: {found}".encode())
-                else:
-                    suite.run(record)
-                    record.finish()
-                    whole = record.whole
-        except MemoryError:
-            whole = (MEMORY, b"")
-        except BaseException as fault:
-            whole = (RAISED, _describe(fault))
-        if whole[0] == VALUE and not _can_fail():
-            whole = (REFUSED, b"assertions no longer fail")
-        for _ in range(record.turn, len(names)):
-            self.say(whole[0] if whole[0] != VALUE else RAISED, record.turn, whole[1] or b"was not run")
-            record.turn += 1
-        self.say(whole[0], len(names), whole[1])
-
-
-class Recorder(unittest.TestResult):
-    """Reports each test when it is over; `whole` is what befell the class or the module."""
-
-    def __init__(self, runner: Runner, names: list) -> None:
-        super().__init__()
-        self.runner, self.names, self.turn = runner, names, 0
-        self.forms: list = []
-        self.kind: type = object
-        self.whole = (VALUE, b"")
-        self.state = (VALUE, b"ok")
-        self.inside = False
-
-    def startTest(self, test) -> None:
-        self.testsRun += 1
-        self.state, self.inside = (VALUE, b"ok"), True
-
-    def stopTest(self, test) -> None:
-        self.inside = False
-        kind, payload = self.state
-        broken = _SEAL.broken() or _SEAL.broken_class(self.kind, self.forms, test)
-        if broken:
-            kind, payload = REFUSED, broken.encode()
-        if self.turn >= len(self.names) or test._testMethodName != self.names[self.turn]:
-            self.whole = (REFUSED, b"tests ran out of order")
-            return
-        self.runner.say(kind, self.turn, payload)
-        self.turn += 1
-
-    def note(self, kind: int, payload: bytes) -> None:
-        if self.inside:
-            if self.state[0] == VALUE:
-                self.state = (kind, payload)
-        elif self.whole[0] == VALUE:
-            self.whole = (kind, payload)
-
-    def addError(self, test, err) -> None:
-        self.note(MEMORY if isinstance(err[1], MemoryError) else RAISED, _told(err))
-
-    addFailure = addError
-
-    def addSubTest(self, test, subtest, err) -> None:
-        if err is not None:
-            self.addError(test, err)
-
-    def addSkip(self, test, reason) -> None:
-        self.note(VALUE, b"skip")
-
-    def addExpectedFailure(self, test, err) -> None:
-        pass
-
-    def addUnexpectedSuccess(self, test) -> None:
-        pass
-
-    def finish(self) -> None:
-        """Tests of a class that was skipped as a whole are skipped."""
-        if self.whole == (VALUE, b"skip"):
-            while self.turn < len(self.names):
-                self.runner.say(VALUE, self.turn, b"skip")
-                self.turn += 1
-
-
-def _told(err) -> bytes:
-    line = 0
-    trace = err[2]
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == NAME + ".py":
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    file = getattr(err[1], "filename", None) if type(err[1]) in _FILE_FAULTS else None
-    where = f", {file}" if type(file) is str else ""
-    return _describe(err[1]) + where[:200].encode("utf-8", "replace") + (b", line %d" % line if line else b"")
-
-
-class _Canary(unittest.TestCase):
-    """Three tests that must fail wherever assertions mean anything."""
-
-    def test_equal(self):
-        self.assertEqual(1, 2)  # noqa: PT009
-
-    def test_raises(self):
-        with self.assertRaises(ValueError):  # noqa: PT027
-            pass
-
-    def test_true(self):
-        self.assertTrue([])  # noqa: PT009
-
-
-def _can_fail() -> bool:
-    result = unittest.TestResult()
-    _Suite([_Canary(name) for name in ("test_equal", "test_raises", "test_true")]).run(result)
-    return len(result.failures) == 3 and not result.errors
+            return send(self.out, frame(LOAD_ERROR, 0, b"while loading: " + how))
+        return send(self.out, frame(CRASHED, turn, how))
