@@ -141,7 +141,8 @@ def run_slice(arguments: argparse.Namespace) -> None:
     out = arguments.out / f"slice-{first:04}-{last:04}-{arguments.wrong}.json"
     if out.is_file():
         return
-    tasks = load_tasks(arguments.data).tasks[first:last]
+    skipped = set(arguments.skip.split(","))
+    tasks = [t for t in load_tasks(arguments.data).tasks[first:last] if t.task_id.split("/")[1] not in skipped]
     made = [(task, kind, text) for task in tasks for kind, text in solutions(task, arguments.wrong)]
     if not arguments.canonical:
         made = [item for item in made if item[1] != "canonical"]
@@ -195,6 +196,7 @@ def main() -> None:
     parser.add_argument("--slice", default="0:1140")
     parser.add_argument("--wrong", type=int, default=0, help="wrong solutions a task")
     parser.add_argument("--no-canonical", dest="canonical", action="store_false")
+    parser.add_argument("--skip", default="", help="numbers of tasks to leave out, with commas")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--report", action="store_true")
     arguments = parser.parse_args()
