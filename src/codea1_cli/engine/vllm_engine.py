@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from codea1_cli.engine.gpu_memory import engine_share
 from codea1_cli.errors import RunFailed, UserError
-from codea1_cli.plan import Batches
+from codea1_cli.plan import Batches, batches
 from codea1_cli.planning.memory import rank_memory, sampled
 from codea1_cli.planning.shapes import find_shape
 from codea1_cli.recipe import Recipe
@@ -38,7 +38,12 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: Any, told: dict[str, A
         yield
         return
     build: Callable[..., Any] = vllm_generation.LLM
-    training, weights = training_to_come(recipe, shape, spec)
+    training, weights = training_to_come(recipe, spec.role, shape, spec.ranks)
+    still = 0
+    if spec.mate_ranks:  # the other policy's training begins only when both engines are up
+        mate = "test" if spec.role == "code" else "code"
+        later, its_weights = training_to_come(recipe, mate, batches(recipe, mate, spec.mate_ranks), spec.mate_ranks)
+        still = later + (its_weights if spec.role == "code" else 0)
 
     def engine(**settings: Any) -> Any:
         free, total = torch.cuda.mem_get_info()
@@ -46,8 +51,9 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: Any, told: dict[str, A
             total,
             free,
             training,
+            still,
+            2 if spec.mate_ranks and spec.role == "code" else 1,
             weights,
-            spec.others_on_gpu,
             recipe.sampling.vllm_memory,
             spec.label,
         )
@@ -65,19 +71,17 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: Any, told: dict[str, A
         yield
 
 
-def training_to_come(recipe: Recipe, batches: Batches, spec: Any) -> tuple[int, int]:
-    """Bytes that training will still take on this rank's GPU when its engine comes up, and bytes of its weights there.
+def training_to_come(recipe: Recipe, role: str, shape: Batches, ranks: int) -> tuple[int, int]:
+    """Bytes that training will still take on a rank's GPU when its engine comes up, and bytes of its weights there.
 
     Raises:
         UserError: the model's configuration does not describe a decoder.
     """
-    model = find_shape(recipe.model_of(spec.role))
+    model = find_shape(recipe.model_of(role))
     if model is None:  # a hub id whose configuration was fetched a moment ago
-        raise UserError(
-            f"the shape of {recipe.model_of(spec.role)} is not known", hint="give a local folder: model=FOLDER"
-        )
-    memory = rank_memory(recipe, spec.role, model, batches, vllm=True, gpu=True)
-    sharded = recipe.train.sharding == "fsdp2" and spec.ranks > 1
+        raise UserError(f"the shape of {recipe.model_of(role)} is not known", hint="give a local folder: model=FOLDER")
+    memory = rank_memory(recipe, role, model, shape, vllm=True, gpu=True)
+    sharded = recipe.train.sharding == "fsdp2" and ranks > 1
     # Under FSDP2 the weights stay on the CPU until training begins; else they and CUDA are there already.
     there = memory.held["CUDA"] + (0 if sharded else memory.held["weights"])
     return memory.training - there, memory.held["weights"]
