@@ -51,6 +51,7 @@ class Checker:
 
     def __init__(self, benchmark: str, sandbox: Sandbox) -> None:
         self.benchmark, self.sandbox = benchmark, sandbox
+        self._texts: dict[str, tuple[PlusTask, dict[str, dict[str, Any]]]] = {}
         self.python = str(getattr(sandbox, "hello", {}).get("python", ""))
 
     def truth(self, task: PlusTask) -> dict[str, Expected] | None:
@@ -142,6 +143,12 @@ class Checker:
             texts.append(text)
         return texts[0], texts[1]
 
+    def _shipped(self, task: PlusTask) -> dict[str, dict[str, Any]]:
+        kept = self._texts.get(task.id)
+        if kept is None or kept[0] is not task:
+            kept = self._texts[task.id] = (task, {name: shipped(task.inputs[name]) for name in PARTS})
+        return kept[1]
+
     def _program(self, task: PlusTask, solution: str, told: Mapping[str, Expected] | None) -> str:
         parts = {}
         for name in PARTS:
@@ -149,7 +156,7 @@ class Checker:
             if told is not None:
                 slow = {str(i): limit for i, limit in enumerate(told[name].limits) if limit > MIN_S}
             total = told[name].total if told is not None else TRUTH_S
-            parts[name] = {**_shipped(task, name), "limits": slow, "total": total}
+            parts[name] = {**self._shipped(task)[name], "limits": slow, "total": total}
         post = post_of(self.benchmark, task.entry_point)
         made = f"Task({solution!r}, {task.entry_point!r}, {parts!r}, {post!r}, {told is None})"
         return f"{_in_jail(self.python)}\n_part = {made}.part\n"
@@ -168,16 +175,6 @@ def _in_jail(python: str) -> str:
     if python.split(".")[:2] != platform.python_version().split(".")[:2]:
         return source
     return f"import marshal\nexec(marshal.loads({marshal.dumps(compile(source, '<jail>', 'exec', optimize=2))!r}))"
-
-
-_SHIPPED: dict[tuple[int, str], dict[str, Any]] = {}
-
-
-def _shipped(task: PlusTask, name: str) -> dict[str, Any]:
-    key = (id(task), name)
-    if key not in _SHIPPED:
-        _SHIPPED[key] = shipped(task.inputs[name])
-    return _SHIPPED[key]
 
 
 def _look(told: Expected) -> float:

@@ -9,6 +9,7 @@ kind's letter, then n where it holds a NaN and f where it is all floats), `!NAME
 for a first look was up.
 """
 
+import builtins
 import gc
 import hashlib
 import io
@@ -23,6 +24,7 @@ from itertools import chain
 
 SMALL = 4000  # characters of an answer that is sent as it stands
 ROOM = 600_000  # characters of all answers together, before long ones are sent as digests too
+_NOTHING = "nothing()"
 _NONE = type(None)
 _SCALARS = frozenset({int, float, str, bool, _NONE, bytes, complex})
 _BOXES = frozenset({list, tuple, dict, set, frozenset})
@@ -79,7 +81,6 @@ class _Silent(io.StringIO):
 
 def guard():
     """Switches off what EvalPlus switches off: a program that leans on it fails there too."""
-    import builtins
     import shutil
     import subprocess
 
@@ -111,7 +112,7 @@ class Task:
         self.fault = ""
         if not trusted:
             guard()
-        space: dict = {}
+        space: dict = {"__builtins__": builtins.__dict__}  # not the copy that the sandbox keeps for itself
         try:
             exec(source, space)
             self.function = space[entry]
@@ -190,8 +191,8 @@ def wire(value, small):
             return _large(value, kind)
         count, strange = survey(value)
         if count > 0:
-            if count <= small // 2 and not strange:
-                text = _ascii(value)
+            if count <= small // 2 and "n" not in strange:
+                text = express(value, 0) if strange else _ascii(value)
                 if _len(text) <= small:
                     return text
             return _large(value, kind, strange)
@@ -273,10 +274,10 @@ def express(value, depth):
     for base in _get(kind, "__mro__"):
         if base in _BOXES or base in _SCALARS:
             if _get(kind, "__eq__") is not _get(base, "__eq__"):
-                return "?"  # it would decide itself what it equals
+                return _NOTHING  # it would decide itself what it equals
             plain = base(value) if base is not dict else dict(dict.items(value))
             return f"sub({express(plain, depth + 1)})"
-    return "?"
+    return _NOTHING
 
 
 def _box(kind, value, depth):

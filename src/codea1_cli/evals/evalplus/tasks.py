@@ -62,7 +62,7 @@ def load(benchmark: str, data: Path | None) -> Loaded:
     if not rows or not all(str(row.get("task_id", "")).startswith(prefix) for row in rows):
         raise UserError(f"{origin} holds no tasks of {TITLES[benchmark]}", hint=f"give {FILES[benchmark]} with --data")
     tasks = [_task(row, origin) for row in rows]
-    text = json.dumps(rows, sort_keys=True, allow_nan=True)
+    text = json.dumps(rows, sort_keys=True, default=repr)
     return Loaded(tasks, hashlib.sha256(text.encode()).hexdigest()[:16], origin)
 
 
@@ -102,8 +102,9 @@ def _task(row: dict[str, Any], origin: str) -> PlusTask:
     inputs = {}
     for name in ("base", "plus"):
         stored = row[f"{name}_input"]
+        stored = stored if isinstance(stored, list) else []  # a task without plus inputs stores {}
         try:
-            inputs[name] = arguments_of(row["task_id"], stored if isinstance(stored, list) else [])
+            inputs[name] = stored if row.get("decoded") else arguments_of(row["task_id"], stored)
         except (TypeError, ValueError, LookupError, AttributeError) as fault:
             raise UserError(f"{row['task_id']} of {origin} has unreadable inputs: {fault}") from None
     return PlusTask(

@@ -1,0 +1,122 @@
+"""Programs on tasks, through the sandbox: EvalPlus' ways with state, mutated inputs, time, large values and cheats."""
+
+import json
+
+import pytest
+
+from codea1_cli.evals.evalplus.checking import Checker
+from codea1_cli.evals.evalplus.inputs import arguments_of, shipped
+from codea1_cli.evals.evalplus.tasks import PlusTask
+from codea1_cli.sandbox.local import LocalSandbox
+
+ADD = "def f(x, y):\n    return x + y\n"
+
+
+@pytest.fixture(scope="module")
+def checker():
+    with LocalSandbox(workers=1, warm=("numpy",)) as sandbox:
+        yield Checker("mbpp", sandbox)
+
+
+def task(reference=ADD, base=((1, 2),), plus=((3, 4), (5, 6)), atol=0.0, entry="f"):
+    inputs = {"base": [list(one) for one in base], "plus": [list(one) for one in plus]}
+    return PlusTask("Mbpp/1", "", reference, entry, inputs, atol)
+
+
+def verdict(checker, problem, solution):
+    told = checker.truth(problem)
+    assert checker.reference_fault(problem, told) == ""
+    found = checker.check(problem, solution, told)
+    return str(found["base"]), str(found["plus"])
+
+
+def test_right_and_wrong(checker):
+    problem = task()
+    assert verdict(checker, problem, ADD) == ("pass", "pass")
+    assert verdict(checker, problem, "def f(x, y):\n    return 3\n") == ("pass", "fail")
+    assert verdict(checker, problem, "def f(x, y):\n    return 7 if x == 3 else 11\n") == ("fail", "pass")
+    assert verdict(checker, problem, "def g(x, y):\n    return x + y\n") == ("fail", "fail")
+    assert verdict(checker, problem, "def f(x, y)\n") == ("fail", "fail")
+    assert verdict(checker, problem, "import os\nos._exit(0)\n" + ADD) == ("fail", "fail")
+
+
+def test_calls_share_a_process_as_in_evalplus(checker):
+    second = "n = 0\ndef f(x, y):\n    global n\n    n += 1\n    return x + y if n < 2 else None\n"
+    assert verdict(checker, task(), second) == ("pass", "fail")
+    assert verdict(checker, task(plus=((3, 4),)), second) == ("pass", "pass")  # base and plus are apart
+
+
+def test_what_evalplus_switches_off_is_off(checker):
+    assert verdict(checker, task(), "open('/dev/null')\n" + ADD) == ("fail", "fail")
+    assert verdict(checker, task(), "import os\n" + ADD.replace("return", "os.getcwd(); return")) == ("fail", "fail")
+    assert verdict(checker, task(), ADD.replace("return", "print(x); return")) == ("pass", "pass")
+
+
+def test_time_limits_follow_the_reference(checker):
+    slow = ADD.replace("return", "import time; time.sleep(9 if x == 3 else 0); return")
+    assert verdict(checker, task(), slow) == ("pass", "fail")
+    told = checker.truth(task())["plus"]
+    assert told.limits == [4.0, 4.0]
+    assert told.total == 10.0
+
+
+def test_large_values_that_are_written_otherwise_are_fetched(checker):
+    problem = task("def f(x, y):\n    return {i: 'z' * 9 for i in range(x * 500)}\n")
+    other = "def f(x, y):\n    return {i: 'z' * 9 for i in reversed(range(x * 500))}\n"
+    assert verdict(checker, problem, other) == ("pass", "pass")
+    assert verdict(checker, problem, other.replace("* 9", "* 8")) == ("fail", "fail")
+    floats = task("def f(x, y):\n    return [i / 3 for i in range(x * 2000)]\n")
+    assert verdict(checker, floats, "def f(x, y):\n    return [i * (1 / 3) for i in range(x * 2000)]\n") == (
+        "pass",
+        "pass",
+    )
+    text = task("def f(x, y):\n    return 'ab' * 9000\n")
+    assert verdict(checker, text, "def f(x, y):\n    return 'ab' * 8999 + 'ba'\n") == ("fail", "fail")
+
+
+def test_a_candidate_finds_no_expected_value(checker):
+    """It may take the driver over, but only its own answers go out."""
+    cheats = [
+        "import sys\ndef f(x, y):\n    return sys._getframe(1).f_locals.get('expected')\n",
+        "class L(int):\n    def __eq__(self, o):\n        return True\n    __hash__ = None\ndef f(x, y):\n    return L(99)\n",
+        "import gc\ndef f(x, y):\n    return next((o['answers'] for o in gc.get_objects() if isinstance(o, dict) and 'answers' in o), 0)\n",
+        "import os\ndef f(x, y):\n    os.write(1, b'3')\n    return 0\n",
+        "def f(x, y):\n    import __main__\n    __main__.Task = None\n    return True\n",
+    ]  # fmt: skip
+    for cheat in cheats:
+        assert verdict(checker, task(), cheat) == ("fail", "fail"), cheat
+
+
+def test_a_reference_that_cannot_pass_is_named(checker):
+    for reference, why in (
+        ("def f(x, y):\n    return float('nan')\n", "base: its own answers are not accepted"),
+        ("def f(x, y):\n    raise KeyError(x)\n", "base: raises KeyError"),
+        ("def g():\n    pass\n", "base: raises KeyError"),
+    ):
+        problem = task(reference)
+        assert checker.reference_fault(problem, checker.truth(problem)) == why
+
+
+def test_inputs_are_rebuilt_by_the_tasks_own_rules():
+    rules = {
+        "Mbpp/2": ([[[1], [2]]], [[(1,), (2,)]]),
+        "Mbpp/63": ([[[[1, 2], [3]]]], [[[(1, 2), (3,)]]]),
+        "Mbpp/75": ([[[[1], [2]], 3]], [[[(1,), (2,)], 3]]),
+        "Mbpp/106": ([[[1], [2]]], [[[1], (2,)]]),
+        "Mbpp/115": ([[[[1], [], {}]]], [[[{1}, {}, {}]]]),
+        "Mbpp/124": ([["1", "2j"]], [(1.0, 2j)]),
+        "Mbpp/250": ([[[1], 2]], [[(1,), 2]]),
+        "Mbpp/252": ([["1+2j"]], [[1 + 2j]]),
+        "Mbpp/259": ([[[[1], [2]]]], [[((1,), (2,))]]),
+        "Mbpp/278": ([[[1, [2], 3]]], [[(1, (2,), 3)]]),
+        "Mbpp/307": ([[[1], 2, 3]], [[(1,), 2, 3]]),
+        "Mbpp/580": ([[[1, [2, [3]]]]], [((1, (2, (3,))),)]),
+        "Mbpp/722": ([[{"a": [1, 2]}, 3]], [[{"a": (1, 2)}, 3]]),
+        "Mbpp/3": ([[[1]]], [[[1]]]),
+        "HumanEval/2": ([[[1]]], [[[1]]]),
+    }
+    for task_id, (stored, rebuilt) in rules.items():
+        assert arguments_of(task_id, stored) == rebuilt, task_id
+    assert shipped([[1, {"a": 2.5}]]) == {"json": True, "inputs": json.dumps([[1, {"a": 2.5}]])}
+    assert shipped([[(1,)]]) == {"json": False, "inputs": "[[(1,)]]"}
+    assert shipped([[{1: 2}]])["json"] is False
