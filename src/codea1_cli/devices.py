@@ -22,7 +22,8 @@ class PhysicalGpu:
 @dataclass(frozen=True)
 class Gpu:
     """Logical GPU `logical` of this process. `physical` is what CUDA_VISIBLE_DEVICES calls it for a child: the driver's
-    index, or the name of a MIG slice, of which the driver's tool tells no more (name and memory are empty)."""
+    index, or the name of a MIG slice, of which the driver's tool tells no more (name and memory are empty). In a cluster
+    of several nodes, `node` is Ray's id of the one that it is on and `host` that node's address."""
 
     logical: int
     physical: str
@@ -30,6 +31,8 @@ class Gpu:
     uuid: str = ""
     memory_mb: int = 0
     used_mb: int = 0
+    node: str = ""
+    host: str = ""
 
 
 def physical_gpus() -> list[PhysicalGpu]:

@@ -93,8 +93,8 @@ def plan(
     return console.EXIT_OK
 
 
-def ahead(recipe: "Recipe", problems: int, ranks: "Slices") -> "Outlook | None":
-    """The outlook of a run on this machine; None when the shape of a model is not known here.
+def ahead(recipe: "Recipe", problems: int, ranks: "Slices", hosts: int = 1) -> "Outlook | None":
+    """The outlook of a run on this machine, or on so many like it; None when the shape of a model is not known here.
 
     Raises:
         EnvironmentFault: it cannot fit.
@@ -107,7 +107,7 @@ def ahead(recipe: "Recipe", problems: int, ranks: "Slices") -> "Outlook | None":
         shapes = known_shapes(recipe)
     except UserError:
         return None
-    outlook = look_ahead(recipe, shapes, places(ranks), here(recipe, ranks), problems)
+    outlook = look_ahead(recipe, shapes, places(ranks), here(recipe, ranks, hosts), problems)
     if warning := check_fits(outlook, problems):
         console.warn(warning)
     return outlook

@@ -11,6 +11,7 @@ from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.errors import UserError
 
 if TYPE_CHECKING:
+    from codea1_cli.engine.nodes import Node
     from codea1_cli.planning.outlook import Outlook
     from codea1_cli.recipe import Recipe
     from codea1_cli.run_dir import RunDir
@@ -40,7 +41,10 @@ def train(
         bool, typer.Option("--no-preflight", help="Begin without trying a few samples of both sides first.")
     ] = False,
     address: Annotated[
-        str | None, typer.Option("--address", help="A running Ray cluster; left out, the run starts its own.")
+        str | None,
+        typer.Option(
+            "--address", help="A running Ray cluster, of one node or several; left out, the run starts its own."
+        ),
     ] = None,
     runs: RunsOption = None,
     as_json: JsonOption = False,
@@ -67,9 +71,17 @@ def train(
     heldout_problems(chosen)  # a broken held-out file shall be found now, not after an hour
     for role in ROLES:
         resolve_model(chosen.model_of(role))
-    gpus = visible_gpus()
-    ranks = slices(chosen, gpus, os.cpu_count() or 1)
-    outlook = ahead(chosen, len(problems), ranks)
+    nodes: list[Node] = []
+    if address is not None:
+        from codea1_cli.engine.nodes import survey
+
+        nodes = survey(address)
+        console.note(f"cluster of {len(nodes)} nodes: {', '.join(f'{n.host} ({len(n.gpus)} GPUs)' for n in nodes)}")
+        offered = [gpu for node in nodes for gpu in node.gpus]
+        ranks = slices(chosen, offered, sum(node.cores for node in nodes), f"the cluster at {address}")
+    else:
+        ranks = slices(chosen, visible_gpus(), os.cpu_count() or 1)
+    outlook = ahead(chosen, len(problems), ranks, hosts=max(len(nodes), 1))
     if dry_run:
         _show_plan(chosen, len(problems), ranks, outlook, as_json)
         return console.EXIT_OK
@@ -80,7 +92,7 @@ def train(
             check_disk(outlook, free_disk(root), str(root))
     directory = _directory(chosen, run, root, resume)
     with directory.locked():
-        return _train(chosen, source, directory, problems, ranks, resume, max_steps, address, as_json)
+        return _train(chosen, source, directory, problems, ranks, nodes, resume, max_steps, address, as_json)
 
 
 def _new(recipe: str | None, overrides: list[str]) -> "tuple[Recipe, str]":
@@ -132,6 +144,7 @@ def _train(
     directory: "RunDir",
     problems: list[Any],
     ranks: dict[str, list[Any]],
+    nodes: "list[Node]",
     resume: bool,
     max_steps: int | None,
     address: str | None,
@@ -140,6 +153,7 @@ def _train(
     from codea1_cli.cli.view import TrainView
     from codea1_cli.engine.driver import Driver
     from codea1_cli.engine.ledger import prepare_resume
+    from codea1_cli.engine.nodes import place
     from codea1_cli.recipe_io import recipe_text
     from codea1_cli.run_dir import write_atomic
 
@@ -155,9 +169,10 @@ def _train(
         write_atomic(directory.path / "recipe.source.yaml", source)
         write_atomic(directory.recipe_file, recipe_text(recipe))
     directory.note_error(None)
-    with TrainView(recipe, directory, ranks) as view:
+    hosts = {role: [node.host for node in group] for role, group in place(ranks, nodes).items()} if nodes else None
+    with TrainView(recipe, directory, ranks, hosts) as view:
         try:
-            outcome = Driver(recipe, directory, ranks, view).train(problems, resume_step, max_steps, address)
+            outcome = Driver(recipe, directory, ranks, view, nodes).train(problems, resume_step, max_steps, address)
         except Exception as error:
             with contextlib.suppress(OSError):  # on a full disk, say what the run says
                 directory.note_error(str(error))

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 class TrainView:
     """Prints to stderr; on a terminal a spinner says what is going on between two steps."""
 
-    def __init__(self, recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]]) -> None:
-        self.recipe, self.run, self.ranks = recipe, run, ranks
+    def __init__(
+        self, recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]], hosts: dict[str, list[str]] | None = None
+    ) -> None:
+        """`hosts`: each rank's node, for a run on a cluster."""
+        self.recipe, self.run, self.ranks, self.hosts = recipe, run, ranks, hosts or {}
         self.status: Any = None
         self.started = time.monotonic()
         self.times: list[float] = []
@@ -30,7 +33,10 @@ class TrainView:
     def __enter__(self) -> TrainView:
         console.note(f"run {self.run.name} in {self.run.path}")
         for role, group in self.ranks.items():
-            where = ", ".join(f"GPU {g.logical} (physical {g.physical}, {g.name})" if g else "CPU" for g in group)
+            places = [f"GPU {g.logical} (physical {g.physical}, {g.name})" if g else "CPU" for g in group]
+            if role in self.hosts:
+                places = [f"{what} of {host}" for what, host in zip(places, self.hosts[role], strict=True)]
+            where = ", ".join(places)
             console.note(f"{role} policy {self.recipe.model_of(role)} on {where}")
         if console.err().is_terminal:
             self.status = console.err().status("starting")

@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,13 +29,7 @@ def ray_cluster(run_path: Path, address: str | None, lock: int | None = None) ->
     Raises:
         EnvironmentFault: Ray does not start, or no cluster answers at `address`.
     """
-    # Ray would start every worker through `uv run`, in a copy of the working folder, when the driver was.
-    os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    # A rank's GPU is ours to choose: Ray must not hide it from an actor that reserves none.
-    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-    # Ray runs actors at niceness 15 by default: whatever else the machine does would come before training.
-    os.environ.setdefault("RAY_worker_niceness", "0")
+    _set_up_ray()
     import ray
 
     temp, folders = _temp(run_path)
@@ -46,7 +41,7 @@ def ray_cluster(run_path: Path, address: str | None, lock: int | None = None) ->
     ):
         try:
             if address is not None:
-                ray.init(address=address, namespace="codea1", log_to_driver=False, logging_level=logging.ERROR)
+                _join(ray, address)
             else:
                 with _in_a_session_of_their_own():
                     ray.init(
@@ -62,10 +57,7 @@ def ray_cluster(run_path: Path, address: str | None, lock: int | None = None) ->
         except SystemExit as exit:  # of the handler that Ray sets for SIGTERM
             raise KeyboardInterrupt from exit
         except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-            where = f"no Ray cluster answers at {address}" if address else "Ray does not start"
-            raise EnvironmentFault(
-                f"{where}: {(str(error).strip() or type(error).__name__).splitlines()[0]}"
-            ) from error
+            raise _no_ray(address, error) from error
         try:
             yield ray
         finally:
@@ -89,6 +81,46 @@ def _in_a_session_of_their_own() -> Iterator[None]:
         yield
     finally:
         subprocess.Popen.__init__ = plain  # type: ignore[method-assign]
+
+
+def _set_up_ray() -> None:
+    # Ray would start every worker through `uv run`, in a copy of the working folder, when the driver was.
+    os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    # A rank's GPU is ours to choose: Ray must not hide it from an actor that reserves none.
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    # Ray runs actors at niceness 15 by default: whatever else the machine does would come before training.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+
+
+def _join(ray: Any, address: str) -> None:
+    ray.init(address=address, namespace="codea1", log_to_driver=False, logging_level=logging.ERROR)
+
+
+def _no_ray(address: str | None, error: Exception) -> EnvironmentFault:
+    where = f"no Ray cluster answers at {address}" if address else "Ray does not start"
+    return EnvironmentFault(f"{where}: {(str(error).strip() or type(error).__name__).splitlines()[0]}")
+
+
+@contextlib.contextmanager
+def connect(address: str) -> Iterator[Any]:
+    """`ray`, connected to somebody's cluster for a look at it.
+
+    Raises:
+        EnvironmentFault: none answers.
+    """
+    _set_up_ray()
+    import ray
+
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            _join(ray, address)
+        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+            raise _no_ray(address, error) from error
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
 
 
 def _temp(run_path: Path) -> tuple[Path, list[Path]]:

@@ -15,7 +15,9 @@ from codea1_cli.devices import Gpu
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.cluster import free_ports, ray_cluster
 from codea1_cli.engine.failures import as_error, resume_hint, stack_hint
+from codea1_cli.engine.guardian import MARK
 from codea1_cli.engine.interrupts import EXIT_INTERRUPTED, interrupts, stoppable
+from codea1_cli.engine.nodes import Node, check_shared, meeting_points, on_node, pinned, place, threads_on
 from codea1_cli.engine.policy import PolicyWorker, RankSpec
 from codea1_cli.engine.schedule import Schedule
 from codea1_cli.engine.setup import RunSetup
@@ -48,9 +50,17 @@ class Outcome:
 
 
 class Driver:
-    def __init__(self, recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]], view: View) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        run: RunDir,
+        ranks: dict[str, list[Gpu | None]],
+        view: View,
+        nodes: Sequence[Node] = (),
+    ) -> None:
+        """`nodes`: those of the cluster that the run joins, the driver's first; none for a run on this machine."""
         self.recipe, self.run, self.view = recipe, run, view
-        self.ranks = ranks
+        self.ranks, self.nodes = ranks, nodes
         self.workers: dict[str, Any] = {}
         self.arena: Any = None
         self.interrupted = False
@@ -67,6 +77,7 @@ class Driver:
         # Once more inside, because Ray sets a handler of its own, which exits with the signal's number.
         with stoppable(), ray_cluster(self.run.path, address, self.run.lock_file) as ray, stoppable():
             self.ray = ray
+            self.node = ray.get_runtime_context().get_node_id()
             try:
                 self._start()
                 schedule, kept = self._prepare(problems, resume_step)
@@ -89,12 +100,18 @@ class Driver:
     def _start(self) -> None:
         """Launches all actors at once: their imports are the longest part of a start."""
         ray = self.ray
-        specs = rank_specs(self.recipe, self.run, self.ranks)
-        self.arena = ray.remote(num_cpus=0, max_concurrency=1000)(Arena).remote(
+        if self.nodes:
+            check_shared(ray, self.nodes, self.run.path)
+        self.specs = specs = rank_specs(self.recipe, self.run, self.ranks, self.nodes, ray)
+        here = pinned(self.node)  # beside the driver, which holds the run's lock
+        self.arena = ray.remote(num_cpus=0, max_concurrency=1000, scheduling_strategy=here)(Arena).remote(
             self.recipe, str(self.run.path), [spec.label for spec in specs]
         )
         for spec in specs:
-            options = {"num_cpus": 0, "runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": spec.gpu or ""}}}
+            # The mark is for ranks of a cluster that this process did not start: nothing shall outlive the driver.
+            variables = {"CUDA_VISIBLE_DEVICES": spec.gpu or "", MARK: os.environ[MARK]}
+            options: dict[str, Any] = {"num_cpus": 0, "runtime_env": {"env_vars": variables}}
+            options["scheduling_strategy"] = pinned(spec.node or self.node)
             self.workers[spec.label] = ray.remote(**options)(PolicyWorker).remote(spec, self.recipe, self.arena)
         self.view.phase("loading both policies")
         self.loading = {label: worker.load.remote() for label, worker in self.workers.items()}
@@ -115,12 +132,15 @@ class Driver:
         chats = [code_messages(problem) for problem in problems]
         lengths = self._call(self.workers["code[0]"].prompt_lengths.remote(chats), "code[0]", self._patience)
         schedule, kept = setup.fresh(
-            problems, faults, lengths, {label: info["device"] for label, info in loaded.items()}
+            problems, faults, lengths, {label: self._device(info) for label, info in loaded.items()}
         )
         for reason, names in setup.skipped.items():
             shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
             self.view.event({"kind": "note", "text": f"left out {len(names)} problems, {reason}: {shown}"})
         return schedule, kept
+
+    def _device(self, info: dict[str, Any]) -> str:
+        return f"{info['device']} of node {info['node'][:8]}" if self.nodes else info["device"]
 
     def _build(
         self, schedule: Schedule, problems: dict[str, Problem], heldout: list[Problem], resume_step: int, last: int
@@ -131,7 +151,11 @@ class Driver:
         # Model-written text is all that a policy needs besides the questions: references stay in the arena.
         public = {pid: _public(problem) for pid, problem in problems.items()}
         asked = [_public(problem) for problem in heldout]
-        self._gather({label: w.build.remote(schedule, public, asked) for label, w in self.workers.items()})
+        for group in build_order(self.specs):
+            told = self._gather({label: self.workers[label].build.remote(schedule, public, asked) for label in group})
+            for label, chosen in told.items():
+                if chosen:
+                    self.view.event({"kind": "note", "text": _engine_line(label, chosen)})
 
     def _launch(self, resume_step: int) -> dict[Any, str]:
         refs = {}
@@ -171,6 +195,7 @@ class Driver:
         if not late:
             return
         who, (phase, step, seconds) = max(late.items(), key=lambda item: item[1][2])
+        self._dump_stacks(who)
         raise RunFailed(
             f"{who} hangs: {phase} step {step} for {seconds:.0f} s, the deadline is {self.recipe.faults.deadline_s:.0f} s",
             hint=stack_hint(self.run, who, self.pids.get(who)),
@@ -198,13 +223,26 @@ class Driver:
                 )
         for label, info in results.items():
             if isinstance(info, dict) and "pid" in info:
-                self.pids[label] = info["pid"]
+                self.where[label] = (info["node"], info["pid"])
+                if info["node"] == self.node:  # elsewhere the number is another process's
+                    self.pids[label] = info["pid"]
         return results
 
     @property
     def _patience(self) -> float:
         """Seconds for one part of a start: a model may have to be fetched."""
         return max(self.recipe.faults.deadline_s, 600.0)
+
+    def _dump_stacks(self, who: str) -> None:
+        """Has a rank on another node write its stacks; `stack_hint` does it on this one."""
+        node, pid = self.where.get(who, (self.node, 0))
+        if node != self.node:
+            with contextlib.suppress(Exception):
+                self.ray.get(on_node(self.ray, node, os.kill, pid, signal.SIGUSR1), timeout=10.0)
+
+    @property
+    def where(self) -> dict[str, tuple[str, int]]:
+        return self.__dict__.setdefault("_where", {})
 
     @property
     def pids(self) -> dict[str, int]:
@@ -241,15 +279,21 @@ def _public(problem: Problem) -> Problem:
     )
 
 
-def rank_specs(recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]]) -> list[RankSpec]:
+def rank_specs(
+    recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]], nodes: Sequence[Node] = (), ray: Any = None
+) -> list[RankSpec]:
     """One spec a rank; each policy has its own port, because two trainers on one port collide."""
     on_cpu = sum(gpu is None for group in ranks.values() for gpu in group)
     # More threads than cores make every parallel section wait for a thread that is not running.
     threads = recipe.train.threads or max(1, (os.cpu_count() or 1) // max(on_cpu, 1))
     specs = []
-    ports = dict(zip(ROLES, free_ports(len(ROLES)), strict=True))
+    placed = place(ranks, nodes) if nodes else {}
+    if placed:
+        meet = meeting_points(ray, placed)
+    else:
+        meet = {role: ("127.0.0.1", port) for role, port in zip(ROLES, free_ports(len(ROLES)), strict=True)}
     for role in ROLES:
-        port = ports[role]
+        mate = ranks["test" if role == "code" else "code"]
         for rank, gpu in enumerate(ranks[role]):
             specs.append(
                 RankSpec(
@@ -257,13 +301,31 @@ def rank_specs(recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]]) 
                     rank=rank,
                     ranks=len(ranks[role]),
                     gpu=gpu.physical if gpu else None,
-                    threads=threads,
-                    master_port=port,
+                    threads=(recipe.train.threads or threads_on(placed[role][rank], placed)) if placed else threads,
+                    master_port=meet[role][1],
                     run_path=str(run.path),
                     use_vllm=wants_vllm(recipe, gpu),
+                    node=placed[role][rank].id if placed else None,
+                    master_host=meet[role][0],
+                    mate_ranks=len(mate) if gpu is not None and gpu in mate else 0,
                 )
             )
     return specs
+
+
+def build_order(specs: Sequence[RankSpec]) -> list[list[str]]:
+    """The labels of the ranks that build together. A vLLM engine measures the free memory and picks free ports as it
+    comes up, so the policies follow one another; the ranks of one policy need each other."""
+    if not any(spec.use_vllm for spec in specs):
+        return [[spec.label for spec in specs]]
+    return [[spec.label for spec in specs if spec.role == role] for role in ROLES]
+
+
+def _engine_line(label: str, chosen: dict[str, Any]) -> str:
+    return (
+        f"{label}: vLLM takes {chosen['vllm_share']:.0%} of the GPU's {chosen['total_gib']} GiB, "
+        f"{chosen['free_gib']} were free"
+    )
 
 
 def wants_vllm(recipe: Recipe, gpu: Gpu | None) -> bool:

@@ -30,6 +30,9 @@ class RankSpec:
     master_port: int
     run_path: str
     use_vllm: bool
+    node: str | None = None  # Ray's id of its node in a cluster that was given; None on this machine
+    master_host: str = "127.0.0.1"  # where rank 0 is
+    mate_ranks: int = 0  # ranks of the other policy, where that is on the same GPU
 
     @property
     def label(self) -> str:
@@ -48,7 +51,8 @@ class PolicyWorker:
         os.environ.update(_environment(spec))
 
     def load(self) -> dict[str, Any]:
-        """Imports the training stack and the tokenizer. Returns the process id and the device's name."""
+        """Imports the training stack and the tokenizer. Returns the process id, Ray's node and the device's name."""
+        import ray
         import torch
         import transformers
         import trl  # noqa: F401  (the slow import happens here, while the other side does the same)
@@ -59,7 +63,7 @@ class PolicyWorker:
         transformers.logging.set_verbosity_error()
         self.tokenizer = load_tokenizer(self.recipe.model_of(self.spec.role))
         device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu"
-        return {"pid": os.getpid(), "device": device}
+        return {"pid": os.getpid(), "node": ray.get_runtime_context().get_node_id(), "device": device}
 
     def prompt_lengths(self, chats: list[list[dict[str, str]]]) -> list[int]:
         """Tokens of each rendered prompt."""
@@ -67,8 +71,11 @@ class PolicyWorker:
 
         return [len(render(self.tokenizer, chat)) for chat in chats]
 
-    def build(self, schedule: Schedule, problems: dict[str, Problem], heldout: list[Problem]) -> None:
-        """Builds the trainer. `problems` hold no reference: a policy's process has no business with one."""
+    def build(self, schedule: Schedule, problems: dict[str, Problem], heldout: list[Problem]) -> dict[str, Any]:
+        """Builds the trainer. `problems` hold no reference: a policy's process has no business with one.
+
+        Returns what was chosen for the sampling engine.
+        """
         from codea1_cli.engine.hooks import CodeSide, TestSide
         from codea1_cli.engine.trainer import build_trainer
 
@@ -77,6 +84,7 @@ class PolicyWorker:
         side = (CodeSide if spec.role == "code" else TestSide)(
             spec, recipe, shape, self.arena, problems, heldout, len(schedule)
         )
+        told: dict[str, Any] = {}
         try:
             self.trainer = build_trainer(
                 recipe,
@@ -88,7 +96,8 @@ class PolicyWorker:
                 output_dir=Path(spec.run_path) / "checkpoints" / ".work" / spec.role,
                 reward=side.reward,
                 rollout=side.rollout if isinstance(side, TestSide) else None,
-                use_vllm=spec.use_vllm,
+                spec=spec,
+                told=told,
             )
         except CodeA1Error:
             raise
@@ -97,6 +106,7 @@ class PolicyWorker:
         self.trainer.add_callback(side.callback())
         side.trainer = self.trainer
         self.side = side
+        return told
 
     def train(self, checkpoint: str | None) -> str | None:
         """Trains to the end, or until the arena says stop. Returns what the sandbox suffered from, if that stopped it:
@@ -126,6 +136,9 @@ def _environment(spec: RankSpec) -> dict[str, str]:
         "CUDA_VISIBLE_DEVICES": spec.gpu or "",
         "OMP_NUM_THREADS": str(spec.threads),
     }
+    if spec.gpu is None:
+        # accelerate would number the CPU as it numbers GPUs, and torch restores no checkpoint to "cpu:0".
+        values["ACCELERATE_TORCH_DEVICE"] = "cpu"
     if spec.ranks > 1 or spec.use_vllm:
         # Each rank sees one GPU, so its local rank is 0 whatever its place in the world.
         values |= {
@@ -133,7 +146,7 @@ def _environment(spec: RankSpec) -> dict[str, str]:
             "WORLD_SIZE": str(spec.ranks),
             "LOCAL_RANK": "0",
             "LOCAL_WORLD_SIZE": "1",
-            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_ADDR": spec.master_host,
             "MASTER_PORT": str(spec.master_port),
         }
     return values

@@ -11,17 +11,17 @@ from codea1_cli.recipe import Recipe
 Slices = dict[str, list[Gpu | None]]
 
 
-def slices(recipe: Recipe, gpus: Sequence[Gpu], cores: int) -> Slices:
+def slices(recipe: Recipe, gpus: Sequence[Gpu], cores: int, where: str = "this machine") -> Slices:
     """One entry a rank for each policy: its GPU, or None for a rank on the CPU.
 
-    Without a wish, one GPU is shared by both policies and more are halved; `code.gpus=0` puts a policy on the CPU.
+    `where` names in errors what offers the GPUs. Without a wish, one GPU is shared by both policies and more are halved; `code.gpus=0` puts a policy on the CPU.
 
     Raises:
         EnvironmentFault: more is asked than there is; both numbers are named.
         UserError: ids or ranks that make no sense.
     """
     wishes = {"code": recipe.code.gpus, "test": recipe.test.gpus}
-    chosen = _even(gpus) if all(wish is None for wish in wishes.values()) else _wished(wishes, gpus)
+    chosen = _even(gpus) if all(wish is None for wish in wishes.values()) else _wished(wishes, gpus, where)
     result: Slices = {}
     for role, group in chosen.items():
         ranks = recipe.role(role).ranks
@@ -40,15 +40,15 @@ def _even(gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
     return {"code": list(gpus[:half]), "test": list(gpus[half : 2 * half] or gpus[:half])}
 
 
-def _wished(wishes: dict[str, int | list[int] | None], gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
-    named = {role: _by_id(role, wish, gpus) for role, wish in wishes.items() if isinstance(wish, list)}
+def _wished(wishes: dict[str, int | list[int] | None], gpus: Sequence[Gpu], where: str) -> dict[str, list[Gpu]]:
+    named = {role: _by_id(role, wish, gpus, where) for role, wish in wishes.items() if isinstance(wish, list)}
     counts = {role: _count(role, wish, len(gpus)) for role, wish in wishes.items() if not isinstance(wish, list)}
     taken = {gpu.logical for group in named.values() for gpu in group}
     free = [gpu for gpu in gpus if gpu.logical not in taken]
     if sum(counts.values()) > len(free):
         asked = {**counts, **{role: len(group) for role, group in named.items()}}
         raise EnvironmentFault(
-            f"the recipe asks for {asked['code']} + {asked['test']} GPUs (code + test), this machine offers {len(gpus)}",
+            f"the recipe asks for {asked['code']} + {asked['test']} GPUs (code + test), {where} offers {len(gpus)}",
             hint="set code.gpus and test.gpus to what there is, for example code.gpus=[0] test.gpus=[0] to share one",
         )
     return {
@@ -62,11 +62,11 @@ def _count(role: str, wish: int | None, there: int) -> int:
     return min(1, there) if wish is None else wish
 
 
-def _by_id(role: str, wish: list[int], gpus: Sequence[Gpu]) -> list[Gpu]:
+def _by_id(role: str, wish: list[int], gpus: Sequence[Gpu], where: str) -> list[Gpu]:
     if len(set(wish)) != len(wish):
         raise UserError(f"{role}.gpus={wish} names a GPU twice")
     by_logical = {gpu.logical: gpu for gpu in gpus}
     missing = [number for number in wish if number not in by_logical]
     if missing:
-        raise EnvironmentFault(f"{role}.gpus={wish}: there is no GPU {missing[0]}, this machine offers {len(gpus)}")
+        raise EnvironmentFault(f"{role}.gpus={wish}: there is no GPU {missing[0]}, {where} offers {len(gpus)}")
     return [by_logical[number] for number in wish]

@@ -30,12 +30,13 @@ def elsewhere(recipe: Recipe, name: str, count: int | None) -> tuple[Setting, Sl
     return _setting(recipe, device, vllm=recipe.sampling.engine != "transformers"), slices(recipe, gpus, 1)
 
 
-def here(recipe: Recipe, ranks: Slices) -> Setting:
-    """The machine that the ranks are on. The smallest GPU in use counts; one that its driver says no size of
+def here(recipe: Recipe, ranks: Slices, hosts: int = 1) -> Setting:
+    """The machine that the ranks are on, or `hosts` like it. The smallest GPU in use counts; one that its driver says no size of
     leaves nothing to plan with, and counts as an H100."""
     used = [gpu for group in ranks.values() for gpu in group if gpu is not None]
     if not used:
-        return _setting(recipe, c.DEVICES["cpu"], vllm=False)
+        one = _setting(recipe, c.DEVICES["cpu"], vllm=False)
+        return replace(one, cores=hosts * one.cores, host_memory=hosts * one.host_memory)
     smallest = min(used, key=lambda gpu: gpu.memory_mb)
     known = _known(smallest.name)
     memory = smallest.memory_mb * 2**20 or known.memory
