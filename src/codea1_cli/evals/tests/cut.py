@@ -23,9 +23,11 @@ def cut_reply(reply: str) -> str | None:
     for part in _parts(reply):
         for source in _starts(part):
             tree = parse(source)
-            found = _up_to_assert(tree) if tree is not None else None
-            if found is not None:
-                return _source(found)
+            if tree is not None:  # the longest part that parses decides: an assert within other statements is no test
+                found = _up_to_assert(tree)
+                if found is not None:
+                    return _source(found)
+                break
     return None
 
 

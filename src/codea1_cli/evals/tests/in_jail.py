@@ -22,7 +22,8 @@ NAMES = {  # what a test may use without importing it, as in the published runs
 TYPES = ["Any", "Callable", "Dict", "FrozenSet", "Generator", "Iterable", "List", "Optional", "Sequence", "Set"]
 TYPES += ["Tuple", "Union"]
 MODULE, TEST = "function_under_test", "codea1_test"
-_BUILTINS = dict(vars(builtins))
+_USED = __builtins__ if isinstance(__builtins__, dict) else vars(builtins)  # those that functions here look names up in
+_TABLES = [(table, dict(table)) for table in (vars(builtins), _USED)]
 
 
 def offer(space, text):
@@ -79,7 +80,8 @@ def check(source, entry, test, token):
         return ["failed", told(fault)]
     if module.__dict__.get(entry) is not function or getattr(function, "__code__", None) is not code:
         return ["redefined", ""]
-    if space.get(entry) is not function or any(vars(builtins).get(n) is not v for n, v in _BUILTINS.items()):
+    changed = any(table.get(name) is not value for table, before in _TABLES for name, value in before.items())
+    if changed or space.get(entry) is not function:
         return ["redefined", ""]
     return ["passed", token, seconds] if type(end) is str and end == token else ["failed", "ended before its assert"]
 

@@ -22,6 +22,7 @@ from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 Arcs = frozenset[tuple[int, int]]
 _MANY = 1_000_000_000  # mutants are programs of their own: one that loops says nothing about the next
 _MAX_ARCS = 100_000
+_OUT_OF_TURN = "wrote to the result channel"  # how the sandbox calls the end of a program that forges answers
 
 
 class Outcome(StrEnum):
@@ -122,8 +123,12 @@ class TestRunner:
             return [Outcome.LOAD_ERROR if wrapped else Outcome.NO_TEST for _ in mutants]
         calls = [jail_call("check", mutant.source, entry_point, wrapped, token) for mutant in runnable]
         limits = replace(self.limits, time_s=self.mutant_limits.seconds(baseline_s), patience=_MANY)
-        answers = iter(self.sandbox.run(jail_program(), "check", calls, limits).answers)
-        return [Outcome.LOAD_ERROR if m.source is None else _read(next(answers), token).outcome for m in mutants]
+        answers = self.sandbox.run(jail_program(), "check", calls, limits).answers
+        for at, answer in enumerate(answers):
+            if answer.detail.startswith(_OUT_OF_TURN):  # one mutant's fork spoilt the others' answers: each by itself
+                answers[at] = self.sandbox.run(jail_program(), "check", [calls[at]], limits).answers[0]
+        rest = iter(answers)
+        return [Outcome.LOAD_ERROR if m.source is None else _read(next(rest), token).outcome for m in mutants]
 
     def kill(
         self, entry_point: str, tests: Sequence[tuple[str, float]], mutants: Sequence[Mutant]
