@@ -48,6 +48,14 @@ HOSTILE = {
         "    for name in ('test_value', 'test_negative'):\n        setattr(kind, name, lambda self: None)\n    raise TypeError"
     ),
     "has a class of tests": "import unittest\nclass TestCases(unittest.TestCase):\n    def test_value(self): pass",
+    "patches mock's patch": (
+        "import unittest.mock\nunittest.mock.patch = lambda *a, **k: lambda f: lambda self: None\n"
+        "def task_func(n): return n + 1"
+    ),
+    "patches a library's comparison": "import math\nmath.isclose = lambda *a, **k: True\ndef task_func(n): return n + 1",
+    "skips its module": (
+        "import unittest\ndef setUpModule():\n    raise unittest.SkipTest\ndef task_func(n): return n + 1"
+    ),
     "redefines isinstance": "def isinstance(*a): return True\ndef task_func(n): return n + 1",
     "writes to every descriptor": (
         "for i in range(3, 64):\n    try:\n        os.write(i, b'\\x05\\x00\\x00\\x00V\\x00\\x00\\x00\\x00' * 9)\n"

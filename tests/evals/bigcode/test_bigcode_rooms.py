@@ -73,3 +73,22 @@ def test_a_judges_sandbox_has_neither_loopback_nor_facts():
         run = sandbox.run(code, "f", ["f()", "g()"], Limits())
         assert run.answers[0].kind == "raised"
         assert run.answers[1].text == "False"
+
+
+@pytest.mark.shared
+def test_tasks_that_need_libraries(shared):
+    """With CODEA1_BIGCODE_PYTHON, the interpreter of an environment with the libraries."""
+    python = os.environ.get("CODEA1_BIGCODE_PYTHON")
+    if not python:
+        pytest.skip("CODEA1_BIGCODE_PYTHON names no interpreter")
+    from codea1_cli.evals.bigcode.room import open_room
+    from codea1_cli.evals.bigcode.tasks import load_tasks
+
+    wanted = {f"BigCodeBench/{n}" for n in (4, 30, 51, 53, 227, 417, 1038, 1101)}
+    with open_room(python, 1) as sandbox:
+        for task in load_tasks(shared / "data" / "bench").tasks:
+            if task.task_id in wanted:
+                scored = score(sandbox, task, task.reference, ScoreSettings(time_limit_s=60.0))
+                assert scored.verdict is BigCodeVerdict.PASS, scored
+                stub = task.complete_prompt + "\n    return None"
+                assert score(sandbox, task, stub, ScoreSettings(time_limit_s=60.0)).verdict is BigCodeVerdict.FAIL

@@ -50,7 +50,7 @@ class Runner:
             return self.say(MEMORY, 0, b"while loading")
         except BaseException as fault:
             return self.say(LOAD_ERROR, 0, _describe(fault))
-        broken = _SEAL.broken()
+        broken = _SEAL.broken(loading=True)
         if broken:
             return self.say(REFUSED, 0, b"while loading: " + broken.encode())
         self.say(LOADED, 0)

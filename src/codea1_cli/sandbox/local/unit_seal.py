@@ -18,6 +18,7 @@ _MAY_CHANGE = {"open", "print", "input", "exit", "quit", "_", "help", "copyright
 _MODULES = ("unittest", "unittest.case", "unittest.result", "unittest.suite", "unittest.loader", "unittest.util",
             "numpy.testing", "numpy.testing._private.utils", "pandas.testing", "pandas._testing",
             "pandas._testing.asserters")  # fmt: skip
+_FIRST = ("numpy", "numpy.core.numeric", "math", "json", "posixpath", "re", "copy", "collections")
 _SHADOWS = ("isinstance", "issubclass", "len", "type", "hasattr", "callable", "AssertionError", "Exception")
 _OWN = {"_testMethodName", "_testMethodDoc", "_outcome", "_cleanups", "_type_equality_funcs", "_subtest"}
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod)
@@ -52,6 +53,7 @@ class Seal:
 
     def __init__(self) -> None:
         self.forms: list = []
+        self.first: list = []  # looked at once, since tests may change it for themselves
         self.modules: dict = {}
         for name in (*_MODULES, "unittest.mock"):
             module = sys.modules.get(name)
@@ -61,8 +63,15 @@ class Seal:
             for key, thing in list(vars(module).items()):
                 if isinstance(thing, type) and thing.__module__.startswith("unittest"):
                     self._add_class(thing)
-                if name != "unittest.mock" and isinstance(thing, (type, types.FunctionType)):
+                if isinstance(thing, (type, types.FunctionType)):
                     self.forms.append((vars(module), f"{name}.{key}", key, _form(thing)))
+        for key, thing in list(vars(unittest.mock.patch).items()):
+            self.forms.append((vars(unittest.mock.patch), f"mock.patch.{key}", key, _form(thing)))
+        for name in _FIRST:
+            space = vars(sys.modules[name]) if name in sys.modules else {}
+            self.first += [
+                (space, f"{name}.{key}", key, _form(thing)) for key, thing in space.items() if callable(thing)
+            ]
         for key, thing in vars(builtins).items():
             if (key not in _MAY_CHANGE and not key.startswith("__")) or key in ("__build_class__", "__import__"):
                 self.forms.append((vars(builtins), f"builtins.{key}", key, _form(thing)))
@@ -76,11 +85,11 @@ class Seal:
             if isinstance(thing, _FUNCTIONS) and (key[:2] != "__" or key in ("__init__", "__call__", "__exit__")):
                 self.forms.append((vars(kind), f"{kind.__name__}.{key}", key, _form(thing)))
 
-    def broken(self) -> str:
+    def broken(self, *, loading: bool = False) -> str:
         for name, module in self.modules.items():
             if sys.modules.get(name) is not module:
                 return f"replaced the module {name}"
-        for space, name, key, form in self.forms:
+        for space, name, key, form in [*self.forms, *self.first] if loading else self.forms:
             if key not in space or not _same(_form(space[key]), form):
                 return f"changed {name}"
         return ""
