@@ -9,8 +9,7 @@ from pathlib import Path
 
 from codea1_cli.evals.tests.mutants import Mutant, make_mutants
 from codea1_cli.extract import parse_suite
-from codea1_cli.sandbox.base import Limits
-from codea1_cli.sandbox.base import Sandbox
+from codea1_cli.sandbox.base import Limits, Sandbox
 from codea1_cli.sandbox.judge import Judge
 
 

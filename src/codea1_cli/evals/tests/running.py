@@ -99,19 +99,27 @@ class TestRunner:
         if binds(test, entry_point):
             return TestRun(Outcome.REDEFINED, "the test brings a function of its own")
         calls = [jail_call("check", source, entry_point, wrapped, token)]
-        if trace:
-            calls.append(jail_call("trace", source, entry_point, wrapped))
-        answers = self.sandbox.run(jail_program(), "check", calls, self.limits).answers
-        run = _read(answers[0], token)
-        if trace and run.outcome is not Outcome.UNSCORED:
-            return replace(run, arcs=_arcs(answers[1]))
+        run = _read(self.sandbox.run(jail_program(), "check", calls, self.limits).answers[0], token)
+        if trace and run.outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.REDEFINED):
+            return replace(run, arcs=self._trace(source, entry_point, wrapped))
         return run
+
+    def _trace(self, source: str, entry_point: str, wrapped: str) -> Arcs | None:
+        """The arcs of a test that came to its end before; what measuring adds is no reason to lose them."""
+        calls = [jail_call("trace", source, entry_point, wrapped)]
+        for extra_s in (4.0, 16.0):
+            limits = replace(self.limits, time_s=self.limits.time_s + extra_s)
+            arcs = _arcs(self.sandbox.run(jail_program(), "trace", calls, limits).answers[0])
+            if arcs is not None:
+                break
+        return arcs
 
     def trace_calls(self, source: str, entry_point: str, calls: Sequence[str]) -> Arcs:
         """The arcs of loading the function and of all calls together; a call that ends its process adds none."""
         tests = [text for call in (None, *calls) if (text := _traceable(call)) is not None]
         jobs = [jail_call("trace", source, entry_point, test) for test in tests]
-        found = [_arcs(answer) for answer in self.sandbox.run(jail_program(), "trace", jobs, self.limits).answers]
+        limits = replace(self.limits, time_s=self.limits.time_s + 4.0)
+        found = [_arcs(answer) for answer in self.sandbox.run(jail_program(), "trace", jobs, limits).answers]
         return frozenset().union(*(arcs for arcs in found if arcs))
 
     def on_mutants(self, entry_point: str, test: str, mutants: Sequence[Mutant], baseline_s: float) -> list[Outcome]:
