@@ -22,9 +22,9 @@ class Case:
     mutants: list[Mutant]
 
 
-def choose(data: Path, sandbox: Sandbox, count: int, runs: int = 150) -> list[Case]:
-    """The first `count` functions by the hash of their id that have tests, with at most 5 tests and `runs` pairs of a
-    mutant and a test each. The tests are the calls of the benchmark's own tests with the function's answers."""
+def choose(data: Path, sandbox: Sandbox, count: int, runs: int = 150, most: int = 150) -> list[Case]:
+    """The first `count` functions by the hash of their id that have tests and at most `most` mutants, with at most 5
+    tests and `runs` pairs of a mutant and a test each. The tests are the calls of the benchmark's own tests with the function's answers."""
     judge = Judge(sandbox, limits=Limits(time_s=2.0))
     rows = json.loads(data.read_text(encoding="utf-8"))
     rows.sort(key=lambda row: hashlib.sha256(row["task_id"].encode()).hexdigest())
@@ -36,7 +36,7 @@ def choose(data: Path, sandbox: Sandbox, count: int, runs: int = 150) -> list[Ca
         tests = [f"assert {call} == {known.text}" for call, known in answers.items() if known.valid]
         tests = [test for test in tests if _restates(test, entry, answers, judge)]
         mutants = make_mutants(code)
-        if not tests or not mutants or len(mutants) > runs:
+        if not tests or not mutants or len(mutants) > most:
             continue
         cases.append(Case(row["task_id"], code, entry, tests[: min(5, runs // len(mutants))], mutants))
         if len(cases) == count:

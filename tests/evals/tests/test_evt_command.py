@@ -44,7 +44,7 @@ def ult(files, *more):
 
 
 def test_suites_are_scored_without_a_model(files, call):
-    code, out, err = call(*ult(files, "--out", files / "r", "--json"))
+    code, out, _ = call(*ult(files, "--out", files / "r", "--json"))
     found = json.loads(out)
     assert code == 0
     assert list(found["not_loading"]) == ["3"]

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from codea1_cli.evals.tests.calls import CallRunner
-from codea1_cli.evals.tests.covered import Covered, covered
+from codea1_cli.evals.tests.covered import covered
 from codea1_cli.evals.tests.functions import Function
 from codea1_cli.evals.tests.mutants import Mutant, make_mutants
 from codea1_cli.evals.tests.running import TestRunner
@@ -84,11 +84,11 @@ def score(judge: Judge, runner: TestRunner, function: Function, text: str, k: in
         )
     )
     wrong = known_wrong(runner_of_calls, mutants, [call for call in own_calls if expected[call].valid])
-    if by_right is None or by_rest is None or wrong is None:
+    arcs = runner.trace_calls(program, name, calls)
+    if by_right is None or by_rest is None or wrong is None or arcs is None:
         return OneShotRow(function.id, unscored=True)
     rest = iter(by_rest)
     killed = [dead or next(rest) for dead in by_right]
-    counts = _covered(runner, function, calls)
     return OneShotRow(
         function.id,
         asserts=len(statements),
@@ -100,7 +100,7 @@ def score(judge: Judge, runner: TestRunner, function: Function, text: str, k: in
         killed_by_calls=sum(killed),
         wrong=len(wrong),
         exposed=sum(killed[at] for at in wrong),
-        **asdict(counts),
+        **asdict(covered(program, arcs)),
         invalid=_reasons(suite.tests),
         tests=[test.source for test in first],
     )
@@ -137,10 +137,6 @@ def known_wrong(runner: CallRunner, mutants: Sequence[Mutant], calls: Sequence[s
         if len(found) >= WRONG:
             break
     return found[:WRONG]
-
-
-def _covered(runner: TestRunner, function: Function, calls: Sequence[str]) -> Covered:
-    return covered(function.program, runner.trace_calls(function.program, function.name, calls))
 
 
 def figures(rows: Sequence[OneShotRow], k: int) -> dict[str, Any]:

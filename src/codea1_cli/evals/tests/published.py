@@ -55,22 +55,26 @@ def score(runner: TestRunner, function: Function, tests: Sequence[str | None], k
     passing = [(test, run.seconds) for test, run in zip(chosen, runs, strict=True) if run.passed and test is not None]
     killers = runner.kill(function.name, passing, mutants)
     counts = _covered(runner, function, runs)
+    if killers is None or counts is None:
+        return PublishedRow(function.id, outcomes, unscored=True)
     return PublishedRow(
         function.id,
         outcomes,
         **asdict(counts),
         mutants=len(mutants),
-        killed=sum(killer is not None for killer in killers or ()),
-        unscored=killers is None,
+        killed=sum(killer is not None for killer in killers),
         tests=chosen,
         details=[run.detail for run in runs],
     )
 
 
-def _covered(runner: TestRunner, function: Function, runs: Sequence[TestRun]) -> Covered:
+def _covered(runner: TestRunner, function: Function, runs: Sequence[TestRun]) -> Covered | None:
     arcs = frozenset().union(*(run.arcs or () for run in runs))
     if any(run.arcs is None for run in runs):  # loading the function covers its first lines, whatever the tests do
-        arcs |= runner.trace_calls(function.program, function.name, [])
+        loaded = runner.trace_calls(function.program, function.name, [])
+        if loaded is None:
+            return None
+        arcs |= loaded
     return covered(function.program, arcs)
 
 

@@ -86,9 +86,9 @@ class TestRunner:
         self.mutant_limits = mutant_limits or MutantLimits()
 
     def load(self, source: str, entry_point: str) -> str | None:
-        """Why a function does not load; None when it does. Raises nothing: a sandbox that fails says so in the text."""
+        """Why a function does not load; None when it does, or when the sandbox failed and nothing is known."""
         run = self.run(source, entry_point, "assert True")
-        return None if run.passed else f"{run.outcome.value}: {run.detail}".rstrip(": ")
+        return None if run.passed or run.outcome is Outcome.UNSCORED else f"{run.outcome.value}: {run.detail}".rstrip(": ")
 
     def run(self, source: str, entry_point: str, test: str | None, *, trace: bool = False) -> TestRun:
         """One test on the function."""
@@ -101,26 +101,30 @@ class TestRunner:
         calls = [jail_call("check", source, entry_point, wrapped, token)]
         run = _read(self.sandbox.run(jail_program(), "check", calls, self.limits).answers[0], token)
         if trace and run.outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.REDEFINED):
-            return replace(run, arcs=self._trace(source, entry_point, wrapped))
+            arcs, lost = self._trace(source, entry_point, wrapped)
+            return TestRun(Outcome.UNSCORED, "the sandbox failed") if lost else replace(run, arcs=arcs)
         return run
 
-    def _trace(self, source: str, entry_point: str, wrapped: str) -> Arcs | None:
-        """The arcs of a test that came to its end before; what measuring adds is no reason to lose them."""
+    def _trace(self, source: str, entry_point: str, wrapped: str) -> tuple[Arcs | None, bool]:
+        """The arcs of a test that came to its end before, and whether the sandbox lost them."""
         calls = [jail_call("trace", source, entry_point, wrapped)]
-        for extra_s in (4.0, 16.0):
+        for extra_s in (4.0, 16.0):  # what measuring adds is no reason to lose them
             limits = replace(self.limits, time_s=self.limits.time_s + extra_s)
-            arcs = _arcs(self.sandbox.run(jail_program(), "trace", calls, limits).answers[0])
-            if arcs is not None:
-                break
-        return arcs
+            answer = self.sandbox.run(jail_program(), "trace", calls, limits).answers[0]
+            if (arcs := _arcs(answer)) is not None:
+                return arcs, False
+        return None, answer.kind is AnswerKind.UNSCORED
 
-    def trace_calls(self, source: str, entry_point: str, calls: Sequence[str]) -> Arcs:
-        """The arcs of loading the function and of all calls together; a call that ends its process adds none."""
+    def trace_calls(self, source: str, entry_point: str, calls: Sequence[str]) -> Arcs | None:
+        """The arcs of loading the function and of all calls together; a call that ends its process adds none. None: the
+        sandbox failed."""
         tests = [text for call in (None, *calls) if (text := _traceable(call)) is not None]
         jobs = [jail_call("trace", source, entry_point, test) for test in tests]
         limits = replace(self.limits, time_s=self.limits.time_s + 4.0)
-        found = [_arcs(answer) for answer in self.sandbox.run(jail_program(), "trace", jobs, limits).answers]
-        return frozenset().union(*(arcs for arcs in found if arcs))
+        answers = self.sandbox.run(jail_program(), "trace", jobs, limits).answers
+        if any(answer.kind is AnswerKind.UNSCORED for answer in answers):
+            return None
+        return frozenset().union(*(arcs for answer in answers if (arcs := _arcs(answer))))
 
     def on_mutants(self, entry_point: str, test: str, mutants: Sequence[Mutant], baseline_s: float) -> list[Outcome]:
         """One test on each mutant, in order. Anything but a pass kills; a mutant without source cannot load."""
