@@ -4,6 +4,7 @@
 
 The samples are all canonical solutions, COUNT perturbed or wrong ones (`wrong.py`), and those of `--samples` files. A
 sample whose official verdict changes between EvalPlus' own runs is listed and not compared. Every difference is printed.
+What is in --work already is not run again, so that the parts can be run one by one (--only official or ours).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--without", default="", help="task ids to leave out, by commas")
     parser.add_argument("--work", type=Path, default=None)
+    parser.add_argument("--only", choices=["official", "ours"], default=None)
     args = parser.parse_args()
     work = args.work or Path(tempfile.mkdtemp(prefix="codea1-parity-"))
     work.mkdir(parents=True, exist_ok=True)
@@ -59,9 +61,15 @@ def compare(name: str, count: int, args: argparse.Namespace, work: Path) -> int:
     file.write_text("".join(json.dumps({"task_id": task, "solution": source}) + "\n" for task, _, source in rows))
     told = []
     for run in range(args.runs):
-        result, wall, _ = official.evaluate(args.evalplus, name, file, args.data, args.workers, work / "cache")
-        told.append(official.statuses(result))
-        print(f"{name}: evalplus run {run + 1}, {len(rows)} samples in {wall:.0f} s", flush=True)
+        kept = work / f"{name}-official-{run + 1}.json"
+        if not kept.exists() and args.only != "ours":
+            result, wall, _ = official.evaluate(args.evalplus, name, file, args.data, args.workers, work / "cache")
+            kept.write_text(json.dumps(result))
+            print(f"{name}: evalplus run {run + 1}, {len(rows)} samples in {wall:.0f} s", flush=True)
+        if kept.exists():
+            told.append(official.statuses(json.loads(kept.read_text())))
+    if args.only == "official":
+        return 0
     samples = read_samples(file, benchmark, tasks)
     options = ScoreOptions(args.workers, cache=work / "ours")
     outcome = score_samples(benchmark, samples, options, lambda *_: None)

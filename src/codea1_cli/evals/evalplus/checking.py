@@ -25,6 +25,8 @@ GRACE_S = 2.0  # what EvalPlus adds to a task's time before it ends a process
 MEMORY_MB = 4096
 LOOK_S = 0.3  # a first look: a wrong answer among the first ones ends the matter
 TRUTH_S = 900.0
+# EvalPlus 0.3.1 leaves its loop before it counts an answer to HumanEval/32 as right, so no program passes there.
+NEVER_PASSED = frozenset({("humaneval", "find_zero")})
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class Checker:
             if sum(part.seconds) > part.total:
                 return f"{name}: takes {sum(part.seconds):.0f} s of {part.total:.0f} s"
             verdict = self._judge(task, part, name, "\n".join(part.answers), None)
+            if verdict is not Status.PASS and (self.benchmark, task.entry_point) in NEVER_PASSED:
+                return "EvalPlus 0.3.1 passes no program here"
             if verdict is not Status.PASS:
                 return f"{name}: its own answers are not accepted"
         return ""
@@ -121,7 +125,8 @@ class Checker:
                     right = False
             if not right:
                 return Status.FAIL
-        return Status.PASS if len(lines) == len(told.answers) else Status.FAIL
+        never = (self.benchmark, task.entry_point) in NEVER_PASSED
+        return Status.PASS if len(lines) == len(told.answers) and not never else Status.FAIL
 
     def _whole(
         self, task: PlusTask, name: str, number: int, line: str, expected: str, program: str | None

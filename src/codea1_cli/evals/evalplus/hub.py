@@ -41,7 +41,7 @@ def hub_rows(benchmark: str) -> tuple[list[dict[str, Any]], str]:
             f"no data of {benchmark} is here, and {fault.what}",
             hint="give EvalPlus' release file with --data FILE, or the folder that has data/bench with CODEA1_SHARED",
         ) from None
-    return [release_row(benchmark, row) for row in rows], dataset
+    return [release_row(benchmark, dict(row)) for row in rows], dataset
 
 
 def release_row(benchmark: str, row: dict[str, Any]) -> dict[str, Any]:

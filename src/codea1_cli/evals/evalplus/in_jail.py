@@ -262,7 +262,7 @@ def express(value, depth):
         return f"array({value.dtype.str!r}, {value.shape!r}, {express(value.ravel().tolist(), depth + 1)})"
     if numpy is not None and numpy.generic in _get(kind, "__mro__"):
         return f"scalar({value.dtype.str!r}, {express(value.item(), depth + 1)})"
-    name, module = _get(kind, "__name__"), _get(kind, "__module__")
+    name, module = _get(kind, "__name__"), _module(kind)
     if module == "builtins" and name in ("dict_keys", "dict_items", "range", "bytearray"):
         args: tuple = (value.start, value.stop, value.step) if name == "range" else (list(value),)
         return f"{name}({', '.join(express(arg, depth + 1) for arg in args)})"
@@ -278,6 +278,13 @@ def express(value, depth):
             plain = base(value) if base is not dict else dict(dict.items(value))
             return f"sub({express(plain, depth + 1)})"
     return _NOTHING
+
+
+def _module(kind):
+    try:
+        return _get(kind, "__module__")
+    except AttributeError:  # made where no module has a name
+        return ""
 
 
 def _box(kind, value, depth):

@@ -35,7 +35,9 @@ def longest_code(text: str) -> str:
     for count in range(len(filled), 0, -1):
         for place in range(len(filled) - count + 1):
             first = filled[place - 1] + 1 if place else 0
-            last = filled[place + count - 1]
+            last = max(filled[place + count - 1], first + 1)  # EvalPlus takes two lines or more
+            if last == len(lines) or (count == 1 and last > filled[place] and lines[last].strip()):
+                continue
             if last >= broken.get(first, len(lines)):
                 continue
             tree, error = _parse("\n".join(lines[first : last + 1]))
