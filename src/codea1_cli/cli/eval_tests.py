@@ -42,11 +42,11 @@ def eval_tests(
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first functions.")] = None,
     engine: Annotated[str, typer.Option("--engine", help="auto, vllm or transformers.")] = "auto",
-    temperature: Annotated[float, typer.Option("--temperature", min=0.0)] = 0.0,
-    top_p: Annotated[float, typer.Option("--top-p", min=0.01, max=1.0)] = 0.95,
+    temperature: Annotated[float, typer.Option("--temperature", min=0.0, help="0 is greedy.")] = 0.0,
+    top_p: Annotated[float, typer.Option("--top-p", min=0.01, max=1.0, help="Nucleus of the sampling.")] = 0.95,
     max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, help="Tokens of a reply.")] = 1024,
     context: Annotated[int, typer.Option("--context", min=64, help="Tokens of a chat and its reply.")] = 16_384,
-    seed: Annotated[int, typer.Option("--seed")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Results; the same folder goes on where it stopped.")
     ] = None,
@@ -55,7 +55,7 @@ def eval_tests(
         float,
         typer.Option("--mutant-seconds", min=0.05, help="A mutant's limit at most; 20 x the test's time, 1 s up."),
     ] = 10.0,
-    memory_mb: Annotated[int, typer.Option("--memory-mb", min=64)] = 1024,
+    memory_mb: Annotated[int, typer.Option("--memory-mb", min=64, help="Memory of a test, in MiB.")] = 1024,
     table: Annotated[bool, typer.Option("--table", help="Show every function.")] = False,
     workers: WorkersOption = None,
     python: PythonOption = None,
