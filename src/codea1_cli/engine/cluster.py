@@ -20,6 +20,7 @@ from codea1_cli.errors import EnvironmentFault
 # Ray appends about 70 characters to its folder for its sockets; a path of a Unix socket ends at 107.
 _LONGEST_TEMP = 36
 _OBJECT_STORE = 128 * 2**20
+_KNOCK_S = 10.0
 
 
 @contextlib.contextmanager
@@ -94,6 +95,9 @@ def _set_up_ray() -> None:
 
 
 def _join(ray: Any, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    if port.isdigit():  # Ray would try for minutes
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_S).close()
     ray.init(address=address, namespace="codea1", log_to_driver=False, logging_level=logging.ERROR)
 
 

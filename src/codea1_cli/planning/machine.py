@@ -27,7 +27,7 @@ def elsewhere(recipe: Recipe, name: str, count: int | None) -> tuple[Setting, Sl
         return _setting(recipe, device, vllm=False), slices(recipe, [], os.cpu_count() or 1)
     total = count or _asked(recipe) or 2
     gpus = [Gpu(i, str(i), device.name, memory_mb=device.memory // 2**20) for i in range(total)]
-    return _setting(recipe, device, vllm=recipe.sampling.engine != "transformers"), slices(recipe, gpus, 1)
+    return _setting(recipe, device, vllm=recipe.sampling.engine != "transformers"), slices(recipe, gpus, 1, "the plan")
 
 
 def here(recipe: Recipe, ranks: Slices, hosts: int = 1) -> Setting:

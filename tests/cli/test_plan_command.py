@@ -1,0 +1,73 @@
+"""`codea1 plan`, and the head of `train`."""
+
+import pytest
+
+from codea1_cli.cli import app
+
+
+def test_the_paper_run_fits_and_says_what_it_takes(call):
+    done = call(app, "plan", "--recipe", "1.5b", "--gpu", "h100", "--json")
+    assert done.code == 0
+    data = done.data
+    assert data["fits"]
+    assert [place["ranks"] for place in data["places"]] == [["code"]] * 4 + [["test"]] * 4
+    memory = data["roles"]["code"]["memory"]
+    assert memory["training_peak"] == sum(memory["held"].values()) + sum(memory["update"].values())
+    assert data["steps"] == 111
+    assert data["slices"][0]["code"] + data["slices"][0]["test"] == 8
+    assert any("TFLOP/s" in line for line in data["assumptions"])
+
+
+@pytest.mark.parametrize("name", ["3b", "7b"])
+def test_what_does_not_fit_exits_3_with_numbers_and_ways(call, name):
+    done = call(app, "plan", "-r", name, "--gpu", "h100")
+    assert done.code == 3
+    assert "GiB, one NVIDIA H100" in done.err
+    assert "train.sharding=fsdp2" in done.err
+    assert "slices (code + test), shortest step first with" in done.out
+
+
+def test_one_gpu_for_both_7b(call):
+    done = call(app, "plan", "-r", "7b", "--gpu", "h200", "--gpus", "1", "code.gpus=[0]", "test.gpus=[0]", "--json")
+    assert done.code == 3
+    assert not done.data["fits"]
+    assert done.data["error"]
+
+
+def test_more_than_there_is_names_both_numbers(call):
+    done = call(app, "plan", "-r", "1.5b", "--gpu", "h100", "--gpus", "2")
+    assert done.code == 3
+    assert "4 + 4 GPUs (code + test), the plan offers 2" in done.err
+
+
+def test_unknown_things_are_named(call):
+    assert "one of h100" in call(app, "plan", "-r", "tiny", "--gpu", "b300").err
+    done = call(app, "plan", "-r", "tiny", "model=nobody/nothing")
+    assert done.code == 2
+    assert "the shape of nobody/nothing is not known here" in done.err
+
+
+def test_assumed_lengths_can_be_set(call):
+    short, long = (
+        call(app, "plan", "-r", "135m", "--gpu", "a100", "--problems", 100, "--mean-completion", n, "--json").data
+        for n in (50, 500)
+    )
+    assert short["step_s"] < long["step_s"]
+    assert short["steps"] == long["steps"] == 6
+
+
+def test_the_dry_run_carries_the_outlook(call):
+    done = call(app, "train", "-r", "tiny", "--dry-run", "--json")
+    assert done.code == 0
+    assert done.data["ahead"]["fits"]
+    assert done.data["code"]["rows trained a step"] == 96
+
+
+def test_train_refuses_before_it_launches(call, monkeypatch, tmp_path):
+    from codea1_cli.planning import machine
+
+    monkeypatch.setattr(machine.os, "sysconf", lambda name: 1024)  # a machine of one MiB
+    done = call(app, "train", "-r", "tiny", "--runs", tmp_path / "runs")
+    assert done.code == 3
+    assert "would need" in done.err
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,37 @@
+"""A run that would teach nothing stops before its first step and says which keys to change."""
+
+import json
+
+import pytest
+from harness import SMALL, Cli, alive_of, wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: they share runs
+
+
+def test_clipped_replies_stop_the_run_with_advice(cli: Cli) -> None:
+    settings = [s for s in SMALL if not s.startswith("code.max_completion_tokens")]
+    done = cli("train", "--recipe", "tiny", "--run", "clipped", *settings, "code.max_completion_tokens=6")
+    assert done.returncode == 2, done.stderr
+    assert (
+        "error: before the first step: 8 of 8 code replies do not end within code.max_completion_tokens=6"
+        in done.stderr
+    )
+    assert "hint: raise code.max_completion_tokens" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    seen = json.loads((cli.path("clipped") / "preflight.json").read_text())
+    assert seen["code"]["clipped"] == seen["code"]["replies"] == 8
+    assert len(seen["code"]["replies_seen"]) == 4
+    assert not (cli.path("clipped") / "metrics.jsonl").exists()
+    assert wait_for(lambda: not alive_of(cli.path("clipped")), 10.0), alive_of(cli.path("clipped"))
+
+
+def test_it_changes_nothing_in_a_run_that_passes(cli: Cli, whole: str) -> None:
+    settings = [s for s in SMALL if not s.startswith("train.max_steps")]
+    done = cli("train", "--recipe", "tiny", "--run", "unasked", *settings, "train.max_steps=2", "--no-preflight")
+    assert done.returncode == 0, done.stderr
+    assert not (cli.path("unasked") / "preflight.json").exists()
+    assert json.loads((cli.path(whole) / "preflight.json").read_text())["stopped"] == []
+    for ours, asked in zip(cli.metrics("unasked"), cli.metrics(whole)[:2], strict=True):
+        assert ours["code"] == asked["code"]
+        assert ours["test"] == asked["test"]

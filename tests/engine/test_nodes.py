@@ -1,0 +1,83 @@
+"""Which rank goes to which node; what a node must see."""
+
+import pytest
+
+from codea1_cli.devices import Gpu
+from codea1_cli.engine import nodes as module
+from codea1_cli.engine.nodes import Node, check_shared, place, survey, threads_on
+from codea1_cli.engine.slices import slices
+from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.recipe_io import load_recipe
+
+
+def gpu_nodes(*counts):
+    made, first = [], 0
+    for number, count in enumerate(counts):
+        gpus = tuple(Gpu(first + i, str(i), "H100", node=f"n{number}", host=f"10.0.0.{number}") for i in range(count))
+        made.append(Node(f"n{number}", f"10.0.0.{number}", 16, gpus))
+        first += count
+    return made
+
+
+def placed(recipe, nodes):
+    offered = [gpu for node in nodes for gpu in node.gpus]
+    return place(slices(recipe, offered, sum(node.cores for node in nodes)), nodes)
+
+
+def hosts(group):
+    return [node.host[-1] for node in group]
+
+
+@pytest.mark.parametrize(
+    ("counts", "wishes", "code", "test"),
+    [
+        ((4, 4), ["code.gpus=4", "test.gpus=4"], "0000", "1111"),
+        ((4, 4), ["code.gpus=2", "test.gpus=6"], "00", "001111"),
+        ((2, 2), ["code.gpus=[0,2]", "test.gpus=[1,3]"], "01", "01"),
+    ],
+)
+def test_a_slice_may_span_nodes(counts, wishes, code, test):
+    found = placed(load_recipe("tiny", [*wishes, "train.problems_per_step=12"]), gpu_nodes(*counts))
+    assert hosts(found["code"]) == list(code)
+    assert hosts(found["test"]) == list(test)
+
+
+def test_ranks_on_cpus_are_spread_in_blocks():
+    recipe = load_recipe("tiny", ["code.ranks=4", "test.ranks=2"])
+    found = placed(recipe, gpu_nodes(0, 0))
+    assert hosts(found["code"]) == list("0011")
+    assert hosts(found["test"]) == list("01")
+    assert threads_on(found["code"][0], found) == 16 // 3
+
+
+def test_one_rank_stays_beside_the_driver():
+    found = placed(load_recipe("tiny"), gpu_nodes(0, 0, 0))
+    assert hosts(found["code"]) == hosts(found["test"]) == ["0"]
+
+
+def test_too_many_gpus_name_the_cluster():
+    offered = [gpu for node in gpu_nodes(2, 2) for gpu in node.gpus]
+    with pytest.raises(EnvironmentFault, match=r"4 \+ 4 GPUs \(code \+ test\), the cluster at auto offers 4"):
+        slices(load_recipe("1.5b"), offered, 8, "the cluster at auto")
+
+
+class Ray:
+    @staticmethod
+    def get(value, timeout=None):
+        return value
+
+
+def test_a_node_that_does_not_see_the_run_is_named(tmp_path, monkeypatch):
+    blind = {"n1"}
+    monkeypatch.setattr(module, "on_node", lambda ray, node, f, *a: node not in blind and f(*a))
+    with pytest.raises(EnvironmentFault, match=r"cannot be written on 10\.0\.0\.1$") as caught:
+        check_shared(Ray, gpu_nodes(1, 1), tmp_path)
+    assert "--runs" in caught.value.hint
+    blind.clear()
+    check_shared(Ray, gpu_nodes(1, 1), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_rays_client_is_refused():
+    with pytest.raises(UserError, match="not of Ray's client"):
+        survey("ray://somewhere:10001")
