@@ -11,7 +11,7 @@ from codea1_cli.evals.bigcode.score import BigCodeVerdict, ScoreSettings, score
 from codea1_cli.sandbox.base import Room
 from codea1_cli.sandbox.local.pool import LocalSandbox
 
-QUICK = ScoreSettings(time_limit_s=10.0, memory_mb=1024)
+QUICK = ScoreSettings(time_limit_s=10.0, memory_mb=4096)
 UNIT = Room(loopback=True, proc=True, unit=True)
 CHEATS = {
     "exit": "import os\ndef task_func(n):\n    os._exit(0)",
@@ -91,4 +91,4 @@ def test_tasks_that_need_libraries(shared):
                 scored = score(sandbox, task, task.reference, ScoreSettings(time_limit_s=60.0))
                 assert scored.verdict is BigCodeVerdict.PASS, scored
                 stub = task.complete_prompt + "\n    return None"
-                assert score(sandbox, task, stub, ScoreSettings(time_limit_s=60.0)).verdict is BigCodeVerdict.FAIL
+                assert score(sandbox, task, stub, QUICK).verdict in (BigCodeVerdict.FAIL, BigCodeVerdict.TIMEOUT)
