@@ -38,6 +38,7 @@ class TransformersSampler:
         from transformers.utils import logging
 
         logging.disable_progress_bar()
+        logging.set_verbosity_error()
         self.ref = model
         self.tokenizer: Any = load_model_tokenizer(model)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -109,7 +109,7 @@ class EvalPlusBenchmark:
         checker = self._open(options)
         jobs = list(dict.fromkeys((sample.task_id, sample.solution) for sample in samples))
         # The longest first, so that none of them is left when the others are done.
-        jobs.sort(key=lambda job: -self._seconds(job[0]))
+        jobs.sort(key=lambda job: -self.seconds_of(job[0]))
         waiting: dict[tuple[str, str], int] = dict.fromkeys(jobs, 0)
         for sample in samples:
             waiting[sample.task_id, sample.solution] += 1
@@ -135,9 +135,10 @@ class EvalPlusBenchmark:
 
     def reference_seconds(self) -> float:
         """CPU seconds, to a good approximation, that the references took on all inputs."""
-        return sum(self._seconds(task) for task in self._told)
+        return sum(self.seconds_of(task) for task in self._told)
 
-    def _seconds(self, task_id: str) -> float:
+    def seconds_of(self, task_id: str) -> float:
+        """Seconds that the reference took on all inputs of a task."""
         return sum(sum(part.seconds) for part in self._told.get(task_id, {}).values())
 
     def _open(self, options: ScoreOptions) -> Checker:

@@ -60,6 +60,7 @@ def run_ult(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
     faults = scorer.faults(functions, job.workers)
     there = [function for function in functions if function.id not in faults]
     found: dict[str, Any] = {**asked.about(), "not_loading": faults, "protocols": {}, "functions": {}, "unscored": 0}
+    found["without_suite"] = asked.without_suite(there)
     for protocol in job.protocols:
         suites = asked.suites(protocol, there, progress)
         began = time.monotonic()
@@ -166,6 +167,10 @@ class Asked:
             found = {name: suite_of_text(name, text) for name, text in texts.items()}
         self.took(f"sampling, {protocol}", time.monotonic() - began)
         return found
+
+    def without_suite(self, functions: Sequence[Function]) -> list[str]:
+        """The functions that the given file has no suite for: they count as failing."""
+        return [f.id for f in functions if f.id not in self.given] if self.given is not None else []
 
     def _open(self) -> Sampler:
         if self.sampler is None:

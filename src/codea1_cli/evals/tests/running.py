@@ -14,6 +14,7 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
+from codea1_cli.errors import EnvironmentFault
 from codea1_cli.evals.tests.cut import binds, wrap_test
 from codea1_cli.evals.tests.mutants import Mutant
 from codea1_cli.sandbox.base import Limits, Sandbox
@@ -88,10 +89,16 @@ class TestRunner:
     def load(self, source: str, entry_point: str) -> str | None:
         """Why a function does not load; None when it does, or when the sandbox failed and nothing is known."""
         run = self.run(source, entry_point, "assert True")
-        return None if run.passed or run.outcome is Outcome.UNSCORED else f"{run.outcome.value}: {run.detail}".rstrip(": ")
+        return (
+            None if run.passed or run.outcome is Outcome.UNSCORED else f"{run.outcome.value}: {run.detail}".rstrip(": ")
+        )
 
     def run(self, source: str, entry_point: str, test: str | None, *, trace: bool = False) -> TestRun:
-        """One test on the function."""
+        """One test on the function.
+
+        Raises:
+            EnvironmentFault: `trace`, and the sandbox's interpreter has no coverage.py.
+        """
         token = secrets.token_hex(16)
         wrapped = wrap_test(test, token) if test is not None else None
         if test is None or wrapped is None:
@@ -193,6 +200,11 @@ def _read(answer: Answer, token: str) -> TestRun:
 
 
 def _arcs(answer: Answer) -> Arcs | None:
+    if answer.kind is AnswerKind.RAISED and answer.detail.endswith("No module named 'coverage'"):
+        raise EnvironmentFault(
+            "the interpreter that runs the tests has no coverage.py",
+            hint="install coverage there, or leave out --python",
+        )
     data = answer.value.data if answer.value is not None else None
     if not isinstance(data, list) or len(data) > _MAX_ARCS:
         return None

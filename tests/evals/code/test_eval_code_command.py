@@ -1,0 +1,160 @@
+"""`codea1 eval-code` from end to end with the embedded model on three tasks."""
+
+import json
+
+import pytest
+
+from codea1_cli.evals.sampler_transformers import TransformersSampler
+
+OPTIONS = ("--model", "builtin:tiny", "--n", "2", "--max-new-tokens", "12", "--workers", "1")
+RIGHT = {
+    "HumanEval/0": "def add(a, b):\n    return a + b",
+    "HumanEval/1": "def halves(xs):\n    return [x * 0.5 for x in xs]",
+    "HumanEval/2": "def words(text):\n    return text.split()",
+}
+BASE_ONLY = {**RIGHT, "HumanEval/2": "def words(text):\n    return text.split(' ') if text else []"}
+
+
+def write(path, solutions, copies=1):
+    path.write_text(
+        "".join(json.dumps({"task_id": t, "solution": s}) + "\n" for t, s in solutions.items() for _ in range(copies))
+    )
+    return path
+
+
+@pytest.mark.e2e
+def test_samples_are_made_scored_and_kept(command, release, tmp_path):
+    code, out, _ = command("eval-code", "humaneval", *OPTIONS, "--data", release, "--json")
+    assert code == 0
+    result = json.loads(out)
+    assert result["figures"]["plus"]["tasks"] == 3
+    assert {"pass@1", "pass@2", "avg@2", "interval"} <= set(result["figures"]["plus"])
+    assert [row["n"] for row in result["tasks"].values()] == [2, 2, 2]
+    assert result["references"] == {"tasks": 3, "rate": 1.0, "failing": {}, "not_run": {}}
+    assert result["model"]["engine"] == "transformers"
+    assert len(result["data_hash"]) == len(result["model"]["chat_template_hash"]) == 16
+    assert result["sampling"]["temperature"] == 0.7
+    files = sorted(path.name for path in (tmp_path / "evals" / "humaneval").iterdir())
+    stem = "builtin-tiny-evalplus-n2-t0.7-s0"
+    assert files == [f"{stem}.jsonl", f"{stem}.raw.jsonl", f"{stem}.results.json", f"{stem}.settings.json"]
+
+
+@pytest.mark.e2e
+def test_interrupted_sampling_goes_on_and_gives_the_same_texts(command, release, tmp_path, monkeypatch):
+    arguments = ("eval-code", "humaneval", *OPTIONS, "--data", release, "--sample-only", "--out", "a/s.jsonl")
+    assert command(*arguments)[0] == 0
+    path, raw = tmp_path / "a/s.jsonl", tmp_path / "a/s.raw.jsonl"
+    whole, raws = path.read_bytes(), raw.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:3]) + lines[3][:20])  # a task and a half, and a torn line
+    asked = []
+    generate = TransformersSampler.generate
+
+    def counted(self, prompts, settings):
+        asked.append(len(prompts))
+        return generate(self, prompts, settings)
+
+    monkeypatch.setattr(TransformersSampler, "generate", counted)
+    assert command(*arguments)[0] == 0
+    assert asked == [2]
+    assert sorted(path.read_bytes().splitlines()) == sorted(whole.splitlines())
+    assert sorted(raw.read_bytes().splitlines()) == sorted(raws.splitlines())
+    code, _, err = command(*arguments)
+    assert (code, asked) == (0, [2])
+    assert "all samples are there" in err
+    code, _, err = command(*arguments, "--temperature", "0.5")
+    assert code == 2
+    assert "other settings: temperature 0.7 there, 0.5 now" in err
+
+
+def test_a_sample_file_is_scored(command, release, tmp_path):
+    file = write(tmp_path / "s.jsonl", BASE_ONLY, copies=2)
+    code, out, err = command("eval-code", "humaneval", "--samples", file, "--data", release, "--per-task")
+    assert code == 0
+    assert "100.0%" in out
+    assert "66.7%" in out
+    assert "references that pass here: 100.0% of 3" in out
+    result = json.loads((tmp_path / "s.results.json").read_text())
+    assert result["tasks"]["HumanEval/2"] == {
+        "n": 2, "unscored": 0, "not_run": 0, "timeouts": 0, "base": 2, "plus": 0
+    }  # fmt: skip
+    assert "s.results.json" in err
+
+
+def test_below_the_threshold_is_exit_4(command, release, tmp_path):
+    file = write(tmp_path / "s.jsonl", BASE_ONLY)
+    ask = ("eval-code", "humaneval", "--samples", file, "--data", release)
+    assert command(*ask, "--fail-under", "0.6")[0] == 0
+    code, _, err = command(*ask, "--fail-under", "0.7")
+    assert code == 4
+    assert "pass@1 is 0.6667, below --fail-under 0.7" in err
+
+
+def test_two_results_are_compared(command, release, tmp_path):
+    for name, solutions in (("a", BASE_ONLY), ("b", RIGHT)):
+        command("eval-code", "humaneval", "--samples", write(tmp_path / f"{name}.jsonl", solutions), "--data", release)
+    code, out, _ = command("eval-code", "compare", "a.jsonl", "b.results.json", "--json")
+    assert code == 0
+    base, plus = json.loads(out)["columns"]
+    assert (base["won"], base["lost"], plus["won"], plus["lost"]) == ([], [], ["HumanEval/2"], [])
+    assert plus["difference"]["mean"] == pytest.approx(1 / 3)
+    assert (plus["a"], plus["b"]) == (pytest.approx(2 / 3), 1.0)
+    code, out, _ = command("eval-code", "compare", "a.jsonl", "b.jsonl")
+    assert "won by B (plus): HumanEval/2" in out
+    assert command("eval-code", "compare", "a.jsonl", "none.jsonl")[0] == 2
+
+
+def test_raw_samples_are_sanitised(command, release, tmp_path):
+    raw = {task: f"Sure:\n```python\n{source}\n```\nDone." for task, source in RIGHT.items()}
+    file = write(tmp_path / "s.jsonl", raw)
+    ask = ("eval-code", "humaneval", "--samples", file, "--data", release, "--json")
+    assert json.loads(command(*ask)[1])["figures"]["plus"]["pass@1"] == 0.0
+    assert json.loads(command(*ask, "--sanitise")[1])["figures"]["plus"]["pass@1"] == 1.0
+    assert command("eval-code", "sanitise", "humaneval", file, "--data", release)[0] == 0
+    rows = [json.loads(line) for line in (tmp_path / "s-sanitized.jsonl").read_text().splitlines()]
+    assert {row["task_id"]: row["solution"] for row in rows} == RIGHT
+
+
+def test_samples_of_few_tasks(command, release, tmp_path):
+    file = write(tmp_path / "s.jsonl", {"HumanEval/0": RIGHT["HumanEval/0"], "HumanEval/99": "x"})
+    code, out, err = command("eval-code", "humaneval", "--samples", file, "--data", release, "--json")
+    assert code == 0
+    assert "2 of 3 tasks have no sample" in err
+    assert json.loads(out)["references"]["tasks"] == 1
+    completion = tmp_path / "c.jsonl"
+    completion.write_text(json.dumps({"task_id": "HumanEval/0", "completion": "    return a + b\n"}) + "\n")
+    _, out, _ = command("eval-code", "humaneval", "--samples", completion, "--data", release, "--json")
+    assert json.loads(out)["figures"]["plus"]["pass@1"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--data", "nowhere"), "no humaneval_plus.jsonl.gz in nowhere"),
+        (("--prompt", "poem", "--data", "DATA"), "--prompt poem is unknown"),
+        (("--model", "nothing", "--data", "DATA"), "no run and no model is named 'nothing'"),
+        (("--samples", "no.jsonl", "--data", "DATA"), "cannot read no.jsonl"),
+        (("--subset", "hard", "--data", "DATA"), "humaneval has no subset"),
+    ],
+)
+def test_wrong_usage(command, release, words, said):
+    code, _, err = command("eval-code", "humaneval", *(release if word == "DATA" else word for word in words))
+    assert code == 2
+    assert said in err
+    assert "hint: " in err
+    assert "Traceback" not in err
+
+
+def test_offline_without_data(command, monkeypatch):
+    monkeypatch.setattr("codea1_cli.data.sources.hub.HubRows.rows", offline)
+    code, _, err = command("eval-code", "mbpp", "--model", "builtin:tiny")
+    assert code == 3
+    assert "no data of mbpp is here" in err
+    assert "--data FILE" in err
+    assert "CODEA1_SHARED" in err
+
+
+def offline(self):
+    from codea1_cli.errors import EnvironmentFault
+
+    raise EnvironmentFault(f"cannot load the dataset {self.dataset}: no network", hint="")
