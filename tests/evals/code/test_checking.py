@@ -81,6 +81,7 @@ def test_a_candidate_finds_no_expected_value(checker):
         "class L(int):\n    def __eq__(self, o):\n        return True\n    __hash__ = None\ndef f(x, y):\n    return L(99)\n",
         "import gc\ndef f(x, y):\n    return next((o['answers'] for o in gc.get_objects() if isinstance(o, dict) and 'answers' in o), 0)\n",
         "import os\ndef f(x, y):\n    os.write(1, b'3')\n    return 0\n",
+        "import sys\ndef f(x, y):\n    sys._getframe(1).f_locals['lines'].append('+')\n    return x + y\n",
         "def f(x, y):\n    import __main__\n    __main__.Task = None\n    return True\n",
     ]  # fmt: skip
     for cheat in cheats:

@@ -107,11 +107,25 @@ def test_values_without_end():
     "text",
     [
         "__import__('os')", "open('x')", "[].append(1)", "f'{1}'", "x", "1 if 2 else 3", "lambda: 1", "(", "a.b", "[x for x in y]",
-        "range(", "array('O', (1,), [1])", "set(x=1)", "'a' + 'b'", "1 * 2", "-'a'", "Decimal(1)", "{**{}}" "(", "1\n2",
+        "range(", "array('O', (1,), [1])", "set(x=1)", "'a' + 'b'", "1 * 2", "-'a'", "{**{}}" "(", "1\n2",
         "[" * 500 + "]" * 500, "{[]: 1}", "*a",
     ],
 )  # fmt: skip
 def test_nothing_else_is_read(text):
+    with pytest.raises(Unreadable):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "deque(range(10**9))", "deque(range(1000000000000))", "set(range(1000000000000))", "bytearray(1000000000000)",
+        "array('<U1000000000', (1,), ['a'])", "Fraction('1e999999999')", "dict_keys(range(1000000000000))",
+        "{" + ",".join(str(i * ((1 << 61) - 1)) for i in range(1, 90)) + "}",
+        "{" + ",".join(f"{i * ((1 << 61) - 1)}: 0" for i in range(1, 90)) + "}",
+    ],
+)  # fmt: skip
+def test_short_texts_of_endless_values_are_not_read(text):
     with pytest.raises(Unreadable):
         read(text)
 

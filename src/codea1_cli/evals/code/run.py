@@ -16,7 +16,7 @@ from codea1_cli.evals.code.samples import SampleFile, read_samples
 if TYPE_CHECKING:
     from codea1_cli.evals.sampler import Sampler, SamplingSettings
 
-CHUNK = 32  # prompts sampled between two writes, at the least; a GPU's batch wants more
+BATCH = 2048  # sequences between two writes where the engine makes its own batches
 Told = Callable[[str, int, int], None]
 
 
@@ -32,7 +32,7 @@ def sample_tasks(
     """Samples what the file lacks, and returns all of it in the tasks' order. A task is whole in the file or not there:
     interrupted, at most a chunk of prompts is sampled again."""
     left = [task for task in tasks if file.counts[task.id] < settings.n]
-    chunk = max(CHUNK, 512 // settings.n)
+    chunk = max(1, 2 * getattr(sampler, "batch", BATCH) // settings.n)
     done = len(tasks) - len(left)
     progress("sampling", done, len(tasks))
     prompts = benchmark.prompts(left, sampler.tokenizer, style)

@@ -93,7 +93,8 @@ class Checker:
             run = self.sandbox.run(program, "_part", calls, Limits(longest, longest, MEMORY_MB, 1 << 20))
             for name, answer in zip(left, run.answers, strict=True):
                 found[name] = self._verdict(task, told[name], name, answer, program)
-        return {name: found[name] or Status.UNSCORED for name in PARTS}
+        # A program that claims a first look where there was none has taken the task over: wrong, not unscored.
+        return {name: found[name] or Status.FAIL for name in PARTS}
 
     def _verdict(self, task: PlusTask, told: Expected, name: str, answer: Answer, program: str) -> Status | None:
         if answer.kind is AnswerKind.UNSCORED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from fractions import Fraction
 from typing import Any
 
 MAX_TEXT = 1_200_000
+MAX_BYTES = 1 << 26  # of an array
+MAX_EQUAL_HASHES = 50
 _NUMBERS = ("inf", "nan")
 
 
@@ -66,9 +69,10 @@ def _value(node: ast.expr) -> Any:
         case ast.Tuple():
             return tuple(_value(part) for part in node.elts)
         case ast.Set():
-            return {_value(part) for part in node.elts}
+            return set(_keys([_value(part) for part in node.elts]))
         case ast.Dict():
-            return {_value(k): _value(v) for k, v in zip(node.keys, node.values, strict=True) if k is not None}
+            pairs = zip(node.keys, node.values, strict=True)
+            return dict(_pairs([(_value(key), _value(value)) for key, value in pairs if key is not None]))
         case ast.UnaryOp(op=ast.USub()):
             return -_number(node.operand)
         case ast.BinOp(op=ast.Add()):  # a complex number
@@ -77,6 +81,12 @@ def _value(node: ast.expr) -> Any:
             return _number(node.left) - _number(node.right)
         case ast.Name(id=name) if name in _NUMBERS:
             return float(name)  # each NaN is an object of its own, as in another process
+        case ast.Call(
+            func=ast.Name(id="set" | "frozenset" as name), args=[], keywords=[]
+        ):  # as Python writes the empty ones
+            return set() if name == "set" else frozenset()
+        case ast.Call(func=ast.Name(id="frozenset"), args=[ast.Set() as inner], keywords=[]):
+            return frozenset(_value(inner))
         case ast.Call(func=ast.Name(id=name)) if name in _MAKERS and not node.keywords:
             return _MAKERS[name](*(_value(part) for part in node.args))
         case _:
@@ -93,34 +103,55 @@ def _number(node: ast.expr) -> Any:
 def _array(kind: Any, shape: Any, items: Any) -> Any:
     import numpy as np
 
-    if np.dtype(kind).kind not in "biufcU":
+    dtype = np.dtype(kind)
+    if dtype.kind not in "biufcU" or dtype.itemsize * len(_list(items)) > MAX_BYTES:
         raise Unreadable(f"an array of {kind}")
-    return np.array(items, dtype=kind).reshape(shape)
+    return np.array(items, dtype=dtype).reshape(shape)
 
 
 def _scalar(kind: Any, item: Any) -> Any:
     return _array(kind, (1,), [item])[0]
 
 
-def _no_code(value: Any) -> Any:
-    if not isinstance(value, str) or len(value) > 10_000:
-        raise Unreadable("no number")
-    return value
+def _list(items: Any) -> list[Any]:
+    """A list that was written out: a range or a number in its place could stand for more than memory holds."""
+    if type(items) is not list:
+        raise Unreadable("no list")
+    return items
+
+
+def _keys(items: Any) -> list[Any]:
+    """What a set or dict is built of; building one of very many equal hashes would take quadratic time."""
+    counts = Counter(map(hash, _list(items))) if len(_list(items)) > MAX_EQUAL_HASHES else Counter[int]()
+    if counts and max(counts.values()) > MAX_EQUAL_HASHES:
+        raise Unreadable("too many keys of equal hash")
+    return items
+
+
+def _pairs(items: Any) -> list[Any]:
+    _keys([key for key, _ in _list(items)])
+    return items
+
+
+def _fraction(text: Any) -> Fraction:
+    if not isinstance(text, str) or not re.fullmatch(r"-?\d{1,9999}(/\d{1,9999})?", text):
+        raise Unreadable("no fraction")
+    return Fraction(text)
 
 
 _MAKERS: dict[str, Callable[..., Any]] = {
-    "set": lambda items=(): set(items),
-    "frozenset": lambda items=(): frozenset(items),
-    "dict_keys": lambda items: dict.fromkeys(items).keys(),
-    "dict_items": lambda items: dict(items).items(),
+    "set": lambda items: set(_keys(items)),
+    "frozenset": lambda items: frozenset(_keys(items)),
+    "dict_keys": lambda items: dict.fromkeys(_keys(items)).keys(),
+    "dict_items": lambda items: dict(_pairs(items)).items(),
     "range": range,
-    "bytearray": lambda items: bytearray(items),
-    "OrderedDict": lambda items: OrderedDict(items),
-    "Counter": lambda items: Counter(dict(items)),
-    "defaultdict": lambda items: defaultdict(None, items),
-    "deque": lambda items: deque(items),
-    "Decimal": lambda text: Decimal(_no_code(text)),
-    "Fraction": lambda text: Fraction(_no_code(text)),
+    "bytearray": lambda items: bytearray(_list(items)),
+    "OrderedDict": lambda items: OrderedDict(_pairs(items)),
+    "Counter": lambda items: Counter(dict(_pairs(items))),
+    "defaultdict": lambda items: defaultdict(None, _pairs(items)),
+    "deque": lambda items: deque(_list(items)),
+    "Decimal": Decimal,
+    "Fraction": _fraction,
     "array": _array,
     "scalar": _scalar,
     "sub": lambda value: value,
