@@ -57,18 +57,22 @@ def show_ult(found: dict[str, Any], table: bool) -> None:
         if table:
             _functions(protocol, found["functions"][protocol])
     for name, fault in found["not_loading"].items():
-        console.note(f"left out, does not load: {name} ({fault})")
+        console.note(console.printable(f"left out, does not load: {name} ({fault})"))
     if found["unknown_suites"]:
         console.note(f"suites for functions that are not here: {len(found['unknown_suites'])}")
+    if found["without_suite"]:
+        console.warn(f"{len(found['without_suite'])} functions have no suite, and count as failing")
     spent = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in found["seconds"].items())
     console.note(f"{spent}; results in {found['folder']}")
 
 
 def _figures(protocol: str, figures: dict[str, Any], found: dict[str, Any]) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     counted = f"{figures['functions']} functions, {figures['mutants']} mutants"
-    table = Table(title=f"{found['label']}: {protocol} protocol ({counted})", title_justify="left")
+    label = escape(console.printable(found["label"]))
+    table = Table(title=f"{label}: {protocol} protocol ({counted})", title_justify="left")
     table.add_column("figure")
     table.add_column("%", justify="right")
     table.add_column("95 % interval", justify="right")
@@ -119,6 +123,7 @@ def _lines(protocol: str, figures: dict[str, Any], scoring: dict[str, Any]) -> l
 
 
 def _functions(protocol: str, rows: Sequence[dict[str, Any]]) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=f"functions, {protocol} protocol", title_justify="left")
@@ -133,7 +138,7 @@ def _functions(protocol: str, rows: Sequence[dict[str, Any]]) -> None:
             other = [outcome for outcome in row["outcomes"] if outcome not in ("passed", "failed")]
             remarks = ", ".join(dict.fromkeys(other))
         table.add_row(
-            row["id"],
+            escape(console.printable(row["id"])),
             tests,
             f"{row['lines']}/{row['all_lines']}",
             f"{row['branches']}/{row['all_branches']}",
@@ -163,16 +168,18 @@ def show_file(found: dict[str, Any]) -> None:
                 style = {"+": "ok", "-": "bad"}.get(line[:1], "muted")
                 out.print("  " + console.printable(line), style=style, markup=False, soft_wrap=True)
     for name, fault in found["not_loading"].items():
-        console.note(f"left out, does not load: {name} ({fault})")
+        console.note(console.printable(f"left out, does not load: {name} ({fault})"))
     if found["unknown_suites"]:
         console.note(f"suites for functions that are not here: {', '.join(found['unknown_suites'][:5])}")
     console.note(f"results in {found['folder']}")
 
 
 def show_comparison(found: Sequence[Difference], first: Path, second: Path) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=f"B ({second}) less A ({first}), in points", title_justify="left")
+    title = escape(f"B ({second}) less A ({first}), in points")
+    table = Table(title=title, title_justify="left")
     for name in ("protocol", "figure", "functions", "A", "B", "B - A", "95 % interval", "won", "lost"):
         table.add_column(name, justify="left" if name in ("protocol", "figure") else "right")
     for one in found:

@@ -7,7 +7,8 @@ from hand_made import ADD, NEG, SIGN
 
 from codea1_cli.cli import app
 from codea1_cli.cli.console import run_app
-from codea1_cli.evals.tests import evaluation
+from codea1_cli.evals.model_ref import ModelRef
+from codea1_cli.evals.tests import evaluation, job
 
 TASKS = [
     {"task_id": "1", "code": ADD, "func_name": "add", "prompt": "Adds.", "test_list": ["assert add(1, 0) == 5"]},
@@ -150,3 +151,72 @@ def test_suites_for_nobody(files, call):
     code, _, err = call(*ult(files))
     assert code == 2
     assert "no suite of" in err
+
+
+class Sampler:
+    """Writes the same good and bad tests for any function of the files above."""
+
+    def __init__(self):
+        self.tokenizer, self.prompts, self.closed = self, 0, False
+
+    def apply_chat_template(self, messages, **_):
+        return [len(messages), *(ord(c) for c in messages[1]["content"])]
+
+    def generate(self, prompts, settings):
+        self.prompts += len(prompts)
+        return [[self.answer(prompt)] for prompt in prompts]
+
+    def answer(self, prompt):
+        text = "".join(map(chr, prompt[1:]))
+        good = "assert add(2, 2) == 4" if "def add" in text else "assert sign(5) == 1"
+        if "break this solution" in text:  # a whole suite
+            return f"```python\n{good}\nassert nothing\n```"
+        return good if prompt[0] == 2 else "Sorry."  # the first round, and the later ones
+
+    def describe(self):
+        return {"model": "fake", "engine": "fake"}
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def sampler(monkeypatch):
+    fake = Sampler()
+    monkeypatch.setattr(job, "open_sampler", lambda model, engine: fake)
+    monkeypatch.setattr(job, "find_model", lambda *_, **__: ModelRef("fake", label="fake"))
+    monkeypatch.setattr(job.Asked, "_context", lambda self: 16_384)
+    return fake
+
+
+def test_a_model_is_sampled_once_and_its_suites_kept(files, call, sampler, monkeypatch):
+    monkeypatch.chdir(files)
+    words = ("ult", "--data", files / "ult.json", "--k", 2, "--tests", 2, "--json")
+    code, out, _ = call(*words)
+    found = json.loads(out)
+    assert (code, sampler.prompts, sampler.closed) == (0, 2 * 2 + 2, True)
+    assert found["folder"] == "eval-tests/fake-ult"
+    assert found["model"] == {"model": "fake", "engine": "fake"}
+    assert found["protocols"]["published"]["pass@2"] == 50.0
+    assert found["protocols"]["one-shot"]["right_tests"] == 50.0
+    assert found["protocols"]["one-shot"]["mutation"] == pytest.approx(100 * (9 / 11 + 6 / 16) / 2)
+    assert json.loads(call(*words)[1])["protocols"] == found["protocols"]
+    assert sampler.prompts == 6
+    kept = files / "eval-tests/fake-ult/suites.published.jsonl"
+    again = json.loads(call("ult", "--data", files / "ult.json", "--suites", kept, "--k", 2, "--json")[1])
+    assert again["protocols"]["published"] == found["protocols"]["published"]
+
+
+def test_a_model_writes_suites_for_an_own_file(files, call, sampler):
+    (files / "own.py").write_text(SIGN)
+    code, out, _ = call(files / "own.py", "--out", files / "r")
+    assert code == 0
+    assert "sign: 1 of 2 tests pass, 6 of 16 mutants killed, 10 survive" in out
+
+
+def test_functions_without_a_suite_are_counted_and_said(files, call):
+    (files / "suites.jsonl").write_text(json.dumps(SUITES[0]))
+    out = call(*ult(files, "--out", files / "r", "--json"))[1]
+    assert json.loads(out)["without_suite"] == ["2"]
+    assert json.loads(out)["protocols"]["published"]["pass@2"] == 50.0
+    assert "no suite" in call(*ult(files, "--out", files / "r"))[2]

@@ -54,6 +54,8 @@ def test_suites_of_functions_are_taken_apart():
 
 def test_many_asserts_take_no_time_and_nested_text_no_stack():
     assert len(cut_suite("\n".join(f"assert f({i}) == {i}" for i in range(3000)))) == 3000
+    assert len(cut_suite("x = 1\nassert f(x) == 1\n" * 8000)) > 100
+    assert cut_reply("x = 1\n" * 30_000 + "assert f(x)").endswith("assert f(x)")
     assert cut_reply("assert " + "(" * 5000 + ")" * 5000) is None
     assert cut_suite("assert f(" + "[" * 3000) == []
 

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
-from hand_made import ADD, NEG, SIGN
+from hand_made import ADD, NEG, QUICK, SIGN
 
+from codea1_cli.errors import EnvironmentFault
 from codea1_cli.evals.tests.mutants import Mutant, make_mutants
-from codea1_cli.evals.tests.running import MutantLimits, Outcome
+from codea1_cli.evals.tests.running import MutantLimits, Outcome, TestRunner
 
 COUNTS = "seen = []\ndef count(x):\n    seen.append(x)\n    return len(seen)\n"
 
@@ -108,3 +109,14 @@ def test_mutants_that_loop_crash_or_do_not_compile_are_killed(runner):
 def test_a_mutants_time_follows_the_functions():
     limits = MutantLimits(factor=20, least_s=1, most_s=10)
     assert [limits.seconds(s) for s in (0.0, 0.01, 0.2, 3.0)] == [1, 1, 4, 10]
+
+
+def test_an_interpreter_without_coverage_is_named(box):
+    class Bare:
+        def run(self, program, *rest, **more):
+            return box.run(
+                program.replace("import coverage", "raise ImportError(\"No module named 'coverage'\")"), *rest
+            )
+
+    with pytest.raises(EnvironmentFault, match="has no coverage"):
+        TestRunner(Bare(), QUICK).run(SIGN, "sign", "assert sign(5) == 1", trace=True)

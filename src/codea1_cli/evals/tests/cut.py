@@ -13,6 +13,7 @@ from codea1_cli.extract.fences import answer_text, before_first_fence, python_bo
 from codea1_cli.extract.lines import LineReader
 from codea1_cli.extract.source import MAX_REPLY_CHARS, MAX_STATEMENT_CHARS, normal_newlines, parse, unparse
 
+_MAX_SUITE_CHARS = 20_000_000  # each test holds all that stands before it: what is beyond is not read
 _ASSERT = re.compile(r"^[ \t]*assert\b", re.MULTILINE)
 
 Statements = list[ast.stmt]
@@ -35,17 +36,23 @@ def cut_suite(text: str) -> list[str]:
     """The tests of a whole suite, one for each assert, in order: the statements before it that are no asserts, then it.
 
     Used for suites that were not written in rounds. A line that does not parse costs that line; an assert within another
-    statement is no test.
+    statement is no test. Never raises, in time and memory that are bounded whatever the text.
     """
     tests: list[str] = []
-    before: Statements = []
+    before: list[str] = []
+    room = _MAX_SUITE_CHARS
     for part in _parts(text)[:1]:
-        for statement in _statements(part):
-            for node in _flat(statement):
-                if not isinstance(node, ast.Assert):
-                    before.append(node)
-                elif (source := _source([*before, node])) is not None:
-                    tests.append(source)
+        for node in (inner for statement in _statements(part) for inner in _flat(statement)):
+            source = unparse(node)
+            if source is None:
+                continue
+            if not isinstance(node, ast.Assert):
+                before.append(source)
+                continue
+            tests.append("\n".join([*before, source]))
+            room -= len(tests[-1])
+            if room < 0:
+                return tests
     return tests
 
 
