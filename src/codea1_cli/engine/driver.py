@@ -324,7 +324,7 @@ def build_order(specs: Sequence[RankSpec]) -> list[list[str]]:
 def _engine_line(label: str, chosen: dict[str, Any]) -> str:
     return (
         f"{label}: vLLM takes {chosen['vllm_share']:.0%} of the GPU's {chosen['total_gib']} GiB, "
-        f"{chosen['free_gib']} were free"
+        f"{chosen['free_gib']} were free, torch holds {chosen['held_gib']} now"
     )
 
 

@@ -106,6 +106,10 @@ class PolicyWorker:
         self.trainer.add_callback(side.callback())
         side.trainer = self.trainer
         self.side = side
+        if told:
+            import torch
+
+            told["held_gib"] = round(torch.cuda.memory_allocated() / 2**30, 1)
         return told
 
     def train(self, checkpoint: str | None) -> str | None:
