@@ -13,16 +13,16 @@ from typing import Any, Protocol
 from codea1_cli.data.load import heldout_problems
 from codea1_cli.devices import Gpu
 from codea1_cli.engine.arena import Arena
-from codea1_cli.engine.cluster import free_ports, ray_cluster
+from codea1_cli.engine.cluster import ray_cluster
 from codea1_cli.engine.failures import as_error, resume_hint, stack_hint
 from codea1_cli.engine.guardian import MARK
 from codea1_cli.engine.interrupts import EXIT_INTERRUPTED, interrupts, stoppable
-from codea1_cli.engine.nodes import Node, check_shared, meeting_points, on_node, pinned, place, threads_on
-from codea1_cli.engine.policy import PolicyWorker, RankSpec
+from codea1_cli.engine.nodes import Node, check_shared, on_node, pinned
+from codea1_cli.engine.policy import PolicyWorker
+from codea1_cli.engine.ranks import build_order, rank_specs
 from codea1_cli.engine.schedule import Schedule
 from codea1_cli.engine.setup import RunSetup
-from codea1_cli.errors import EnvironmentFault, RunFailed, SandboxOutage
-from codea1_cli.plan import ROLES
+from codea1_cli.errors import RunFailed, SandboxOutage
 from codea1_cli.problem import Problem
 from codea1_cli.prompts import code_messages
 from codea1_cli.recipe import Recipe
@@ -279,62 +279,8 @@ def _public(problem: Problem) -> Problem:
     )
 
 
-def rank_specs(
-    recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]], nodes: Sequence[Node] = (), ray: Any = None
-) -> list[RankSpec]:
-    """One spec a rank; each policy has its own port, because two trainers on one port collide."""
-    on_cpu = sum(gpu is None for group in ranks.values() for gpu in group)
-    # More threads than cores make every parallel section wait for a thread that is not running.
-    threads = recipe.train.threads or max(1, (os.cpu_count() or 1) // max(on_cpu, 1))
-    specs = []
-    placed = place(ranks, nodes) if nodes else {}
-    if placed:
-        meet = meeting_points(ray, placed)
-    else:
-        meet = {role: ("127.0.0.1", port) for role, port in zip(ROLES, free_ports(len(ROLES)), strict=True)}
-    for role in ROLES:
-        mate = ranks["test" if role == "code" else "code"]
-        for rank, gpu in enumerate(ranks[role]):
-            specs.append(
-                RankSpec(
-                    role=role,
-                    rank=rank,
-                    ranks=len(ranks[role]),
-                    gpu=gpu.physical if gpu else None,
-                    threads=(recipe.train.threads or threads_on(placed[role][rank], placed)) if placed else threads,
-                    master_port=meet[role][1],
-                    run_path=str(run.path),
-                    use_vllm=wants_vllm(recipe, gpu),
-                    node=placed[role][rank].id if placed else None,
-                    master_host=meet[role][0],
-                    mate_ranks=len(mate) if gpu is not None and gpu in mate else 0,
-                )
-            )
-    return specs
-
-
-def build_order(specs: Sequence[RankSpec]) -> list[list[str]]:
-    """The labels of the ranks that build together. A vLLM engine measures the free memory and picks free ports as it
-    comes up, so the policies follow one another; the ranks of one policy need each other."""
-    if not any(spec.use_vllm for spec in specs):
-        return [[spec.label for spec in specs]]
-    return [[spec.label for spec in specs if spec.role == role] for role in ROLES]
-
-
 def _engine_line(label: str, chosen: dict[str, Any]) -> str:
     return (
         f"{label}: vLLM takes {chosen['vllm_share']:.0%} of the GPU's {chosen['total_gib']} GiB, "
         f"{chosen['free_gib']} were free, torch holds {chosen['held_gib']} now"
     )
-
-
-def wants_vllm(recipe: Recipe, gpu: Gpu | None) -> bool:
-    from importlib.util import find_spec
-
-    installed = find_spec("vllm") is not None
-    if recipe.sampling.engine == "vllm" and not installed:
-        raise EnvironmentFault(
-            "sampling.engine=vllm, and vLLM is not installed",
-            hint="`uv sync --extra vllm`, or sampling.engine=transformers",
-        )
-    return recipe.sampling.engine == "vllm" or (recipe.sampling.engine == "auto" and gpu is not None and installed)
