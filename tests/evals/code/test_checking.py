@@ -52,6 +52,18 @@ def test_what_evalplus_switches_off_is_off(checker):
     assert verdict(checker, task(), ADD.replace("return", "print(x); return")) == ("pass", "pass")
 
 
+def test_recursion_reaches_as_deep_as_in_evalplus(checker):
+    """Its own process fails the first program from 967 on, the second from 966 (evalplus 0.3.1, Python 3.11)."""
+    program = "def d(n):\n    return n and d(n - 1)\ndef f(n):\n    try:\n        d(n)\n        return True\n    except RecursionError:\n        return False\n"
+    reference = "def f(n):\n    return True\n"
+    deepest = task(reference, base=((1,),), plus=((966,),))
+    assert verdict(checker, deepest, program) == ("pass", "pass")
+    assert verdict(checker, task(reference, base=((1,),), plus=((967,),)), program) == ("pass", "fail")
+    loading = reference + "def d(n):\n    return n and d(n - 1)\nd(%d)\n"
+    assert verdict(checker, deepest, loading % 965) == ("pass", "pass")
+    assert verdict(checker, deepest, loading % 966) == ("fail", "fail")
+
+
 def test_time_limits_follow_the_reference(checker):
     slow = ADD.replace("return", "import time; time.sleep(9 if x == 3 else 0); return")
     assert verdict(checker, task(), slow) == ("pass", "fail")
