@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from codea1_cli.evals.evalplus import in_jail
+from codea1_cli.evals.evalplus import answers
 from codea1_cli.evals.evalplus.values import NOTHING, Read, Unreadable, read
 
 Point = namedtuple("Point", "x y")
@@ -26,7 +26,7 @@ class Liar(int):
 
 
 def through(value):
-    return read(in_jail.wire(value, 4000))
+    return read(answers.wire(value, 4000))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_numpys_values_keep_their_types():
         assert (found.value, type(found.value)) == (value, type(value))
     array = through(np.array([[1.5, 2.0]], dtype=np.float32)).value
     assert (array.dtype, array.shape, array.tolist()) == (np.float32, (1, 2), [[1.5, 2.0]])
-    assert in_jail.wire([np.float64(2.0)], 4000) == "[scalar('<f8', 2.0)]"
+    assert answers.wire([np.float64(2.0)], 4000) == "[scalar('<f8', 2.0)]"
 
 
 def test_a_subclass_is_the_value_that_it_is_but_not_its_type():
@@ -78,29 +78,29 @@ def test_what_equals_nothing():
 
 def test_large_values_are_sent_as_digests():
     big = list(range(5000))
-    line = in_jail.wire(big, 4000)
+    line = answers.wire(big, 4000)
     assert line.startswith("#l ")
-    assert line == in_jail.wire(list(range(5000)), 4000)
-    assert line != in_jail.wire([*range(4999), 4999.0], 4000)
-    assert line != in_jail.wire([*range(4999), True], 4000)
-    assert in_jail.wire(tuple(big), 4000).startswith("#t ")
-    assert in_jail.wire([0.5] * 5000, 4000).startswith("#lf ")
-    assert in_jail.wire([*range(3000), float("nan")], 4000).startswith("#ln ")
-    assert in_jail.wire("x" * 9000, 4000).startswith("#c ")
-    assert in_jail.wire(1 << 90000, 4000).startswith("#i ")
-    assert in_jail.wire(dict.fromkeys(range(900), "y" * 9), 4000).startswith("#d ")
+    assert line == answers.wire(list(range(5000)), 4000)
+    assert line != answers.wire([*range(4999), 4999.0], 4000)
+    assert line != answers.wire([*range(4999), True], 4000)
+    assert answers.wire(tuple(big), 4000).startswith("#t ")
+    assert answers.wire([0.5] * 5000, 4000).startswith("#lf ")
+    assert answers.wire([*range(3000), float("nan")], 4000).startswith("#ln ")
+    assert answers.wire("x" * 9000, 4000).startswith("#c ")
+    assert answers.wire(1 << 90000, 4000).startswith("#i ")
+    assert answers.wire(dict.fromkeys(range(900), "y" * 9), 4000).startswith("#d ")
 
 
 def test_values_without_end():
     loop = []
     loop.append(loop)
     with pytest.raises(RecursionError):
-        in_jail.wire(loop, 4000)
+        answers.wire(loop, 4000)
     deep = []
     for _ in range(100):
         deep = [deep]
     with pytest.raises(RecursionError):
-        in_jail.wire(deep, 4000)
+        answers.wire(deep, 4000)
 
 
 @pytest.mark.parametrize(

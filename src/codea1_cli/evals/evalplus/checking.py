@@ -170,7 +170,9 @@ class Checker:
 
 @cache
 def in_jail_source() -> str:
-    return (Path(__file__).parent / "in_jail.py").read_text(encoding="utf-8")
+    """`answers` and `in_jail` as one program; codea1 itself is nowhere to be found in the sandbox."""
+    answers, in_jail = ((Path(__file__).parent / f"{name}.py").read_text("utf-8") for name in ("answers", "in_jail"))
+    return answers + "\n".join(line for line in in_jail.split("\n") if not line.startswith("from codea1_cli."))
 
 
 @cache
