@@ -56,6 +56,10 @@ def eval_tests(
         typer.Option("--mutant-seconds", min=0.05, help="A mutant's limit at most; 20 x the test's time, 1 s up."),
     ] = 10.0,
     memory_mb: Annotated[int, typer.Option("--memory-mb", min=64, help="Memory of a test, in MiB.")] = 1024,
+    only_sample: Annotated[
+        bool,
+        typer.Option("--only-sample", help="Score nothing; the same command without this goes on, here or elsewhere."),
+    ] = False,
     table: Annotated[bool, typer.Option("--table", help="Show every function.")] = False,
     workers: WorkersOption = None,
     python: PythonOption = None,
@@ -83,7 +87,7 @@ def eval_tests(
         raise UserError(f"no protocol is called {protocol!r}", hint=f"one of {', '.join(PROTOCOLS)}, {BOTH}")
 
     from codea1_cli.evals.sampler import SamplingSettings
-    from codea1_cli.evals.tests.job import Job, run_file, run_ult
+    from codea1_cli.evals.tests.job import Job, run_file, run_ult, sample_only
 
     job = Job(
         target=target,
@@ -102,6 +106,13 @@ def eval_tests(
         out=out,
         workers=workers or os.cpu_count() or 1,
     )
+    if only_sample:
+        with view.Bar() as bar:
+            found = sample_only(job, bar.update)
+        if as_json:
+            console.emit(found)
+        console.note(f"suites in {found['folder']}")
+        return
     with _sandbox(job, python, require) as sandbox, view.Bar() as bar:
         found = run_ult(job, sandbox, bar.update) if target == "ult" else run_file(job, sandbox, bar.update)
     if as_json:

@@ -1,6 +1,7 @@
 """Parsing text that a model wrote: bounded in size, and never more than a None for what does not parse."""
 
 import ast
+import threading
 import warnings
 
 MAX_REPLY_CHARS = 200_000
@@ -8,6 +9,10 @@ MAX_REPLY_CHARS = 200_000
 
 MAX_STATEMENT_CHARS = 32_000
 """A longer assert is refused, as is one whose variables make it longer."""
+
+PARSER = threading.RLock()
+"""Held while Python's parser builds a tree. CPython 3.11 and 3.12 count its depth once for all threads, so that two at work
+may fail with SystemError ("AST constructor recursion depth mismatch"); both hold the interpreter lock anyway."""
 
 _FILENAME = "<reply>"
 # Python warns of odd escapes and literals while it parses: a model's style is no news for the user.
@@ -18,7 +23,8 @@ def parse(source: str) -> ast.Module | None:
     """The syntax tree of `source`, or None. Contains what CPython's parser raises on hostile text, NUL and surrogates
     included; its own stack checks turn deep nesting into MemoryError or RecursionError."""
     try:
-        return ast.parse(source, filename=_FILENAME)
+        with PARSER:
+            return ast.parse(source, filename=_FILENAME)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
         return None
 

@@ -45,9 +45,9 @@ def ult(files, *more):
 
 
 def test_suites_are_scored_without_a_model(files, call):
-    code, out, _ = call(*ult(files, "--out", files / "r", "--json"))
+    code, out, err = call(*ult(files, "--out", files / "r", "--json"))
+    assert code == 0, err
     found = json.loads(out)
-    assert code == 0
     assert list(found["not_loading"]) == ["3"]
     assert found["unknown_suites"] == ["77"]
     figures = found["protocols"]["published"]
@@ -220,3 +220,18 @@ def test_functions_without_a_suite_are_counted_and_said(files, call):
     assert json.loads(out)["without_suite"] == ["2"]
     assert json.loads(out)["protocols"]["published"]["pass@2"] == 50.0
     assert "no suite" in call(*ult(files, "--out", files / "r"))[2]
+
+
+def test_sampling_here_and_scoring_elsewhere(files, call, sampler, monkeypatch):
+    monkeypatch.setattr(job, "Scorer", None)  # nothing is scored
+    words = ("ult", "--data", files / "ult.json", "--k", 2, "--tests", 2, "--out", files / "r")
+    code, _, err = call(*words, "--only-sample")
+    assert (code, sampler.prompts) == (0, 3 * 2 + 3)
+    assert "suites in" in err
+    monkeypatch.undo()
+    monkeypatch.setattr(job, "find_model", lambda *_, **__: ModelRef("/elsewhere/fake", label="fake"))
+    found = json.loads(call(*words, "--json")[1])
+    assert found["protocols"]["published"]["pass@2"] == 50.0
+    code, _, err = call(*ult(files), "--only-sample")
+    assert code == 2
+    assert "need no sampling" in err

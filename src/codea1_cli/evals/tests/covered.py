@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codea1_cli.errors import EnvironmentFault
+from codea1_cli.extract.source import PARSER
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def covered(source: str, arcs: Iterable[tuple[int, int]]) -> Covered:
         ) from None
     last = source.count("\n") + 1
     sound = {(a, b) for a, b in arcs if abs(a) <= last and abs(b) <= last}
-    with tempfile.TemporaryDirectory(prefix="codea1-coverage-") as folder:
+    with PARSER, tempfile.TemporaryDirectory(prefix="codea1-coverage-") as folder:  # coverage.py parses the source
         file, report = Path(folder) / "function_under_test.py", Path(folder) / "report.json"
         file.write_text(source, encoding="utf-8")
         cover = Coverage(data_file=None, branch=True, include=[str(file)], config_file=False, messages=False)

@@ -73,6 +73,22 @@ def run_ult(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
     return asked.finish(found)
 
 
+def sample_only(job: Job, progress: Progress) -> dict[str, Any]:
+    """Samples what is missing and scores nothing, on a machine without a sandbox, cosmic-ray or coverage, say.
+
+    Raises:
+        UserError: as `run_ult`; suites were given.
+    """
+    if job.suites is not None:
+        raise UserError("given suites need no sampling", hint="leave out --suites or --only-sample")
+    ult = job.target == "ult"
+    functions = (load_ult(job.data) if ult else functions_of_file(Path(job.target)))[: job.limit]
+    asked = Asked(job, functions, job.protocols)
+    for protocol in job.protocols if ult else ("one-shot",):
+        asked.suites(protocol, functions, progress)
+    return asked.finish({**asked.about(), "not_loading": {}, "unscored": 0})
+
+
 def run_file(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
     """A user's file: suites that a model writes at once, or given ones, and the mutants that survive them."""
     functions = functions_of_file(Path(job.target))[: job.limit]
@@ -222,7 +238,8 @@ class Asked:
 
 
 def _named(model: ModelRef) -> dict[str, Any]:
-    return {name: value for name, value in asdict(model).items() if value is not None}
+    """A model by names that hold on another machine as well, where results may be gone on with."""
+    return {"label": model.label, "run": Path(model.run).name if model.run else None, "step": model.step}
 
 
 def _version(package: str) -> str | None:

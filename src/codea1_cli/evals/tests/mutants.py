@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from codea1_cli.errors import EnvironmentFault
+from codea1_cli.extract.source import PARSER
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,15 @@ def make_mutants(source: str) -> list[Mutant]:
     Raises:
         EnvironmentFault: cosmic-ray is not installed.
     """
-    tree = _parse(source)
-    operators = _operators()
-    found: list[list[Mutant]] = [[] for _ in operators]
-    for node in _nodes(tree):
-        for kind, (name, operator) in zip(found, operators, strict=True):
-            for index, (start, _) in enumerate(operator.mutation_positions(node)):
-                kind.append(Mutant(name, len(kind), start[0], _mutated(tree, node, operator, index)))
-    return [mutant for kind in found for mutant in kind]
+    with PARSER:  # cosmic-ray evaluates numbers, and its parser literals, with Python's own
+        tree = _parse(source)
+        operators = _operators()
+        found: list[list[Mutant]] = [[] for _ in operators]
+        for node in _nodes(tree):
+            for kind, (name, operator) in zip(found, operators, strict=True):
+                for index, (start, _) in enumerate(operator.mutation_positions(node)):
+                    kind.append(Mutant(name, len(kind), start[0], _mutated(tree, node, operator, index)))
+        return [mutant for kind in found for mutant in kind]
 
 
 def show_diff(source: str, mutant: Mutant, name: str = "source") -> str:
