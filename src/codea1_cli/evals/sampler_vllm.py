@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ class VllmSampler:
     """
 
     def __init__(self, model: ModelRef, memory: float = 0.85) -> None:
+        # In this process: CUDA is already in use here, and a forked engine could not use it again.
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         from vllm import LLM
 
         self.ref = model
