@@ -67,4 +67,10 @@ def wants_vllm(recipe: Recipe, gpu: Gpu | None) -> bool:
             "sampling.engine=vllm, and vLLM is not installed",
             hint="`uv sync --extra vllm`, or sampling.engine=transformers",
         )
-    return recipe.sampling.engine == "vllm" or (recipe.sampling.engine == "auto" and gpu is not None and installed)
+    wanted = recipe.sampling.engine == "vllm" or (recipe.sampling.engine == "auto" and gpu is not None and installed)
+    if recipe.train.sharding == "fsdp2" and not wanted:
+        raise EnvironmentFault(
+            "train.sharding=fsdp2 samples with vLLM, which is not installed or has no GPU here",
+            hint="`uv sync --extra vllm` on a GPU machine, or train.sharding=ddp",
+        )
+    return wanted
