@@ -89,7 +89,8 @@ def test_both_on_one_gpu_add_up_and_take_turns():
 def test_the_paper_sizes():
     assert outlook("1.5b").fits
     for name in ("3b", "7b"):
-        plan = outlook(name)
+        assert outlook(name).fits
+        plan = outlook(name, "train.sharding=ddp")
         assert not plan.fits
         with pytest.raises(
             EnvironmentFault, match=r"code would need [\d.]+ GiB, one NVIDIA H100 .* has 79\.6 GiB"

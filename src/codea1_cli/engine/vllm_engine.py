@@ -15,13 +15,10 @@ from unittest.mock import patch
 from codea1_cli.engine.gpu_memory import engine_share
 from codea1_cli.errors import RunFailed, UserError
 from codea1_cli.plan import Batches, batches
+from codea1_cli.planning.constants import VLLM_SEQUENCES
 from codea1_cli.planning.memory import rank_memory, sampled
 from codea1_cli.planning.shapes import find_shape
 from codea1_cli.recipe import Recipe
-
-_AT_ONCE = (64, 512)
-"""Sequences that an engine works on at a time. Each size has its CUDA graph, and more gain little; an engine made for 2
-sequences crashed in FlashAttention 3's warm-up (vLLM 0.25.1, H200), one for 32 did not."""
 
 
 @contextlib.contextmanager
@@ -46,6 +43,8 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: Any, told: dict[str, A
         later, its_weights = training_to_come(recipe, mate, batches(recipe, mate, spec.mate_ranks), spec.mate_ranks)
         still = later + (its_weights if spec.role == "code" else 0)
 
+    fewest, most = VLLM_SEQUENCES
+
     def engine(**settings: Any) -> Any:
         free, total = torch.cuda.mem_get_info()
         share = engine_share(
@@ -62,7 +61,7 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: Any, told: dict[str, A
         settings |= {
             "gpu_memory_utilization": share,
             "seed": recipe.seed * 1009 + (503 if spec.role == "test" else 0) + spec.rank,
-            "max_num_seqs": max(_AT_ONCE[0], min(_AT_ONCE[1], sampled(recipe, spec.role) // spec.ranks)),
+            "max_num_seqs": max(fewest, min(most, sampled(recipe, spec.role) // spec.ranks)),
             "enforce_eager": recipe.sampling.vllm_eager,
             "disable_log_stats": True,
         }

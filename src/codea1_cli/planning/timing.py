@@ -72,8 +72,7 @@ def _at_once(
     chunk = recipe.sampling.chunk or c.CHUNK["vllm" if engine == "vllm" else "transformers"]
     bound = min(mine, chunk)
     if engine == "vllm":
-        # TRL lets vLLM run as many sequences as a rank trains on in one rollout.
-        bound = min(bound, c.VLLM_MAX_SEQUENCES, cut.rows_per_rank)
+        bound = min(bound, c.VLLM_SEQUENCES[1])
         bound = min(bound, cache / (shape.kv_bytes * (lengths.prompt + lengths.completion)))
     return max(1, int(bound))
 
