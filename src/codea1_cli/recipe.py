@@ -184,6 +184,39 @@ class Eval(Section):
     n: Positive = Field(8, description="solutions sampled a problem")
     limit: Positive | None = Field(None, description="use only the first N held-out problems")
     wrong_per_problem: Positive = Field(4, description="wrong candidates a problem that suites are written against")
+    benchmarks: list[Literal["humaneval", "mbpp", "bigcodebench", "ult"]] = Field(
+        default_factory=list,
+        description="benchmarks run on the policies themselves: ult on the Test LLM, else the Code LLM",
+    )
+    benchmark_data: str | None = Field(
+        None, description="their file, or a folder that holds them; null: CODEA1_SHARED or the hub"
+    )
+    benchmark_every: Positive | None = Field(
+        None, description="steps between two; null: as `every`; always before the first and after the last step"
+    )
+    benchmark_n: Positive = Field(32, description="solutions sampled a task")
+    benchmark_temperature: Annotated[float, Field(gt=0.0)] = 0.7
+    benchmark_top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 0.95
+    benchmark_limit: Positive | None = Field(None, description="only N tasks; null: all, of ult 64 functions")
+    benchmark_python: str | None = Field(
+        None, description="interpreter for the benchmarks' programs; null: the one that runs codea1"
+    )
+    best: str | None = Field(
+        None, description="figure that marks the best checkpoint, such as humaneval/plus/pass@1 or heldout/pass@1"
+    )
+
+    @model_validator(mode="after")
+    def _best_is_measured(self) -> Eval:
+        if len(set(self.benchmarks)) < len(self.benchmarks):
+            raise ValueError(f"benchmarks names one twice: {', '.join(self.benchmarks)}")
+        if self.best is not None:
+            chosen, _, key = self.best.partition("/")
+            if not key or chosen not in ("heldout", *self.benchmarks):
+                raise ValueError(
+                    f"best={self.best} is no figure of this run: heldout/pass@1, or one of a set in benchmarks, "
+                    "such as humaneval/plus/pass@1"
+                )
+        return self
 
 
 class Preflight(Section):
@@ -244,6 +277,8 @@ class Recipe(Section):
             raise ValueError("train.sharding=fsdp2 samples with vLLM: set sampling.engine=vllm or train.sharding=ddp")
         if self.sampling.seed_by_prompt and self.sampling.engine != "transformers":
             raise ValueError("sampling.seed_by_prompt needs sampling.engine=transformers: vLLM batches as it likes")
+        if (self.eval.best or "").startswith("heldout/") and self.data.heldout is None:
+            raise ValueError(f"eval.best={self.eval.best} needs held-out problems: set data.heldout")
         return self
 
     def role(self, role: str) -> Role:

@@ -12,10 +12,13 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.best import prunable
+from codea1_cli.durable import fsync_folder, fsync_tree
+from codea1_cli.durable import write_atomic as write_atomic
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.problem import Problem
 from codea1_cli.recipe import Recipe
@@ -27,41 +30,6 @@ COMMITTED = "COMMITTED"
 def runs_root(root: str | Path | None = None) -> Path:
     """Where runs lie: the argument, else CODEA1_RUNS, else ./runs."""
     return Path(root or os.environ.get("CODEA1_RUNS") or "runs")
-
-
-def write_atomic(path: Path, data: str | bytes) -> None:
-    """Writes, flushes to disk and renames, so that a reader sees the old content or the new, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    fsync_folder(path.parent)
-
-
-def fsync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def fsync_tree(folder: Path) -> None:
-    """Flushes every file and folder below `folder` to disk."""
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            handle = os.open(os.path.join(parent, name), os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-        fsync_folder(Path(parent))
 
 
 class RunDir:
@@ -141,6 +109,17 @@ class RunDir:
     def latest_step(self) -> int:
         """The newest committed step; 0 when there is none."""
         return (self.committed_steps() or [0])[-1]
+
+    def best(self) -> dict[str, Any] | None:
+        """best.json: `step`, `figure` and `value` of the best checkpoint; None where the run marks none."""
+        with contextlib.suppress(OSError, ValueError):
+            return dict(json.loads((self.path / "best.json").read_text(encoding="utf-8")))
+        return None
+
+    def prunable(self, keep: int, spared: Collection[int] = ()) -> list[int]:
+        """The steps whose checkpoints pruning would delete."""
+        best = self.best()
+        return prunable(self.committed_steps(), keep, {*spared, *([best["step"]] if best else [])})
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl; a torn last line, which only a crash leaves, is not one."""
@@ -225,19 +204,21 @@ class RunDir:
         os.replace(staged, target)
         fsync_folder(target.parent)
         write_atomic(target / COMMITTED, json.dumps({"step": step}) + "\n")
-        self._point_latest(step)
+        self.point("latest", step)
 
-    def _point_latest(self, step: int) -> None:
+    def point(self, name: str, step: int) -> None:
+        """Has the link `latest` or `best` lead to a checkpoint."""
         target = self.checkpoint(step)
-        link = target.parent / ".latest.tmp"
+        link = target.parent / f".{name}.tmp"
         link.unlink(missing_ok=True)
         link.symlink_to(target.name)
-        os.replace(link, target.parent / "latest")
+        os.replace(link, target.parent / name)
         fsync_folder(target.parent)
 
-    def prune(self, keep: int) -> list[int]:
-        """Deletes all but the newest `keep` whole checkpoints (at least one stays) and returns the steps deleted."""
-        old = self.committed_steps()[: -max(keep, 1)]
+    def prune(self, keep: int, spared: Collection[int] = ()) -> list[int]:
+        """Deletes all but the newest `keep` whole checkpoints (at least one stays), the best and the spared ones, and
+        returns the steps deleted."""
+        old = self.prunable(keep, spared)
         for step in old:
             self.delete_checkpoint(step)
         return old
@@ -257,7 +238,7 @@ class RunDir:
             if leftover.is_dir() and not (leftover / COMMITTED).is_file():
                 shutil.rmtree(leftover)
         if step:
-            self._point_latest(step)  # a crash between a commit and its link leaves the old one
+            self.point("latest", step)  # a crash between a commit and its link leaves the old one
         for file in (*self.path.glob("rollouts/step-*.parquet"), *self.path.glob("evaluation/step-*.json")):
             if int(file.stem.split("-")[1]) > step:
                 file.unlink()

@@ -62,17 +62,20 @@ def show(
     from codea1_cli.run_summary import checkpoints, last_metrics, summarise
 
     run = find_run(name, runs_root(runs))
-    row, info, kept = summarise(run), run.info(), checkpoints(run)
+    row, info, kept, best = summarise(run), run.info(), checkpoints(run), run.best()
     step_lines, eval_lines = last_metrics(run, steps)
     if as_json:
         data = console.jsonable(row)
-        console.emit({**data, "run": info, "checkpoints": kept, "last_steps": step_lines, "evals": eval_lines})
+        more = {"checkpoints": kept, "best": best, "last_steps": step_lines, "evals": eval_lines}
+        console.emit({**data, "run": info, **more})
         return
     out = console.out()
     total = f" of {row.total}" if row.total else ""
     out.print(f"{row.name}: {row.state} at step {row.step}{total}", style="title", markup=False, soft_wrap=True)
     facts = {"folder": row.path, "recipe": row.recipe, "started": row.started, "size": size_text(row.bytes)}
     facts["checkpoints"] = ", ".join(f"{item['step']} ({size_text(item['bytes'])})" for item in kept) or "none"
+    if best:
+        facts["best"] = f"step {best['step']}, {best['figure']} {best['value']:.4g}"
     if row.error:
         facts["error"] = row.error
     if isinstance(info.get("command"), list):
@@ -100,7 +103,12 @@ _EVAL_COLUMNS = {
     "step": "step",
     "eval.set": "set",
     "eval.code.pass@1": "pass@1",
+    "eval.base/pass@1": "base pass@1",
+    "eval.plus/pass@1": "plus pass@1",
+    "eval.tests/pass@1": "tests pass@1",
     "eval.test.validity": "validity",
+    "eval.validity": "validity %",
+    "eval.mutation": "mutation %",
     "eval.test.kill_rate": "kill rate",
     "eval.test.kills_per_valid": "kills per valid",
 }
@@ -135,7 +143,7 @@ def prune(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Delete old checkpoints, never a run's newest; with --whole, a whole run. Runs in progress are left alone."""
+    """Delete old checkpoints, never a run's newest or its best; with --whole, a whole run. Runs in progress are left alone."""
     from codea1_cli.run_dir import find_run, list_runs, runs_root
 
     if whole and run is None:
@@ -174,7 +182,7 @@ def _plan(chosen: "list[RunDir]", keep: int, whole: bool) -> list[dict[str, Any]
     return [
         {"run": item.name, "step": step, "bytes": folder_bytes(item.checkpoint(step))}
         for item in chosen
-        for step in item.committed_steps()[:-keep]
+        for step in item.prunable(keep)
     ]
 
 

@@ -115,6 +115,9 @@ class TrainView:
         self.solved.append((seen, solved))
 
     def _evaluation(self, line: dict[str, Any]) -> None:
+        if line["eval"].get("set", "heldout") != "heldout":
+            self._benchmark(line["step"], line["eval"])
+            return
         code, test = line["eval"].get("code"), line["eval"].get("test")
         parts = [f"held-out at step {line['step']}:"]
         if code:
@@ -128,13 +131,28 @@ class TrainView:
         if self.status is not None:
             self.status.update("training")
 
+    def _benchmark(self, step: int, told: dict[str, Any]) -> None:
+        """One line: pass@1 of each set of tests, or what a Test LLM's suites are worth."""
+        if told["set"] == "ult":  # in percent already
+            names = {"validity": "validity", "right_tests": "right tests", "mutation": "mutation score"}
+            shares = {words: _share(told.get(key)) for key, words in names.items()}
+        else:
+            shares = {key: told[key] for key in told if key.endswith("/pass@1")}
+        parts = [f"{told['set']} at step {step}:", *(f"{words} {_percent(value)}" for words, value in shares.items())]
+        parts.append(f"({told['tasks']} tasks x {told['n']}, {told['scoring_s']:.0f} s)")
+        if told["prompts_too_long"]:
+            parts.append(f"{told['prompts_too_long']} prompts too long")
+        if told.get("unscored"):
+            parts.append(f"{told['unscored']:.0f} unscored")
+        self._say("  ".join(parts))
+
     def finish(self, outcome: Outcome) -> None:
         """The closing summary: before and after, the book, where it lies, what to type next."""
         if self.status is not None:
             self.status.stop()
         from rich.table import Table
 
-        evaluations = [line for line in self.run.metrics() if "eval" in line]
+        evaluations = [line for line in self.run.metrics() if "code" in line.get("eval", {})]
         if len(evaluations) > 1:
             first, last = evaluations[0], evaluations[-1]
             table = Table(
@@ -165,11 +183,17 @@ class TrainView:
         self._say(
             f"tests in the Mistake Book: {outcome.summary.get('book_tests', 0)} on {outcome.summary.get('book_problems', 0)} problems"
         )
+        if best := self.run.best():
+            self._say(f"best checkpoint: step {best['step']}, {best['figure']} {best['value']:.4g}")
         self._say(f"run: {self.run.path}")
         if outcome.step < outcome.total:
             self._say(f"next: codea1 train {self.run.options} --resume")
         else:
             self._say(f"next: codea1 mistakes list {self.run.options}")
+
+
+def _share(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100
 
 
 def _percent(value: float | None) -> str:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+from codea1_cli.engine.benchmark_desk import BenchmarkDesk
 from codea1_cli.engine.examiner import Examiner
 from codea1_cli.engine.judging import StepJudge
 from codea1_cli.engine.ledger import Ledger
@@ -29,7 +30,7 @@ from codea1_cli.run_dir import RunDir
 _CANARY_PAUSES_S = (1.0, 5.0)
 
 
-class Arena(PreflightDesk):
+class Arena(PreflightDesk, BenchmarkDesk):
     def __init__(self, recipe: Recipe, run_path: str, labels: Sequence[str]) -> None:
         self.recipe, self.labels = recipe, list(labels)
         self.run = RunDir(run_path)
@@ -88,6 +89,7 @@ class Arena(PreflightDesk):
         self.schedule, self.problems, self.last_step = schedule, problems, last_step
         self.ledger = await self.in_writer(Ledger, self.recipe, self.run, resume_step)
         self.examiner = Examiner(self, self.ledger, heldout)
+        await self.open_benchmarks(resume_step)
 
     # -- the step: code side ---------------------------------------------------------------------------------------
     async def post_candidates(self, step: int, texts: dict[str, list[str]]) -> dict[str, list[float | None]]:
@@ -198,7 +200,8 @@ class Arena(PreflightDesk):
             self.outage = await self._canary()
         if step not in self.decisions:
             last = self.stop_requested or step >= self.last_step or self.outage is not None
-            self.decisions[step] = Decision(save=last or step % self.recipe.checkpoint.every == 0, stop=last)
+            save = last or step % self.recipe.checkpoint.every == 0 or self.figure_due(step)
+            self.decisions[step] = Decision(save=save, stop=last)
         return self.decisions[step]
 
     async def _canary(self) -> SandboxOutage | None:
@@ -229,7 +232,7 @@ class Arena(PreflightDesk):
             return
         if self.examiner is not None:
             await self.examiner.drain(step)
-        pruned = await self.in_writer(self.ledger.commit, step, optimizer_step)
+        pruned = await self.in_writer(self.ledger.commit, step, optimizer_step, self.pending_steps())
         self.tell({"kind": "checkpoint", "step": step, "pruned": pruned})
 
     async def request_stop(self) -> None:
@@ -295,6 +298,7 @@ class Arena(PreflightDesk):
         """Waits for evaluations still being judged and ends the sandbox. Returns the closing figures."""
         if self.examiner is not None:
             await self.examiner.drain()
+            await self.close_benchmarks()
         if self.outage is not None:
             raise self.outage
         summary = self.ledger.summary() if self.ledger is not None else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from codea1_cli.engine import evaluation
+from codea1_cli.engine import benchmarks, evaluation
 from codea1_cli.engine.faults import fault_at
 from codea1_cli.engine.messages import RankReport
 from codea1_cli.engine.preflight import preflight
@@ -82,7 +82,7 @@ def make_callback(side: Side) -> Any:
             side.logs, side.seconds = [], dict.fromkeys(side.seconds, 0.0)
             # Waited for, so that a step's line is on disk before its checkpoint is.
             side.ask("report", report)
-            if evaluation.due(side.recipe, step, side.total_steps):
+            if any(part.due(side.recipe, step, side.total_steps) for part in (evaluation, benchmarks)):
                 side.evaluate(step)
             if control.should_save:
                 side.phase("saving", step)

@@ -87,6 +87,7 @@ class Driver:
                 self.view.phase("training" if not heldout or resume_step else "evaluating before the first step")
                 with interrupts(self._stop, self._stop_at_once):
                     self._watch(self._launch(resume_step))
+                    self._wait_for_benchmarks()
                 summary = self._call(self.arena.close.remote(), "the arena", self._patience)
                 return Outcome(
                     self.run.latest_step(), len(schedule), self.interrupted and self.run.latest_step() < last, summary
@@ -188,6 +189,17 @@ class Driver:
             self.view.event(event)
         if outage:
             raise SandboxOutage(outage, resume_hint(self.run))
+
+    def _wait_for_benchmarks(self) -> None:
+        """What was sampled last may still be scored when training has ended: its lines are shown as they come."""
+        scored, told = False, False
+        while not scored:
+            scored = self._call(self.arena.benchmarks_scored.remote(1.0), "the arena", self._patience)
+            if not scored and not told:
+                self.view.phase("scoring benchmarks")
+                told = True
+            for event in self._call(self.arena.next_events.remote(0.01), "the arena", self._patience):
+                self.view.event(event)
 
     def _check_progress(self) -> None:
         health = self._call(self.arena.health.remote(), "arena", timeout=60.0)

@@ -15,7 +15,7 @@ from codea1_cli.recipe import Recipe
 
 
 def due(recipe: Recipe, step: int, total: int) -> bool:
-    return step == total or (recipe.eval.every is not None and step % recipe.eval.every == 0)
+    return step in (0, total) or (recipe.eval.every is not None and step % recipe.eval.every == 0)
 
 
 def sample_heldout(side: Any, step: int) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from codea1_cli.engine import evaluation
+from codea1_cli.engine import benchmarks, evaluation
 from codea1_cli.engine.callback import make_callback
 from codea1_cli.engine.faults import fault_at, nan_at, stub, stubs_wanted
 from codea1_cli.engine.messages import CandidateView
@@ -49,6 +49,7 @@ class Side:
         self.sampled_tokens = 0
         self.since = time.monotonic()
         self.logs: list[dict[str, float]] = []
+        self.shares: dict[str, list[Any]] = {}  # this rank's tasks, by benchmark
 
     @property
     def step(self) -> int:
@@ -98,10 +99,12 @@ class Side:
         self.ask("checkpoint_written", self.spec.label, finished, self.trainer.state.global_step)
 
     def evaluate(self, step: int) -> None:
-        if not self.heldout:
-            return
-        self.phase("evaluating", max(step, 1))
-        evaluation.sample_heldout(self, step)
+        """What is due after this step, or before the first: held-out problems, benchmarks."""
+        if self.heldout and evaluation.due(self.recipe, step, self.total_steps):
+            self.phase("evaluating", max(step, 1))
+            evaluation.sample_heldout(self, step)
+        if benchmarks.due(self.recipe, step, self.total_steps):
+            benchmarks.sample_benchmarks(self, step)
         self.since = time.monotonic()
 
 

@@ -7,10 +7,11 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from codea1_cli.best import mark_best
 from codea1_cli.engine.judging import Attacked, Judged, Solved, rules_of
 from codea1_cli.engine.messages import RankReport
 from codea1_cli.engine.rollout_file import write_rollouts
@@ -37,6 +38,7 @@ class Ledger:
         self.evaluations: dict[int, dict[str, Any]] = {}
         self.lock = threading.Lock()
         self.last_line = time.monotonic()
+        mark_best(run, recipe.eval.best)
         if resume_step:
             self._check_book(resume_step)
 
@@ -153,24 +155,32 @@ class Ledger:
             return line
 
     # -- checkpoints -----------------------------------------------------------------------------------------------
-    def commit(self, step: int, optimizer_step: int) -> list[int]:
-        """Puts both sides' folders and the arena's state together as one checkpoint. Returns the pruned steps."""
-        pending, work = self.run.pending, self.run.path / "checkpoints" / ".work"
-        shutil.rmtree(pending, ignore_errors=True)
+    def commit(self, step: int, optimizer_step: int, pending: Collection[int] = ()) -> list[int]:
+        """Puts both sides' folders and the arena's state together as one checkpoint. Returns the pruned steps, never one
+        of `pending`, whose evaluation may yet make it the best."""
+        staged, work = self.run.pending, self.run.path / "checkpoints" / ".work"
+        shutil.rmtree(staged, ignore_errors=True)
         try:
-            pending.mkdir()
+            staged.mkdir()
             for role in ROLES:
-                os.replace(work / role / f"checkpoint-{optimizer_step}", pending / role)
-            (pending / "arena").mkdir()
+                os.replace(work / role / f"checkpoint-{optimizer_step}", staged / role)
+            (staged / "arena").mkdir()
             state = {"step": step, "book": self._book_state()}
-            write_atomic(pending / "arena" / "state.json", json.dumps(state) + "\n")
+            write_atomic(staged / "arena" / "state.json", json.dumps(state) + "\n")
             self.run.commit(step)
             shutil.rmtree(work, ignore_errors=True)
         except OSError as error:
             raise EnvironmentFault(
                 f"checkpoint {step} cannot be written: {error.strerror}: {error.filename}"
             ) from error
-        return self.run.prune(self.recipe.checkpoint.keep)
+        mark_best(self.run, self.recipe.eval.best)
+        return self.run.prune(self.recipe.checkpoint.keep, pending)
+
+    def benchmark(self, line: dict[str, Any], pending: Collection[int]) -> None:
+        """Writes a benchmark's line; its checkpoint, which waited for that, is now the best or free to go."""
+        self.run.append_metrics(line)
+        mark_best(self.run, self.recipe.eval.best)
+        self.run.prune(self.recipe.checkpoint.keep, pending)
 
     # -- evaluation ------------------------------------------------------------------------------------------------
     def evaluation_targets(self, heldout: Sequence[Problem]) -> list[tuple[str, str]] | None:

@@ -1,0 +1,109 @@
+"""A rank's part in the benchmarks of `eval:`: its share of the tasks, sampled on the policy's own engine.
+
+As with held-out problems, sampling has its own seed and leaves the training's random state as it was: a step that is
+evaluated trains as one that is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from codea1_cli.engine.benchmark_sets import role_of
+from codea1_cli.engine.randomness import own_randomness
+from codea1_cli.engine.sampling import sample_groups, sync_weights
+from codea1_cli.recipe import Recipe
+
+
+def due(recipe: Recipe, step: int, total: int) -> bool:
+    """Before the first step, after the last, and every `eval.benchmark_every` or else `eval.every`."""
+    every = recipe.eval.benchmark_every or recipe.eval.every
+    return bool(recipe.eval.benchmarks) and (step in (0, total) or (every is not None and step % every == 0))
+
+
+@contextlib.contextmanager
+def sampling_as(trainer: Any, temperature: float, top_p: float, max_new_tokens: int) -> Iterator[None]:
+    """The trainer's engine with other settings, top-k off; the training's own come back, whatever happens inside."""
+    wished = {"temperature": temperature, "top_p": top_p, "top_k": 0}
+    if trainer.use_vllm:
+        engine, wished = trainer.vllm_generation, wished | {"max_completion_length": max_new_tokens}
+    else:
+        engine, wished = trainer.generation_config, wished | {"max_new_tokens": max_new_tokens}
+    before = {name: getattr(engine, name) for name in wished}
+    # What `sample_by_prompt` has counted: a prompt that training meets too must not find its seed moved on.
+    counted = getattr(trainer._generate_single_turn, "seen", None)
+    seen = dict(counted) if counted is not None else {}
+    try:
+        for name, value in wished.items():
+            setattr(engine, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(engine, name, value)
+        if counted is not None:
+            counted.clear()
+            counted.update(seen)
+
+
+def fitting(prompts: Sequence[Sequence[int]], max_new_tokens: int, length: int | None) -> list[int]:
+    """Places of the prompts that leave room for a whole reply within the engine's length; None knows no bound."""
+    return [i for i, prompt in enumerate(prompts) if length is None or len(prompt) + max_new_tokens <= length]
+
+
+def engine_length(trainer: Any, recipe: Recipe, role: str) -> int | None:
+    """Tokens of prompt and reply that the engine takes."""
+    if trainer.use_vllm:
+        section = recipe.role(role)
+        return section.max_prompt_tokens + section.max_completion_tokens
+    return getattr(trainer.model.config, "max_position_embeddings", None)
+
+
+def sample_benchmarks(side: Any, step: int) -> None:
+    """Samples this rank's share of each benchmark of its policy, and posts it to the arena, which scores it meanwhile."""
+    for name in side.recipe.eval.benchmarks:
+        if role_of(name) == side.spec.role:
+            _sample(side, step, name)
+
+
+def _sample(side: Any, step: int, name: str) -> None:
+    from codea1_cli.evals.sampler import cut_at_stop
+
+    spec, recipe, trainer = side.spec, side.recipe, side.trainer
+    tokenizer = trainer.processing_class
+    if name not in side.shares:
+        side.shares[name] = side.ask("benchmark_share", name, spec.rank, spec.ranks)
+    items = side.shares[name]
+    most, n = recipe.role(spec.role).max_completion_tokens, recipe.eval.benchmark_n
+    stop: tuple[str, ...] = ()
+    if name == "ult":
+        from codea1_cli.evals.tests.in_training import prompts as suite_prompts
+
+        prompts, n = suite_prompts(tokenizer, items, recipe.game.tests_per_suite), 1
+    else:
+        from codea1_cli.evals.code.choose import open_benchmark
+
+        benchmark = open_benchmark(name)
+        style = benchmark.styles[0]
+        prompts = benchmark.prompts(items, tokenizer, style)
+        stop, most = benchmark.stop(style), min(benchmark.max_new_tokens, most)
+    fit = fitting(prompts, most, engine_length(trainer, recipe, spec.role))
+    side.phase("evaluating", max(step, 1))
+    sync_weights(trainer)
+    # The same seed at every step: what differs between two evaluations is the policy.
+    with (
+        own_randomness(recipe.seed * 1000 + 13 + spec.rank),
+        sampling_as(trainer, recipe.eval.benchmark_temperature, recipe.eval.benchmark_top_p, most),
+    ):
+        completions, _ = sample_groups(
+            trainer,
+            [prompts[i] for i in fit],
+            n,
+            chunk=recipe.sampling.chunk,
+            on_chunk=lambda *_: side.phase("evaluating", max(step, 1)),  # a long benchmark is no hang
+        )
+    texts = {item.id: [""] * n for item in items}
+    for i, group in zip(fit, completions, strict=True):
+        decoded = tokenizer.batch_decode(group, skip_special_tokens=True)
+        texts[items[i].id] = [cut_at_stop(text, stop) for text in decoded]
+    side.ask("post_benchmark", step, name, spec.rank, texts, len(items) - len(fit))

@@ -1,0 +1,109 @@
+"""A run that measures itself on a benchmark between its steps, and marks its best checkpoint by that."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+from harness import SMALL, Cli, comparable
+
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]
+
+_SOLUTIONS = {
+    "add": ("a: int, b: int", "Add two numbers.", "return a + b", [[1, 2], [0, 0]], [[5, -5]]),
+    "halves": ("xs: list", "Half of each number.", "return [x / 2 for x in xs]", [[[1, 2]]], [[[3, 5]]]),
+    "words": ("text: str", "The words of a text.", "return text.split()", [["a b"]], [["one  two"]]),
+}
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three tasks in the shape of EvalPlus' release file."""
+    tasks = [
+        {
+            "task_id": f"HumanEval/{number}",
+            "prompt": f'def {name}({parameters}):\n    """{about}"""\n',
+            "entry_point": name,
+            "canonical_solution": f"    {body}\n",
+            "base_input": base,
+            "plus_input": plus,
+            "atol": 0,
+        }
+        for number, (name, (parameters, about, body, base, plus)) in enumerate(_SOLUTIONS.items())
+    ]
+    path = tmp_path_factory.mktemp("release") / "humaneval_plus.jsonl.gz"
+    path.write_bytes(gzip.compress("".join(json.dumps(task) + "\n" for task in tasks).encode()))
+    return path
+
+
+def test_a_run_measures_itself_and_marks_its_best(cli: Cli, release: Path, tmp_path: Path) -> None:
+    short = (*SMALL, "train.max_steps=3", "checkpoint.keep=1", "checkpoint.every=100")
+    wish = (
+        "eval.benchmarks=[humaneval]",
+        f"eval.benchmark_data={release}",
+        "eval.benchmark_every=1",
+        "eval.benchmark_n=2",
+        "eval.benchmark_limit=2",
+        "eval.best=humaneval/plus/pass@1",
+    )
+    cache = {"CODEA1_CACHE": str(tmp_path / "cache")}
+    done = cli("train", "--recipe", "tiny", "--run", "measured", *short, *wish, "--max-steps", "2", env=cache)
+    assert done.returncode == 0, done.stderr
+    run = cli.path("measured")
+    lines = cli.metrics("measured")
+    measured = {line["step"]: line["eval"] for line in lines if "eval" in line}
+    assert sorted(measured) == [0, 1, 2]
+    for told in measured.values():
+        assert told["set"] == "humaneval"
+        assert (told["tasks"], told["n"], told["prompts_too_long"], told["unscored"]) == (2, 2, 0, 0)
+        assert told["references"] == 1.0
+        assert 0.0 <= told["plus/pass@1"] <= told["base/pass@1"] <= 1.0
+    assert done.stderr.count("humaneval at step") == 3
+    assert "could not be scored" not in done.stderr
+    # Every evaluation saved; the best and the newest are what keep=1 leaves.
+    best = json.loads((run / "best.json").read_text())
+    first = max((1, 2), key=lambda step: (measured[step]["plus/pass@1"], -step))
+    assert best == {"step": first, "figure": "humaneval/plus/pass@1", "value": measured[first]["plus/pass@1"]}
+    assert os.readlink(run / "checkpoints" / "best") == f"step-{first:06d}"
+    assert (run / "checkpoints" / "best" / "code" / "config.json").is_file()
+    kept = sorted(path.name for path in (run / "checkpoints").glob("step-*"))
+    assert kept == sorted({f"step-{first:06d}", "step-000002"})
+    assert not list((run / "evaluation").glob("*-texts.json"))
+    rows = json.loads((run / "evaluation" / "step-000002-humaneval.json").read_text())
+    assert {name: row["n"] for name, row in rows.items()} == {"HumanEval/0": 2, "HumanEval/1": 2}
+
+    # The last line is lost, its texts are not: resumed, the run scores them, goes on, and keeps its mark.
+    _unscore(run, 2)
+    done = cli("train", "--run", "measured", "--resume", env=cache)
+    assert done.returncode == 0, done.stderr
+    again = {line["step"]: line["eval"] for line in cli.metrics("measured") if "eval" in line}
+    assert sorted(again) == [0, 1, 2, 3]
+    assert json.loads((run / "best.json").read_text())["step"] in (1, 2, 3)
+    shown = json.loads(cli("runs", "show", "measured", "--json").stdout)
+    assert shown["best"] == json.loads((run / "best.json").read_text())
+    assert f"step {shown['best']['step']}, humaneval/plus/pass@1" in cli("runs", "show", "measured").stdout
+
+    # A run that is not measured trains as the one that was.
+    assert cli("train", "--recipe", "tiny", "--run", "unmeasured", *short).returncode == 0
+    steps = [line for line in cli.metrics("measured") if "eval" not in line]
+    assert comparable(steps) == comparable(cli.metrics("unmeasured"))
+
+
+def _unscore(run: Path, step: int) -> None:
+    """What a kill while a step is scored leaves: the texts, and no line."""
+    file = run / "metrics.jsonl"
+    lines = [json.loads(text) for text in file.read_text().splitlines()]
+    file.write_text("".join(json.dumps(x) + "\n" for x in lines if not ("eval" in x and x["step"] == step)))
+    texts = {"HumanEval/0": ["```python\ndef add(a, b):\n    return a + b\n```"] * 2, "HumanEval/1": ["", ""]}
+    file = run / "evaluation" / f"step-{step:06d}-humaneval-texts.json"
+    file.write_text(json.dumps({"prompts_too_long": 0, "texts": texts}))
+
+
+def test_data_that_is_not_there_ends_the_run_before_its_first_step(cli: Cli, tmp_path: Path) -> None:
+    wish = ("eval.benchmarks=[humaneval]", f"eval.benchmark_data={tmp_path / 'nothing'}")
+    done = cli("train", "--recipe", "tiny", "--run", "without", *SMALL, *wish)
+    assert done.returncode == 2, done.stderr
+    assert "nothing" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not cli.path("without").joinpath("metrics.jsonl").exists() or not cli.metrics("without")
