@@ -13,7 +13,7 @@ import keyword
 import tokenize
 from itertools import accumulate
 
-from codea1_cli.extract.source import parse
+from codea1_cli.extract.source import PARSER, parse
 
 
 def sanitize(text: str, entry_point: str) -> str:
@@ -45,7 +45,8 @@ def longest_program(text: str) -> str:
 def _first_bad_line(text: str) -> int | None:
     """None when `text` parses; else the line that no longer text can mend, 0 when the end may be at fault."""
     try:
-        ast.parse(text, "<reply>")  # the file name whose warnings are not shown
+        with PARSER:
+            ast.parse(text, "<reply>")  # the file name whose warnings are not shown
     except SyntaxError as fault:
         words = fault.msg or ""
         open_end = any(
@@ -106,9 +107,9 @@ def _identifiers(source: str) -> set[str]:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == tokenize.NAME and not keyword.iskeyword(token.string):
                 found.add(token.string)
-        found |= {
-            node.id for node in ast.walk(ast.parse(source, "<reply>")) if isinstance(node, ast.Name)
-        }  # in f-strings too
+        with PARSER:
+            tree = ast.parse(source, "<reply>")
+        found |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}  # in f-strings too
     except (tokenize.TokenError, SyntaxError, ValueError, RecursionError):
         pass
     return found

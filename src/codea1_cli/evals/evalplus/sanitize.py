@@ -10,6 +10,8 @@ import ast
 import warnings
 from collections.abc import Iterable
 
+from codea1_cli.extract.source import PARSER
+
 _NEEDS_MORE = ("never closed", "unterminated", "EOF")
 
 
@@ -52,7 +54,7 @@ def longest_code(text: str) -> str:
 
 def _parse(source: str) -> tuple[ast.Module | None, SyntaxError | None]:
     try:
-        with warnings.catch_warnings():
+        with PARSER, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(source), None
     except SyntaxError as fault:

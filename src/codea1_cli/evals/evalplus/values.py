@@ -11,6 +11,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from codea1_cli.extract.source import PARSER
+
 MAX_TEXT = 1_200_000
 MAX_BYTES = 1 << 26  # of an array
 MAX_EQUAL_HASHES = 50
@@ -48,7 +50,8 @@ def read(text: str, limit: int | None = MAX_TEXT) -> Read:
     if limit is not None and len(text) > limit:
         raise Unreadable("too long")
     try:
-        node = ast.parse(text, mode="eval").body
+        with PARSER:
+            node = ast.parse(text, mode="eval").body
         if text == "nothing()":
             return NOTHING
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "sub":
