@@ -63,9 +63,14 @@ class BenchmarkDesk:
         workers = max(1, self.judge.workers // 2)
         loop = asyncio.get_running_loop()
         self.sets = await loop.run_in_executor(self.scorer, open_sets, self.recipe, workers)
+        written = {(line["step"], line["eval"].get("set")) for line in self.run.metrics() if "eval" in line}
         for name in self.sets if resume_step else ():
             for file in sorted((self.run.path / "evaluation").glob(f"step-*-{name}-texts.json")):
-                self._schedule_scoring(int(file.name.split("-")[1]), name)
+                step = int(file.name.split("-")[1])
+                if (step, name) in written:
+                    file.unlink()
+                else:
+                    self._schedule_scoring(step, name)
 
     async def benchmark_share(self, name: str, rank: int, ranks: int) -> list[Any]:
         """The tasks that one rank samples."""
