@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness import SMALL, Cli, comparable
@@ -19,7 +20,7 @@ _SOLUTIONS = {
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three tasks in the shape of EvalPlus' release file."""
+    """A folder with three tasks in the shape of EvalPlus' release file and two functions to write tests for."""
     tasks = [
         {
             "task_id": f"HumanEval/{number}",
@@ -32,15 +33,19 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
         for number, (name, (parameters, about, body, base, plus)) in enumerate(_SOLUTIONS.items())
     ]
-    path = tmp_path_factory.mktemp("release") / "humaneval_plus.jsonl.gz"
-    path.write_bytes(gzip.compress("".join(json.dumps(task) + "\n" for task in tasks).encode()))
-    return path
+    folder = tmp_path_factory.mktemp("release")
+    text = "".join(json.dumps(task) + "\n" for task in tasks)
+    (folder / "humaneval_plus.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    functions = ["def total(a, b):\n    return a + b\n", "def sign(x):\n    return 1 if x > 0 else -1\n"]
+    rows = [{"task_id": str(number), "code": source} for number, source in enumerate(functions)]
+    (folder / "ult_lite.json").write_text(json.dumps(rows))
+    return folder
 
 
 def test_a_run_measures_itself_and_marks_its_best(cli: Cli, release: Path, tmp_path: Path) -> None:
     short = (*SMALL, "train.max_steps=3", "checkpoint.keep=1", "checkpoint.every=100")
     wish = (
-        "eval.benchmarks=[humaneval]",
+        "eval.benchmarks=[humaneval,ult]",
         f"eval.benchmark_data={release}",
         "eval.benchmark_every=1",
         "eval.benchmark_n=2",
@@ -52,14 +57,18 @@ def test_a_run_measures_itself_and_marks_its_best(cli: Cli, release: Path, tmp_p
     assert done.returncode == 0, done.stderr
     run = cli.path("measured")
     lines = cli.metrics("measured")
-    measured = {line["step"]: line["eval"] for line in lines if "eval" in line}
+    measured = _of(lines, "humaneval")
     assert sorted(measured) == [0, 1, 2]
+    tests = _of(lines, "ult")
+    assert sorted(tests) == [0, 1, 2]
+    for told in tests.values():
+        assert (told["tasks"], told["n"], told["functions"], told["unscored"]) == (2, 1, 2, 0)
+        assert 0.0 <= told["mutation"] <= 100.0
     for told in measured.values():
-        assert told["set"] == "humaneval"
         assert (told["tasks"], told["n"], told["prompts_too_long"], told["unscored"]) == (2, 2, 0, 0)
         assert told["references"] == 1.0
         assert 0.0 <= told["plus/pass@1"] <= told["base/pass@1"] <= 1.0
-    assert done.stderr.count("humaneval at step") == 3
+    assert done.stderr.count("humaneval at step") == done.stderr.count("ult at step") == 3
     assert "could not be scored" not in done.stderr
     # Every evaluation saved; the best and the newest are what keep=1 leaves.
     best = json.loads((run / "best.json").read_text())
@@ -77,9 +86,11 @@ def test_a_run_measures_itself_and_marks_its_best(cli: Cli, release: Path, tmp_p
     _unscore(run, 2)
     done = cli("train", "--run", "measured", "--resume", env=cache)
     assert done.returncode == 0, done.stderr
-    again = {line["step"]: line["eval"] for line in cli.metrics("measured") if "eval" in line}
+    again = _of(cli.metrics("measured"), "humaneval")
     assert sorted(again) == [0, 1, 2, 3]
-    assert json.loads((run / "best.json").read_text())["step"] in (1, 2, 3)
+    assert again[2]["plus/pass@1"] == 0.5
+    expected = max((1, 2, 3), key=lambda step: (again[step]["plus/pass@1"], -step))
+    assert json.loads((run / "best.json").read_text())["step"] == expected
     shown = json.loads(cli("runs", "show", "measured", "--json").stdout)
     assert shown["best"] == json.loads((run / "best.json").read_text())
     assert f"step {shown['best']['step']}, humaneval/plus/pass@1" in cli("runs", "show", "measured").stdout
@@ -90,11 +101,18 @@ def test_a_run_measures_itself_and_marks_its_best(cli: Cli, release: Path, tmp_p
     assert comparable(steps) == comparable(cli.metrics("unmeasured"))
 
 
+def _of(lines: list[dict[str, Any]], name: str) -> dict[int, dict[str, Any]]:
+    """What the lines of one set say, by step."""
+    return {line["step"]: line["eval"] for line in lines if line.get("eval", {}).get("set") == name}
+
+
 def _unscore(run: Path, step: int) -> None:
     """What a kill while a step is scored leaves: the texts, and no line."""
     file = run / "metrics.jsonl"
     lines = [json.loads(text) for text in file.read_text().splitlines()]
-    file.write_text("".join(json.dumps(x) + "\n" for x in lines if not ("eval" in x and x["step"] == step)))
+    file.write_text(
+        "".join(json.dumps(x) + "\n" for x in lines if x["step"] != step or x.get("eval", {}).get("set") != "humaneval")
+    )
     texts = {"HumanEval/0": ["```python\ndef add(a, b):\n    return a + b\n```"] * 2, "HumanEval/1": ["", ""]}
     file = run / "evaluation" / f"step-{step:06d}-humaneval-texts.json"
     file.write_text(json.dumps({"prompts_too_long": 0, "texts": texts}))

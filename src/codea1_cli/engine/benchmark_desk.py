@@ -114,7 +114,8 @@ class BenchmarkDesk:
             loop = asyncio.get_running_loop()
             line, rows = await loop.run_in_executor(self.scorer, self._benchmark_line, step, name)
             assert self.ledger is not None
-            await self.in_writer(_keep, self.run.path / "evaluation" / f"step-{step:06d}-{name}.json", rows)
+            if rows:
+                await self.in_writer(_keep, self.run.path / "evaluation" / f"step-{step:06d}-{name}.json", rows)
             others = {at for at, which in self.pending if (at, which) != (step, name)}
             await self.in_writer(self.ledger.benchmark, line, others)
             self._texts_file(step, name).unlink()
