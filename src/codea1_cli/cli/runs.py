@@ -143,7 +143,7 @@ def prune(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Delete old checkpoints, never a run's newest or its best; with --whole, a whole run. Runs in progress are left alone."""
+    """Delete old checkpoints, never a run's newest; with --whole, a whole run. Runs in progress are left alone."""
     from codea1_cli.run_dir import find_run, list_runs, runs_root
 
     if whole and run is None:
