@@ -41,7 +41,8 @@ def test_two_ranks_a_side_give_the_rewards_the_book_and_the_selection_of_one(cli
     for step in (1, 2):
         assert rows(one, step) == rows(two, step), f"step {step}"
         assert any(row.get("selected") for row in rows(one, step))
-    assert events(one) and events(one) == events(two)
+    assert events(one)
+    assert events(one) == events(two)
 
 
 def test_two_ranks_resume(cli: Cli) -> None:

@@ -105,8 +105,10 @@ def test_the_names_of_trl_that_are_replaced_exist():
 
     source = inspect.getsource(vllm_generation)
     assert "self.llm = LLM(" in source
-    assert "self._iter_named_params()" in source and "def sync_weights(self)" in source
+    assert "self._iter_named_params()" in source
+    assert "def sync_weights(self)" in source
     from trl import GRPOTrainer
 
     trainer = inspect.getsource(GRPOTrainer)
-    assert "self._last_loaded_step" in trainer and "self.vllm_generation.sync_weights()" in trainer
+    assert "self._last_loaded_step" in trainer
+    assert "self.vllm_generation.sync_weights()" in trainer

@@ -56,7 +56,7 @@ def sampled(trainer):
 
     prompt = render(trainer.processing_class, trainer.chat)
     sync_weights(trainer)
-    completions, logprobs = sample_groups(trainer, [prompt], 1, chunk=None)
+    completions, _logprobs = sample_groups(trainer, [prompt], 1, chunk=None)
     return prompt, completions[0][0]
 
 
