@@ -62,3 +62,9 @@ def test_calls_cover_without_stating_anything(runner):
 
 def test_arcs_beyond_the_source_say_nothing():
     assert covered(ADD, {(-1, 1), (1, -1), (99, 100), (-1, 500)}) == Covered(1, 2, 0, 0)
+
+
+def test_odd_style_is_no_news():
+    code = "from codea1_cli.evals.tests.covered import covered; print(covered('x = 1 is 0\\n', set()).all_lines)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("1\n", "")

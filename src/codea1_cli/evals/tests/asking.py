@@ -17,11 +17,11 @@ CHAT_SYSTEM = (
 )
 CHAT_FIRST = (
     "Write one test for the function `{name}`.\n\nWhat it does: {description}\n\n```python\n{code}\n```\n\n"
-    "The function is already imported. Call `{name}` with concrete arguments in one assert statement."
+    "The function is already there, do not repeat it. Answer with one line that begins with `assert {name}(`."
 )
 CHAT_NEXT = (
     "Write another assert statement for `{name}`. It must differ from all those before it, and reach statements and "
-    "branches that they do not."
+    "branches that they do not. Answer with one line that begins with `assert {name}(`."
 )
 Progress = Callable[[int, int, str], None]  # done, of all, what
 

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import json
 import tempfile
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.extract.source import PARSER
+
+_NAME = "function_under_test.py"
+# coverage.py parses the source: that Python finds its style odd is no news for the user.
+warnings.filterwarnings("ignore", module=".*function_under_test$")
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ def covered(source: str, arcs: Iterable[tuple[int, int]]) -> Covered:
     last = source.count("\n") + 1
     sound = {(a, b) for a, b in arcs if abs(a) <= last and abs(b) <= last}
     with PARSER, tempfile.TemporaryDirectory(prefix="codea1-coverage-") as folder:  # coverage.py parses the source
-        file, report = Path(folder) / "function_under_test.py", Path(folder) / "report.json"
+        file, report = Path(folder) / _NAME, Path(folder) / "report.json"
         file.write_text(source, encoding="utf-8")
         cover = Coverage(data_file=None, branch=True, include=[str(file)], config_file=False, messages=False)
         cover.get_data().add_arcs({str(file): sound})
