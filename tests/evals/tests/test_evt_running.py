@@ -61,6 +61,11 @@ def test_a_function_that_does_not_load_is_named(runner):
     assert runner.load("def f(): return np.zeros(1), math.pi\n", "f") is None
 
 
+def test_names_that_begin_with_underscores(runner):
+    assert runner.run("def __f(x):\n    return x\n", "__f", "assert __f(1) == 1").passed
+    assert runner.run("def __f__(x):\n    return x\n", "__f__", "assert __f__(1) == 1").passed
+
+
 def test_no_test_sees_what_another_left(runner):
     for _ in range(2):
         assert runner.run(COUNTS, "count", "assert count(1) == 1").passed

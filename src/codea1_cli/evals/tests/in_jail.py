@@ -49,7 +49,8 @@ def load(source, file="<function>"):
 
 def prepare(module, test):
     """The test's function, in a namespace of its own that holds all names of the module."""
-    space = {name: value for name, value in module.__dict__.items() if not name.startswith("__")}
+    own = ("__name__", "__doc__", "__package__", "__loader__", "__spec__", "__builtins__")
+    space = {name: value for name, value in module.__dict__.items() if name not in own}
     space["__name__"] = "test_" + MODULE
     offer(space, test)
     exec(compile(test, "<test>", "exec"), space)
