@@ -92,12 +92,14 @@ def parse_override(text: str) -> tuple[list[str], Any]:
     """`a.b=v` as (["a", "b"], v); the value is read as YAML.
 
     Raises:
-        UserError: no `=`, an empty key, or a value that is not YAML.
+        UserError: no `=`, an empty key or value, or a value that is not YAML.
     """
     key, sign, value = text.partition("=")
     parts = key.strip().split(".")
     if not sign or not all(parts):
         raise UserError(f"override {text!r} is not key=value", hint="for example: train.max_steps=20")
+    if not value.strip():
+        raise UserError(f"override {text!r} has no value", hint=f"write {key.strip()}=null for none")
     try:
         return parts, yaml.safe_load(value)
     except yaml.YAMLError:

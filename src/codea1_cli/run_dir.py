@@ -159,7 +159,8 @@ class RunDir:
             file = open(self.path / "lock", "a+", encoding="utf-8")  # noqa: SIM115
         except OSError as error:
             raise EnvironmentFault(
-                f"cannot write the run directory {self.path}: {error.strerror}", hint="choose another place with --runs"
+                f"cannot write the run directory {self.path}: {error.strerror}",
+                hint="check its permissions; new runs may lie elsewhere: --runs DIR",
             ) from None
         with file:
             take_lock(

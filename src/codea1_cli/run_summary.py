@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from codea1_cli.run_dir import RunDir
 
-State = Literal["running", "finished", "failed", "interrupted"]
+State = Literal["running", "finished", "failed", "interrupted", "stopped before step 1"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,8 @@ def _state(run: RunDir, info: dict[str, Any], step: int, total: int | None) -> S
         return "failed"
     if total and run.latest_step() >= total:
         return "finished"
+    if not step and not run.latest_step():  # nothing on disk tells a failure of the start from an interrupt
+        return "stopped before step 1"
     return "interrupted"
 
 

@@ -5,7 +5,7 @@ import json
 from collections import Counter, OrderedDict, deque
 
 import pytest
-from fake_run import LETTERS, PROBLEMS, WRONG_DOUBLE, make_run, run_pytest
+from fake_run import LETTERS, PROBLEMS, WRONG_DOUBLE, age, make_run, run_pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -127,6 +127,19 @@ def test_the_newest_run_is_the_default_and_data_may_be_gone(run, call):
     assert done.code == 0
     assert done.data["question"] == ""
     assert "cannot be read" in done.err
+
+
+def test_a_newer_run_that_never_came_to_its_first_step_hides_no_book(run, call):
+    early = make_run(run.path.parent, "early", steps=0)  # its book is there all the same
+    age(run, 60)
+    done = call(mistakes.app, "list", "--json")
+    assert done.data["run"] == "first"
+    assert "early did not come to its first step" in done.err
+    early.mistakes_file.unlink()
+    assert call(mistakes.app, "list", "--json").data["run"] == "first"
+    named = call(mistakes.app, "list", "--run", "early")
+    assert named.code == 2
+    assert "hint: the newest run with one: --run first" in named.err
 
 
 def test_jsonl_export_has_a_line_a_live_test(run, call, tmp_path):

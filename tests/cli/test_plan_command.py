@@ -63,6 +63,24 @@ def test_the_dry_run_carries_the_outlook(call):
     assert done.data["code"]["rows trained a step"] == 96
 
 
+@pytest.mark.parametrize("words", [(), ("--dry-run",)])
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (("data.limit=1",), "1 problems of builtin:tiny/train do not fill a step of "),
+        (("--run", "../../evil"), "'../../evil' is no name for a run"),
+        (("--run", ""), "'' is no name for a run"),
+        (("--run", "a/b c"), "'a/b c' is no name for a run"),
+        (("train.max_steps=",), "override 'train.max_steps=' has no value"),
+    ],
+)
+def test_what_cannot_start_is_refused_by_the_dry_run_too(call, tmp_path, words, more, says):
+    done = call(app, "train", "-r", "tiny", "--runs", tmp_path / "runs", *words, *more)
+    assert done.code == 2
+    assert says in done.err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_train_refuses_before_it_launches(call, monkeypatch, tmp_path):
     from codea1_cli.planning import machine
 

@@ -7,6 +7,7 @@ from fake_run import age, make_run
 
 from codea1_cli.cli import runs
 from codea1_cli.cli.runs import size_text
+from codea1_cli.cli.train import train
 
 
 def test_list_tells_states_apart(run, call):
@@ -14,6 +15,7 @@ def test_list_tells_states_apart(run, call):
     make_run(root, "killed", steps=2, total=5)
     make_run(root, "died", steps=1, total=5, error="test[0] died at step 2")
     make_run(root, "busy", steps=1, total=5)
+    make_run(root, "early", steps=0, total=5)
     with open(root / "busy" / "lock", "w") as lock:
         lock.write("77\n")
         lock.flush()
@@ -25,7 +27,9 @@ def test_list_tells_states_apart(run, call):
         "killed": "interrupted",
         "died": "failed",
         "busy": "running",
+        "early": "stopped before step 1",
     }
+    assert "early: stopped before step 1 of 5" in call(runs.app, "show", "early").out
     assert (rows["killed"]["step"], rows["killed"]["total"]) == (2, 5)
     assert rows["died"]["error"] == "test[0] died at step 2"
     assert all(row["recipe"] == "small" and row["bytes"] > 0 for row in rows.values())
@@ -112,3 +116,9 @@ def test_a_whole_run_goes_only_when_named(run, call):
 )
 def test_sizes(count, text):
     assert size_text(count) == text
+
+
+def test_train_without_a_recipe_on_a_run_that_exists_suggests_to_resume_it(run, call):
+    done = call(train, "--run", "first")
+    assert done.code == 2
+    assert "codea1 train --run first --resume" in done.err

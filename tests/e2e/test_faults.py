@@ -59,6 +59,7 @@ def test_an_interrupt_of_the_whole_group_before_the_first_step(cli: Cli, number:
     os.killpg(process.pid, number)
     assert process.wait(timeout=60) == 130
     assert "Traceback" not in cli.log_of(process)
+    assert cli.log_of(process).count("stopped before the first step; nothing to resume") == 1
     assert wait_for(lambda: not alive_of(cli.path(run)), 10.0), alive_of(cli.path(run))
 
 

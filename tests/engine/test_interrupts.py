@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from codea1_cli.engine import interrupts as module
-from codea1_cli.engine.interrupts import interrupts, stoppable
+from codea1_cli.engine.interrupts import interrupts, stop_note, stoppable
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -42,3 +42,8 @@ def test_cleaning_up_is_not_disturbed_by_the_same_interrupt(number: signal.Signa
     with pytest.raises(KeyboardInterrupt):
         interrupted_twice()
     assert cleaned
+
+
+def test_the_first_interrupt_says_what_a_second_one_loses() -> None:
+    assert "back to step 40" in stop_note(40)
+    assert "nothing is saved yet" in stop_note(0)

@@ -50,6 +50,13 @@ def test_more_than_there_is_fails_at_once_with_both_numbers(overrides, count, sa
     assert caught.value.exit_code == 3
 
 
+@pytest.mark.parametrize("overrides", [["code.gpus=4", "test.gpus=4"], ["code.gpus=[0]", "test.gpus=[1]"]])
+def test_without_any_gpu_the_hint_names_none(overrides):
+    with pytest.raises(EnvironmentFault) as caught:
+        chosen(overrides, 0)
+    assert caught.value.hint.startswith("there is no GPU: `code.gpus=0 test.gpus=0` tries it on the CPU")
+
+
 def test_an_id_given_twice_is_a_mistake():
     with pytest.raises(UserError):
         chosen(["code.gpus=[0,0]", "test.gpus=1"], 2)

@@ -199,10 +199,27 @@ def _exported(
 
 def _open(run: str | None, runs: Path | None) -> "tuple[RunDir, MistakeStore]":
     from codea1_cli.mistakes.store import MistakeStore
-    from codea1_cli.run_dir import find_run, runs_root
+    from codea1_cli.run_dir import find_run, list_runs, runs_root
 
-    run_dir = find_run(run, runs_root(runs))
-    return run_dir, MistakeStore(run_dir.mistakes_file, read_only=True)
+    root = runs_root(runs)
+    chosen = find_run(run, root)
+    if not _has_book(chosen):
+        other = next((item for item in list_runs(root) if _has_book(item)), None)
+        if run is None and other is not None:
+            console.note(f"{chosen.name} did not come to its first step: this is the newest run that did")
+            chosen = other
+        elif not chosen.mistakes_file.is_file() and other is not None:
+            raise UserError(
+                f"run {chosen.name} has no Mistake Book: it did not come to its first step",
+                hint=f"the newest run with one: {other.options}",
+            )
+    return chosen, MistakeStore(chosen.mistakes_file, read_only=True)
+
+
+def _has_book(run: "RunDir") -> bool:
+    """A book is made before the first step: one that nobody writes any more counts from a finished step on."""
+    stepped = any("eval" not in line for line in run.metrics())
+    return run.mistakes_file.is_file() and (stepped or run.locked_by() is not None)
 
 
 def _problems(run_dir: "RunDir") -> "dict[str, Problem]":

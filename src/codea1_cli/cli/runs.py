@@ -39,7 +39,13 @@ def list_(runs: RunsOption = None, as_json: JsonOption = False, verbose: Verbose
     table = Table(box=None)
     for name in ("run", "recipe", "step", "state", "started", "size"):
         table.add_column(name, justify="right" if name in {"step", "size"} else "left", no_wrap=name != "run")
-    styles = {"running": "ok", "finished": "ok", "interrupted": "warn", "failed": "bad"}
+    styles = {
+        "running": "ok",
+        "finished": "ok",
+        "interrupted": "warn",
+        "stopped before step 1": "warn",
+        "failed": "bad",
+    }
     from rich.text import Text
 
     for row in rows:
@@ -71,7 +77,8 @@ def show(
         return
     out = console.out()
     total = f" of {row.total}" if row.total else ""
-    out.print(f"{row.name}: {row.state} at step {row.step}{total}", style="title", markup=False, soft_wrap=True)
+    where = f" at step {row.step}{total}" if row.state != "stopped before step 1" else total
+    out.print(f"{row.name}: {row.state}{where}", style="title", markup=False, soft_wrap=True)
     facts = {"folder": row.path, "recipe": row.recipe, "started": row.started, "size": size_text(row.bytes)}
     facts["checkpoints"] = ", ".join(f"{item['step']} ({size_text(item['bytes'])})" for item in kept) or "none"
     if best:

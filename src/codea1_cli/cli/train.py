@@ -58,6 +58,7 @@ def train(
     from codea1_cli.data.load import heldout_problems, training_problems
     from codea1_cli.devices import visible_gpus
     from codea1_cli.engine.models import resolve_model
+    from codea1_cli.engine.schedule import check_enough
     from codea1_cli.engine.slices import slices
     from codea1_cli.plan import ROLES
     from codea1_cli.planning.refusal import check_disk
@@ -66,8 +67,12 @@ def train(
     root = runs_root(runs)
     if no_preflight and not resume:
         overrides = [*(overrides or []), "preflight.enabled=false"]
-    chosen, source = _resumed(recipe, overrides or [], run, root) if resume else _new(recipe, overrides or [])
+    chosen, source = (
+        _resumed(recipe, overrides or [], run, root) if resume else _new(recipe, overrides or [], run, root)
+    )
+    directory = _directory(chosen, run, root, resume)
     problems = training_problems(chosen)
+    check_enough(len(problems), chosen.train.problems_per_step, f"problems of {chosen.data.train}")
     heldout_problems(chosen)  # a broken held-out file shall be found now, not after an hour
     for role in ROLES:
         resolve_model(chosen.model_of(role))
@@ -90,15 +95,29 @@ def train(
             console.note(line)
         if not resume:  # a run that goes on replaces its own checkpoints
             check_disk(outlook, free_disk(root), str(root))
-    directory = _directory(chosen, run, root, resume)
-    with directory.locked():
-        return _train(chosen, source, directory, problems, ranks, nodes, resume, max_steps, address, as_json)
+    try:
+        with directory.locked():
+            return _train(chosen, source, directory, problems, ranks, nodes, resume, max_steps, address, as_json)
+    except KeyboardInterrupt:  # not of a running step: that one is finished and saved
+        saved = directory.latest_step()
+        console.note(
+            f"stopped; step {saved} is saved: codea1 train {directory.options} --resume"
+            if saved
+            else "stopped before the first step; nothing to resume"
+        )
+        return console.EXIT_INTERRUPTED
 
 
-def _new(recipe: str | None, overrides: list[str]) -> "tuple[Recipe, str]":
+def _new(recipe: str | None, overrides: list[str], run: str | None, root: Path) -> "tuple[Recipe, str]":
     from codea1_cli.recipe_io import load_recipe, recipe_names, recipe_path, with_absolute_paths
+    from codea1_cli.run_dir import RunDir
 
     if recipe is None:
+        if run and (there := RunDir(root / run)).exists():
+            raise UserError(
+                f"no recipe given, and run {there.name} exists already",
+                hint=f"go on with it: codea1 train {there.options} --resume",
+            )
         raise UserError(
             "no recipe given",
             hint=f"--recipe NAME, one of {', '.join(recipe_names())}; `--recipe tiny` needs no GPU and no network",

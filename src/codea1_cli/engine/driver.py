@@ -16,7 +16,7 @@ from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.cluster import ray_cluster
 from codea1_cli.engine.failures import as_error, resume_hint, stack_hint
 from codea1_cli.engine.guardian import MARK
-from codea1_cli.engine.interrupts import EXIT_INTERRUPTED, interrupts, stoppable
+from codea1_cli.engine.interrupts import EXIT_INTERRUPTED, interrupts, stop_note, stoppable
 from codea1_cli.engine.nodes import Node, check_shared, on_node, pinned
 from codea1_cli.engine.policy import PolicyWorker
 from codea1_cli.engine.ranks import build_order, rank_specs
@@ -272,7 +272,7 @@ class Driver:
         """The first interrupt: finish the step and save."""
         self.interrupted = True
         self.arena.request_stop.remote()
-        self.view.event({"kind": "note", "text": "finishing the step and saving; once more stops at once"})
+        self.view.event({"kind": "note", "text": stop_note(self.run.latest_step())})
 
     def _stop_at_once(self) -> None:
         for pid in self.pids.values():

@@ -38,6 +38,12 @@ def interrupts(first: Callable[[], None], again: Callable[[], None]) -> Iterator
             signal.signal(number, handler)
 
 
+def stop_note(saved: int) -> str:
+    """What the first interrupt of a running step is told; `saved` is the newest saved step, 0 for none."""
+    lost = f"back to step {saved}, the newest saved one" if saved else "nothing is saved yet, all would be lost"
+    return f"finishing the step and saving; once more stops at once ({lost})"
+
+
 def stoppable() -> contextlib.AbstractContextManager[None]:
     """While there is nothing to save: the first interrupt ends the block, one during the cleaning up ends the process,
     whose guard then does the cleaning."""

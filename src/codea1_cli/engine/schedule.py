@@ -28,6 +28,15 @@ class Schedule:
         return list(dict.fromkeys(pid for step in self.steps for pid in step))
 
 
+def check_enough(count: int, problems_per_step: int, what: str) -> None:
+    """Raises UserError when `count` problems, named `what`, do not fill one step."""
+    if count < problems_per_step:
+        raise UserError(
+            f"{count} {what} do not fill a step of {problems_per_step}",
+            hint=f"add problems, or set train.problems_per_step={max(count, 1)} or less",
+        )
+
+
 def make_schedule(
     ids: Sequence[str], *, problems_per_step: int, epochs: int, seed: int, max_steps: int | None = None
 ) -> Schedule:
@@ -37,11 +46,7 @@ def make_schedule(
     Raises:
         UserError: fewer problems than a step needs.
     """
-    if len(ids) < problems_per_step:
-        raise UserError(
-            f"{len(ids)} usable problems do not fill a step of {problems_per_step}",
-            hint=f"add problems, or set train.problems_per_step={max(len(ids), 1)} or less",
-        )
+    check_enough(len(ids), problems_per_step, "usable problems")
     per_epoch = len(ids) // problems_per_step
     total = max_steps if max_steps is not None else per_epoch * epochs
     steps: list[tuple[str, ...]] = []

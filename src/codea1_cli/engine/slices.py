@@ -10,6 +10,11 @@ from codea1_cli.recipe import Recipe
 
 Slices = dict[str, list[Gpu | None]]
 
+_NO_GPU = (
+    "there is no GPU: `code.gpus=0 test.gpus=0` tries it on the CPU, "
+    "`codea1 plan --recipe RECIPE --gpu h100` tells what it takes on others"
+)
+
 
 def slices(recipe: Recipe, gpus: Sequence[Gpu], cores: int, where: str = "this machine") -> Slices:
     """One entry a rank for each policy: its GPU, or None for a rank on the CPU.
@@ -49,7 +54,9 @@ def _wished(wishes: dict[str, int | list[int] | None], gpus: Sequence[Gpu], wher
         asked = {**counts, **{role: len(group) for role, group in named.items()}}
         raise EnvironmentFault(
             f"the recipe asks for {asked['code']} + {asked['test']} GPUs (code + test), {where} offers {len(gpus)}",
-            hint="set code.gpus and test.gpus to what there is, for example code.gpus=[0] test.gpus=[0] to share one",
+            hint="set code.gpus and test.gpus to what there is, for example code.gpus=[0] test.gpus=[0] to share one"
+            if gpus
+            else _NO_GPU,
         )
     return {
         role: named[role] if role in named else [free.pop(0) for _ in range(counts[role])] for role in ("code", "test")
@@ -68,5 +75,8 @@ def _by_id(role: str, wish: list[int], gpus: Sequence[Gpu], where: str) -> list[
     by_logical = {gpu.logical: gpu for gpu in gpus}
     missing = [number for number in wish if number not in by_logical]
     if missing:
-        raise EnvironmentFault(f"{role}.gpus={wish}: there is no GPU {missing[0]}, {where} offers {len(gpus)}")
+        raise EnvironmentFault(
+            f"{role}.gpus={wish}: there is no GPU {missing[0]}, {where} offers {len(gpus)}",
+            hint=f"name some of {sorted(by_logical)}" if gpus else _NO_GPU,
+        )
     return [by_logical[number] for number in wish]
