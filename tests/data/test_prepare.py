@@ -246,8 +246,11 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path, rows, capsys):
 def test_nothing_left_is_a_failure_with_reasons(tmp_path, capsys):
     source = write(tmp_path / "s.jsonl", [{**row(1), "tests": []}, "{"])
     code, shown = prepare(capsys, source, tmp_path / "out")
-    assert code == 1
+    assert code == 2
     assert "too_few_tests 1" in shown.err
+    assert f"the first: {source}:2: broken_row" in shown.err
+    assert f"{source}:1: too_few_tests" in shown.err
+    assert "hint: --min-tests 0 keeps" in shown.err
     assert not (tmp_path / "out" / "train.jsonl").exists()
 
 

@@ -277,3 +277,16 @@ def test_sources_that_do_not_exist(tmp_path):
         make_source("kodcode", difficulty="extreme")
     with pytest.raises(UserError, match="--map"):
         make_source("kodcode", mapping={"question": "q"})
+
+
+def test_near_names_are_suggested(tmp_path):
+    with pytest.raises(UserError) as caught:
+        make_source("mbp")
+    assert "did you mean mbpp?" in caught.value.hint
+    path = tmp_path / "br.csv"
+    path.write_text("prompt,answer\nq,r\n")
+    with pytest.raises(UserError) as caught:
+        make_source(str(path), mapping={"questoin": "prompt"})
+    assert "did you mean question?" in caught.value.hint
+    with pytest.raises(UserError, match=r"br\.csv: no column"):
+        make_source(str(path))

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from codea1_cli.data.split import split_of
 from codea1_cli.data.stages import Line, Prepared
 from codea1_cli.data.work import Work
 from codea1_cli.data.write import SplitWriter, sealed
-from codea1_cli.errors import RunFailed, UserError
+from codea1_cli.errors import UserError
 from codea1_cli.problem import Problem
 from codea1_cli.run_dir import fsync_folder
 
@@ -47,7 +48,7 @@ def publish(prepared: Prepared, card: Card, options: Options, work: Work) -> Car
     """Writes the splits, what was removed, the slow references and the card.
 
     Raises:
-        RunFailed: no problem is left.
+        UserError: no problem is left; the first removed rows are named.
     """
     card.read = len(prepared.rows.stage)
     for line in prepared.rows.stage:
@@ -62,7 +63,15 @@ def publish(prepared: Prepared, card: Card, options: Options, work: Work) -> Car
         for counts in card.removed.values():
             reasons += counts
         why = ", ".join(f"{reason} {n}" for reason, n in reasons.most_common(4))
-        raise RunFailed(f"no problem is left of {card.read} rows ({why or 'the source is empty'})")
+        first = [
+            f"{line['where']}: {line['reason']}" + (f", {line['detail']}" if line.get("detail") else "")
+            for _, line in islice(removed(prepared), 3)
+        ]
+        named = f"; the first: {'; '.join(first)}" if first else ""
+        raise UserError(
+            f"no problem is left of {card.read} rows ({why or 'the source is empty'}){named}",
+            hint="--min-tests 0 keeps rows without tests" if reasons["too_few_tests"] else None,
+        )
     final = work.folder / "final"
     shutil.rmtree(final, ignore_errors=True)
     final.mkdir()

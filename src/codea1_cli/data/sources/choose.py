@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 
 from codea1_cli.data.sources.base import FORMATS, FileRows, Source, format_of
@@ -58,8 +59,11 @@ def make_source(
         raise UserError(f"no such file: {spec}", hint=f"a {', '.join(FORMATS)} or .py file, or a folder")
     if _HUB_ID.fullmatch(spec):
         return Table(HubRows(spec, split or "train", revision, config), mapping, license)
+    near = get_close_matches(spec, BUILT_IN, 1)
+    meant = f"did you mean {near[0]}? " if near else ""
     raise UserError(
-        f"no source {spec!r}", hint=f"{', '.join(BUILT_IN)}, a file, a folder of Python files, or a hub id OWNER/NAME"
+        f"no source {spec!r}",
+        hint=f"{meant}{', '.join(BUILT_IN)}, a file, a folder of Python files, or a hub id OWNER/NAME",
     )
 
 

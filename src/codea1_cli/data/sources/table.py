@@ -6,6 +6,7 @@ import ast
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
@@ -43,7 +44,9 @@ class Table:
         self.title = data.name
         unknown = [name for name in self.given if name not in TARGETS]
         if unknown:
-            raise UserError(f"no field {unknown[0]!r} in a problem", hint=f"fields to map: {', '.join(TARGETS)}")
+            near = get_close_matches(unknown[0], TARGETS, 1)
+            meant = f"did you mean {near[0]}? " if near else ""
+            raise UserError(f"no field {unknown[0]!r} in a problem", hint=f"{meant}fields to map: {', '.join(TARGETS)}")
         self.columns = self._columns()
 
     def _columns(self) -> dict[str, str]:
@@ -57,8 +60,9 @@ class Table:
             return columns
         for name in TARGETS:
             if columns[name] not in seen and (name in self.given or name in NEEDED):
+                file = self.data.path.name if isinstance(self.data, FileRows) else self.title
                 raise UserError(
-                    f"{self.title}: no column {columns[name]!r} for the field {name}",
+                    f"{file}: no column {columns[name]!r} for the field {name}",
                     hint=f"its columns are {', '.join(seen)}; choose one with --map {name}=COLUMN",
                 )
         return {name: column for name, column in columns.items() if column in seen}
