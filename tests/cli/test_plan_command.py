@@ -20,7 +20,7 @@ def test_the_paper_run_fits_and_says_what_it_takes(call):
 
 @pytest.mark.parametrize("name", ["3b", "7b"])
 def test_what_does_not_fit_exits_3_with_numbers_and_ways(call, name):
-    done = call(app, "plan", "-r", name, "--gpu", "h100")
+    done = call(app, "plan", "-r", name, "--gpu", "h100", "train.sharding=ddp")
     assert done.code == 3
     assert "GiB, one NVIDIA H100" in done.err
     assert "train.sharding=fsdp2" in done.err
