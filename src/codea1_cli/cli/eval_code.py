@@ -16,6 +16,9 @@ from codea1_cli.errors import UserError
 if TYPE_CHECKING:
     from codea1_cli.evals.code.benchmark import Benchmark, CodeTask, Sample, ScoreOptions
 
+_EVERY_S = 15.0  # seconds between two lines of progress where there is no terminal
+_SCORES_AGAIN = "the references' answers are kept, the same command scores the samples again"
+
 app = typer.Typer(
     no_args_is_help=True,
     help="Evaluate a Code LLM: sample, score with the official verdicts, compare.",
@@ -43,7 +46,10 @@ def evaluate(
     ] = None,
     subset: Annotated[str, typer.Option("--subset", metavar="full|hard", help="Of BigCodeBench.")] = "full",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.jsonl", help="Sample file; below ./evals when left out.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE.jsonl", help="Sample file; below ./evals when left out. With --samples: the result."
+        ),
     ] = None,
     n: Annotated[int | None, typer.Option("--n", min=1, help="Samples a task; the protocol's when left out.")] = None,
     temperature: Annotated[
@@ -82,11 +88,13 @@ def evaluate(
     verbose: VerboseOption = False,
 ) -> int:
     """Sample solutions and score them. Interrupted sampling goes on where it stopped."""
+    from codea1_cli.cli.eval_samples import given_samples
     from codea1_cli.cli.eval_view import show_result
+    from codea1_cli.cli.interrupted import interruptible
     from codea1_cli.cli.prepare_view import Bar
     from codea1_cli.evals.code.benchmark import ScoreOptions
     from codea1_cli.evals.code.choose import open_benchmark
-    from codea1_cli.evals.code.results import result_file
+    from codea1_cli.evals.code.results import result_file, samples_hash, writable
     from codea1_cli.evals.code.run import record, score_samples
     from codea1_cli.evals.evalplus.benchmark import default_cache
     from codea1_cli.run_dir import write_atomic
@@ -99,29 +107,33 @@ def evaluate(
     options = ScoreOptions(
         workers or os.cpu_count() or 1, sandbox_python, tuple(require or ()), cache or default_cache()
     )
-    with Bar() as bar:
+    said = _SCORES_AGAIN if samples is not None else "the same command goes on where it stopped"
+    with interruptible(said), Bar(every_s=_EVERY_S) as bar:
         if samples is not None:
-            made, about = _given(samples, sanitise, benchmark, tasks), {"label": samples.name}
+            target = writable(result_file(samples, out))
+            made, about = given_samples(samples, sanitise, benchmark, tasks), {"label": samples.name}
             file = samples
         else:
             settings = _settings(benchmark, n, temperature, top_p, max_new_tokens, seed, style)
             made, about, file = _sampled(benchmark, tasks, model, step, runs, settings, style, engine, out, bar)
+            target = writable(result_file(file))
         if sample_only:
             console.note(f"{len(made)} samples of {len(tasks)} tasks: {file}")
             if as_json:
                 console.emit({"samples_file": file, "samples": len(made), **about})
             return console.EXIT_OK
+        about["samples_hash"] = samples_hash(file)
         try:
             _warn_of_layers(options)
             outcome = score_samples(benchmark, made, options, bar)
         finally:
             benchmark.close()
     result = record(benchmark, outcome, options, about, file)
-    write_atomic(result_file(file), json.dumps(console.jsonable(result), indent=1) + "\n")
+    write_atomic(target, json.dumps(console.jsonable(result), indent=1) + "\n")
     if as_json:
         console.emit(result)
     else:
-        show_result(result, per_task, result_file(file))
+        show_result(result, per_task, target)
     if result["unscored"]:
         console.warn(f"{result['unscored']} samples unscored: the sandbox itself failed on them")
     if fail_under is not None:
@@ -151,14 +163,25 @@ def compare(
     """Compare two results task by task: the paired difference of pass@1 with its interval, tasks won and lost by B."""
     from codea1_cli.cli.eval_view import show_comparison
     from codea1_cli.evals.code.results import compare as compared
-    from codea1_cli.evals.code.results import read_result
+    from codea1_cli.evals.code.results import read_result, unshared
 
     first, second = read_result(a), read_result(b)
-    found = compared(first, second)
+    found, alone = compared(first, second), unshared(first, second)
     if as_json:
-        console.emit({"benchmark": first["benchmark"], "a": str(a), "b": str(b), "columns": found})
+        console.emit(
+            {
+                "benchmark": first["benchmark"],
+                "a": str(a),
+                "b": str(b),
+                "only_a": alone[0],
+                "only_b": alone[1],
+                "columns": found,
+            }
+        )
     else:
         show_comparison(first, second, found)
+    if any(alone):
+        console.warn(f"tasks in no figure, because the other result lacks them: {alone[0]} of A, {alone[1]} of B")
 
 
 @app.command("sanitise")
@@ -173,12 +196,13 @@ def sanitise_file(
     verbose: VerboseOption = False,
 ) -> None:
     """Write a sample file's solutions as the benchmark's own sanitiser would."""
+    from codea1_cli.cli.eval_samples import given_samples
     from codea1_cli.evals.code.choose import open_benchmark
     from codea1_cli.run_dir import write_atomic
 
     chosen = open_benchmark(benchmark)
     tasks = chosen.load(data)
-    made = _given(samples, True, chosen, tasks)
+    made = given_samples(samples, True, chosen, tasks)
     target = out or samples.with_name(samples.name.removesuffix(".jsonl") + "-sanitized.jsonl")
     write_atomic(target, "".join(json.dumps({"task_id": one.task_id, "solution": one.solution}) + "\n" for one in made))
     console.note(f"{len(made)} solutions: {target}")
@@ -190,26 +214,6 @@ def _one_of(value: str | None, known: tuple[str, ...], option: str) -> str:
     if value is not None and value not in known:
         raise UserError(f"{option} {value} is unknown", hint=f"one of {', '.join(known)}")
     return value or known[0]
-
-
-def _given(file: Path, sanitise: bool, benchmark: Benchmark, tasks: list[CodeTask]) -> list[Sample]:
-    from dataclasses import replace
-
-    from codea1_cli.evals.code.samples import missing_tasks, read_samples
-
-    made = read_samples(file, benchmark, tasks)
-    if missing := missing_tasks(made, tasks):
-        console.warn(f"{len(missing)} of {len(tasks)} tasks have no sample and are in no figure: {_some(missing)}")
-    if not sanitise:
-        return made
-    by_id = {task.id: task for task in tasks}
-    return [
-        replace(one, raw=one.solution, solution=benchmark.sanitise(by_id[one.task_id], one.solution)) for one in made
-    ]
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def _settings(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from codea1_cli.evals.tests.job import Job
 
 BOTH = "both"
+_GOES_ON = "the same command goes on where it stopped"
 
 
 def eval_tests(
@@ -74,6 +75,7 @@ def eval_tests(
     functions, and shows the mutants that survive. `compare A B` compares two folders of results.
     """
     from codea1_cli.cli import eval_tests_view as view
+    from codea1_cli.cli.interrupted import interruptible
     from codea1_cli.evals.tests.evaluation import PROTOCOLS, Scoring
 
     if target == "compare":
@@ -107,13 +109,14 @@ def eval_tests(
         workers=workers or os.cpu_count() or 1,
     )
     if only_sample:
-        with view.Bar() as bar:
+        with interruptible(_GOES_ON), view.Bar() as bar:
             found = sample_only(job, bar.update)
         if as_json:
             console.emit(found)
         console.note(f"suites in {found['folder']}")
         return
-    with _sandbox(job, python, require) as sandbox, view.Bar() as bar:
+    said = _GOES_ON if target == "ult" else "suites are kept, the same command scores again"
+    with interruptible(said), _sandbox(job, python, require) as sandbox, view.Bar() as bar:
         found = run_ult(job, sandbox, bar.update) if target == "ult" else run_file(job, sandbox, bar.update)
     if as_json:
         console.emit(found)

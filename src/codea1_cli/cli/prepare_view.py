@@ -27,9 +27,10 @@ STAGES = {
 
 
 class Bar:
-    """Progress on stderr; silent where that is no terminal."""
+    """Progress on stderr; where that is no terminal, a line every `every_s` seconds and at a stage's end, or none."""
 
-    def __init__(self) -> None:
+    def __init__(self, every_s: float | None = None) -> None:
+        self._every_s = every_s
         self._progress: Any = None
         self._tasks: dict[str, Any] = {}
         self._last = 0.0
@@ -56,7 +57,12 @@ class Bar:
 
     def __call__(self, stage: str, done: int, total: int | None) -> None:
         now = time.monotonic()
-        if self._progress is None or (done != total and now - self._last < 0.1):
+        if self._progress is None:
+            if self._every_s is not None and total and (done == total or now - self._last > self._every_s):
+                self._last = now
+                console.note(f"{STAGES.get(stage, stage)}: {done} of {total}")
+            return
+        if done != total and now - self._last < 0.1:
             return
         self._last = now
         if stage not in self._tasks:

@@ -4,10 +4,12 @@ import json
 
 import pytest
 
-from codea1_cli.evals.evalplus.checking import Checker
+from codea1_cli.evals.evalplus.checking import Checker, Expected
 from codea1_cli.evals.evalplus.inputs import arguments_of, shipped
 from codea1_cli.evals.evalplus.tasks import PlusTask
+from codea1_cli.sandbox.base import ProgramRun
 from codea1_cli.sandbox.local import LocalSandbox
+from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
 ADD = "def f(x, y):\n    return x + y\n"
 
@@ -70,6 +72,23 @@ def test_time_limits_follow_the_reference(checker):
     told = checker.truth(task())["plus"]
     assert told.limits == [4.0, 4.0]
     assert told.total == 10.0
+
+
+def test_a_program_that_never_loads_is_loaded_once_and_for_no_longer_than_base_takes():
+    runs = []
+
+    class Stuck:
+        def run(self, program, entry, calls, limits, hash_seed=0):
+            runs.append((len(calls), limits.load_limit_s))
+            late = [Answer(AnswerKind.TIMEOUT, detail="while loading") for _ in calls]
+            return ProgramRun(False, "late", late, load_kind=AnswerKind.TIMEOUT)
+
+    told = {"base": Expected(["3"], [0.0]), "plus": Expected(["7"] * 900, [0.0] * 900)}
+    problem = task(plus=((3, 4),) * 900)
+    found = Checker("mbpp", Stuck()).check(problem, "while True: pass\n" + ADD, told)
+    assert (str(found["base"]), str(found["plus"])) == ("timeout", "timeout")
+    assert told["plus"].total == 62.0
+    assert runs == [(2, 6.0)]
 
 
 def test_large_values_that_are_written_otherwise_are_fetched(checker):

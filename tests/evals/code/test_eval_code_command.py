@@ -1,9 +1,13 @@
 """`codea1 eval-code` from end to end with the embedded model on three tasks."""
 
 import json
+import os
+import signal
 
 import pytest
 
+from codea1_cli.cli import app
+from codea1_cli.cli.console import run_app
 from codea1_cli.evals.sampler_transformers import TransformersSampler
 
 OPTIONS = ("--model", "builtin:tiny", "--n", "2", "--max-new-tokens", "12", "--workers", "1")
@@ -102,6 +106,71 @@ def test_two_results_are_compared(command, release, tmp_path):
     code, out, _ = command("eval-code", "compare", "a.jsonl", "b.jsonl")
     assert "won by B (plus): HumanEval/2" in out
     assert command("eval-code", "compare", "a.jsonl", "none.jsonl")[0] == 2
+
+
+def test_changed_samples_are_not_compared_by_their_old_scores(command, release, tmp_path):
+    for name, solutions in (("a", BASE_ONLY), ("b", RIGHT)):
+        command("eval-code", "humaneval", "--samples", write(tmp_path / f"{name}.jsonl", solutions), "--data", release)
+    write(tmp_path / "b.jsonl", BASE_ONLY)
+    code, _, err = command("eval-code", "compare", "a.jsonl", "b.jsonl")
+    assert code == 2
+    assert "b.jsonl was changed after it was scored" in err
+    assert "score it again: codea1 eval-code humaneval --samples b.jsonl" in err
+    assert command("eval-code", "compare", "a.jsonl", "b.results.json")[0] == 0  # the result that is named is taken
+
+
+def test_a_comparison_says_which_tasks_it_leaves_out(command, release, tmp_path):
+    few = {task: RIGHT[task] for task in ("HumanEval/1", "HumanEval/2")}
+    for name, solutions in (("a", RIGHT), ("b", few)):
+        command("eval-code", "humaneval", "--samples", write(tmp_path / f"{name}.jsonl", solutions), "--data", release)
+    code, out, err = command("eval-code", "compare", "a.jsonl", "b.jsonl", "--json")
+    assert code == 0
+    assert (json.loads(out)["only_a"], json.loads(out)["only_b"]) == (1, 0)
+    assert "the other result lacks them: 1 of A, 0 of B" in err
+
+
+def test_uneven_sample_counts_are_told(command, release, tmp_path):
+    file = write(tmp_path / "s.jsonl", RIGHT, copies=2)
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[1:]))
+    _, _, err = command("eval-code", "humaneval", "--samples", file, "--data", release)
+    assert "tasks have 1 to 2 samples: pass@k is given up to k = 1" in err
+
+
+@pytest.mark.parametrize(
+    ("out", "where"), [("r/mine.json", "r/mine.json"), (".", "s.results.json"), ("r/t.jsonl", "r/t.results.json")]
+)
+def test_out_says_where_the_result_of_given_samples_goes(command, release, tmp_path, out, where):
+    (tmp_path / "in").mkdir()
+    file = write(tmp_path / "in" / "s.jsonl", RIGHT)
+    code, _, err = command("eval-code", "humaneval", "--samples", file, "--data", release, "--out", out)
+    assert code == 0
+    assert json.loads((tmp_path / where).read_text())["figures"]["plus"]["pass@1"] == 1.0
+    assert [path.name for path in file.parent.iterdir()] == ["s.jsonl"]
+    assert "scoring: 3 of 3" in err  # no terminal: plain lines of progress
+
+
+def test_a_result_that_cannot_be_written_is_refused_before_scoring(command, release, tmp_path):
+    file = write(tmp_path / "s.jsonl", RIGHT)
+    (tmp_path / "wall").write_text("")
+    code, _, err = command("eval-code", "humaneval", "--samples", file, "--data", release, "--out", "wall/r.json")
+    assert code == 3
+    assert "the result wall/r.json cannot be written" in err
+    assert "choose another place with --out" in err
+    assert "scoring" not in err
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_is_answered_with_a_line(release, tmp_path, monkeypatch, capfd, number):
+    def interrupted(*_):
+        os.kill(os.getpid(), number)
+        raise AssertionError("the signal came to nothing")
+
+    monkeypatch.setattr("codea1_cli.evals.code.run.score_samples", interrupted)
+    file = write(tmp_path / "s.jsonl", RIGHT)
+    code = run_app(app, ["eval-code", "humaneval", "--samples", str(file), "--data", str(release)])
+    assert code == 130
+    assert "interrupted; the references' answers are kept, the same command scores" in capfd.readouterr().err
 
 
 def test_raw_samples_are_sanitised(command, release, tmp_path):

@@ -1,12 +1,15 @@
 """`codea1 eval-tests` as a user calls it."""
 
 import json
+import os
+import signal
 
 import pytest
 from hand_made import ADD, NEG, SIGN
 
 from codea1_cli.cli import app
 from codea1_cli.cli.console import run_app
+from codea1_cli.errors import UserError
 from codea1_cli.evals.model_ref import ModelRef
 from codea1_cli.evals.tests import evaluation, job
 
@@ -187,6 +190,28 @@ def sampler(monkeypatch):
     monkeypatch.setattr(job, "find_model", lambda *_, **__: ModelRef("fake", label="fake"))
     monkeypatch.setattr(job.Asked, "_context", lambda self: 16_384)
     return fake
+
+
+def test_a_refused_job_leaves_no_folder_behind(files, call, sampler, monkeypatch):
+    def refuse(self):
+        raise UserError("the model takes 100 tokens", hint="lower --max-new-tokens")
+
+    words = ("ult", "--data", files / "ult.json", "--k", 2, "--tests", 2, "--out", files / "r")
+    with monkeypatch.context() as patch:
+        patch.setattr(job.Asked, "_context", refuse)
+        assert call(*words)[0] == 2
+    assert not (files / "r").exists()
+    assert call(*words, "--max-new-tokens", 50)[0] == 0
+
+
+def test_an_interrupt_is_answered_with_a_line(files, monkeypatch, capfd):
+    def interrupted(*_):
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("the signal came to nothing")
+
+    monkeypatch.setattr(evaluation.Scorer, "faults", interrupted)
+    assert run_app(app, ["eval-tests", *map(str, ult(files, "--out", files / "r"))]) == 130
+    assert "interrupted; the same command goes on where it stopped" in capfd.readouterr().err
 
 
 def test_a_model_is_sampled_once_and_its_suites_kept(files, call, sampler, monkeypatch):

@@ -2,22 +2,62 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.errors import UserError
+from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.code.benchmark import Benchmark, Sample, Scored, Status, Truth
 from codea1_cli.evals.passk import Interval, paired_bootstrap
 
 FORMAT = "codea1-eval-code-1"
 
 
-def result_file(samples: Path) -> Path:
-    """The result file beside a sample file or folder."""
+def result_file(samples: Path, out: Path | None = None) -> Path:
+    """The result file beside a sample file or folder; with `out` that file, or the one of that name in the folder `out`,
+    or the one beside the sample file `out`."""
+    if out is not None and out.suffix == ".json":
+        return out
+    if out is not None:
+        samples = out / samples.name if out.is_dir() else out
     return samples.with_name(samples.name.removesuffix(".gz").removesuffix(".jsonl") + ".results.json")
+
+
+def writable(file: Path) -> Path:
+    """`file`, once its folder is there and takes a file: before the hour of scoring, not after it.
+
+    Raises:
+        EnvironmentFault: it cannot be written.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=file.parent):
+            pass
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    except OSError as fault:
+        raise EnvironmentFault(
+            f"the result {file} cannot be written: {fault.strerror}",
+            hint="choose another place with --out",
+        ) from None
+    return file
+
+
+def samples_hash(samples: Path) -> str:
+    """sha256 of a sample file, or of the names and programs of a folder of samples."""
+    digest = hashlib.sha256()
+    if not samples.is_dir():
+        digest.update(samples.read_bytes())
+    else:
+        for file in sorted(samples.glob("*/*.py")):
+            digest.update(f"{file.relative_to(samples)} {file.stat().st_size}\n".encode() + file.read_bytes())
+    return digest.hexdigest()
 
 
 def as_evalplus(benchmark: Benchmark, samples: Sequence[Sample], scored: Sequence[Scored], date: str) -> dict[str, Any]:
@@ -48,7 +88,7 @@ def read_result(path: Path) -> dict[str, Any]:
     """A result file, by its own path or that of its samples; EvalPlus' own result files too.
 
     Raises:
-        UserError: it is none.
+        UserError: it is none, or the samples were changed since.
     """
     chosen = path if path.suffix == ".json" else result_file(path)
     try:
@@ -56,6 +96,12 @@ def read_result(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as fault:
         raise UserError(f"cannot read {chosen}: {fault}", hint="`codea1 eval-code` writes result files") from None
     if isinstance(result, dict) and result.get("format") == FORMAT:
+        scored = result.get("samples_hash")
+        if scored and chosen != path and path.exists() and samples_hash(path) != scored:
+            raise UserError(
+                f"{path} was changed after it was scored: {chosen.name} is of other samples",
+                hint=f"score it again: codea1 eval-code {result['benchmark']} --samples {path}",
+            )
         return result
     if isinstance(result, dict) and isinstance(result.get("eval"), dict):
         return _of_evalplus(result, chosen)
@@ -85,6 +131,12 @@ class Compared:
     difference: Interval
     won: list[str]
     lost: list[str]
+
+
+def unshared(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[int, int]:
+    """How many tasks with samples only A has, and only B."""
+    first, second = ({task for task, row in one["tasks"].items() if row["n"]} for one in (a, b))
+    return len(first - second), len(second - first)
 
 
 def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Compared]:

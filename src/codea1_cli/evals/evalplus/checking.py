@@ -90,7 +90,8 @@ class Checker:
                 break
             calls = [f"_part({name!r}, {_look(told[name]) if look else 0})" for name in left]
             longest = max(told[name].total for name in left)
-            run = self.sandbox.run(program, "_part", calls, Limits(longest, longest, MEMORY_MB, 1 << 20))
+            # Loading has base's time alone: a program that is not loaded by then fails base, and so plus with it.
+            run = self.sandbox.run(program, "_part", calls, Limits(longest, told["base"].total, MEMORY_MB, 1 << 20))
             for name, answer in zip(left, run.answers, strict=True):
                 found[name] = self._verdict(task, told[name], name, answer, program)
         # A program that claims a first look where there was none has taken the task over: wrong, not unscored.
@@ -113,6 +114,8 @@ class Checker:
         for number, line in enumerate(lines):
             if line == "+":
                 return None
+            if line == "!Late":
+                return Status.TIMEOUT
             if number >= len(told.answers) or line[:1] == "!":
                 return Status.FAIL
             expected, arguments = told.answers[number], task.inputs[name][number]

@@ -40,7 +40,7 @@ def covered(source: str, arcs: Iterable[tuple[int, int]]) -> Covered:
         from coverage import Coverage
     except ImportError as error:
         raise EnvironmentFault(
-            f"coverage figures need coverage.py: {error}", hint="`uv sync --extra tests` installs it"
+            f"coverage figures need coverage.py: {error}", hint="install the package `coverage` beside codea1"
         ) from None
     last = source.count("\n") + 1
     sound = {(a, b) for a, b in arcs if abs(a) <= last and abs(b) <= last}

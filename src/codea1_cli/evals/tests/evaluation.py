@@ -137,15 +137,12 @@ def values(protocol: str, row: Mapping[str, Any], scoring: Scoring) -> dict[str,
     return published.values(row) if protocol == published.PROTOCOL else oneshot.values(row, scoring.tests_per_suite)
 
 
-def open_results(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Makes the folder of results, or takes up one that was begun with the same settings.
+def check_results(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Whether results of these settings may go into the folder; nothing is made.
 
     Raises:
         UserError: it holds results of other settings, which are named.
     """
-    from codea1_cli.run_dir import write_atomic
-
-    folder.mkdir(parents=True, exist_ok=True)
     file = folder / "settings.json"
     if file.exists():
         before = json.loads(file.read_text(encoding="utf-8"))
@@ -156,5 +153,18 @@ def open_results(folder: Path, settings: Mapping[str, Any]) -> None:
                 f"{folder} holds results of other settings: {', '.join(other)}",
                 hint="give another --out, or remove the folder",
             )
-    else:
+
+
+def open_results(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Makes the folder of results, or takes up one that was begun with the same settings.
+
+    Raises:
+        UserError: it holds results of other settings, which are named.
+    """
+    from codea1_cli.run_dir import write_atomic
+
+    check_results(folder, settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "settings.json"
+    if not file.exists():
         write_atomic(file, json.dumps(settings, indent=2) + "\n")

@@ -17,7 +17,7 @@ from codea1_cli.evals.model_ref import ModelRef, find_model
 from codea1_cli.evals.sampler import Sampler, SamplingSettings, open_sampler
 from codea1_cli.evals.tests import own_file, published
 from codea1_cli.evals.tests.asking import Progress, ask_at_once, ask_in_rounds
-from codea1_cli.evals.tests.evaluation import Scorer, Scoring, open_results, score_all, summary
+from codea1_cli.evals.tests.evaluation import Scorer, Scoring, check_results, open_results, score_all, summary
 from codea1_cli.evals.tests.functions import Function, fixed_sample, functions_of_file, load_ult
 from codea1_cli.evals.tests.mutants import show_diff
 from codea1_cli.evals.tests.suites import Suite, read_rows, read_suites, suite_of_replies, suite_of_text
@@ -65,6 +65,7 @@ def run_ult(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
         suites = asked.suites(protocol, there, progress)
         began = time.monotonic()
         file = asked.folder / f"rows.{protocol}.jsonl"
+        asked.begin()
         rows = score_all(scorer, protocol, there, suites, file, workers=job.workers, progress=progress)
         asked.took(f"scoring, {protocol}", time.monotonic() - began)
         found["protocols"][protocol] = summary(protocol, rows, job.scoring, sample)
@@ -137,7 +138,7 @@ class Asked:
         self.folder = job.out or Path("eval-tests") / name
         self.label = label
         self.settings = self._settings(functions)
-        open_results(self.folder, self.settings)
+        check_results(self.folder, self.settings)
         self.sampler: Sampler | None = None
 
     def _settings(self, functions: Sequence[Function]) -> dict[str, Any]:
@@ -153,6 +154,10 @@ class Asked:
         elif self.model is not None:
             found |= {"model": _named(self.model), "sampling": asdict(job.sampling), "context": job.context}
         return found
+
+    def begin(self) -> None:
+        """Makes the folder, now that nothing can refuse the job any more."""
+        open_results(self.folder, self.settings)
 
     def suites(self, protocol: str, functions: Sequence[Function], progress: Progress) -> Mapping[str, Suite]:
         """The given suites, else those in the folder, what is missing sampled first."""
@@ -191,7 +196,9 @@ class Asked:
     def _open(self) -> Sampler:
         if self.sampler is None:
             assert self.model is not None
+            self._context()
             self.sampler = open_sampler(self.model, self.job.engine)
+            self.begin()
             write_atomic(self.folder / "model.json", json.dumps(self.sampler.describe(), indent=2, default=str) + "\n")
         return self.sampler
 
@@ -211,6 +218,7 @@ class Asked:
 
     def took(self, what: str, seconds: float) -> None:
         """Adds to the seconds spent on `what`, over all calls that worked on this folder."""
+        self.begin()
         file = self.folder / "seconds.json"
         spent = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
         spent[what] = round(spent.get(what, 0.0) + seconds, 3)

@@ -203,7 +203,7 @@ def _arcs(answer: Answer) -> Arcs | None:
     if answer.kind is AnswerKind.RAISED and answer.detail.endswith("No module named 'coverage'"):
         raise EnvironmentFault(
             "the interpreter that runs the tests has no coverage.py",
-            hint="install coverage there, or leave out --python",
+            hint="install the package `coverage` there (`PYTHON -m pip install coverage`), or leave out --python",
         )
     data = answer.value.data if answer.value is not None else None
     if not isinstance(data, list) or len(data) > _MAX_ARCS:
