@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -101,12 +102,11 @@ def run_file(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
     if job.suites is not None:
         there = [function for function in there if function.id in suites]
     rows = []
-    began = time.monotonic()
-    for number, function in enumerate(there):
-        suite = suites.get(function.id, Suite(function.id, (), ""))
-        rows.append(_file_row(own_file.score(scorer.runner, function, suite.tests), function))
-        progress(number + 1, len(there), "scoring")
-    asked.took("scoring", time.monotonic() - began)
+    with asked.timed("scoring"):
+        for number, function in enumerate(there):
+            suite = suites.get(function.id, Suite(function.id, (), ""))
+            rows.append(_file_row(own_file.score(scorer.runner, function, suite.tests), function))
+            progress(number + 1, len(there), "scoring")
     unscored = sum(row["unscored"] for row in rows)
     return asked.finish({**asked.about(), "not_loading": faults, "functions": rows, "unscored": unscored})
 
@@ -163,31 +163,23 @@ class Asked:
         """The given suites, else those in the folder, what is missing sampled first."""
         if self.given is not None:
             return self.given
-        rounds = protocol == published.PROTOCOL
+        with self.timed(f"sampling, {protocol}"):
+            return self._sampled(protocol, functions, progress)
+
+    def _sampled(self, protocol: str, functions: Sequence[Function], progress: Progress) -> Mapping[str, Suite]:
         file = self.folder / f"suites.{protocol}.jsonl"
-        began = time.monotonic()
-        if rounds:
+        k, count = self.job.scoring.k, self.job.scoring.tests_per_suite
+        if protocol == published.PROTOCOL:
             replies = {row["task_id"]: row["replies"] for row in read_rows(file)}
-            if any(len(replies.get(f.id, ())) < self.job.scoring.k for f in functions):
-                replies = ask_in_rounds(
-                    self._open(),
-                    functions,
-                    self.job.scoring.k,
-                    self.job.sampling,
-                    file,
-                    context=self._context(),
-                    progress=progress,
-                )
-            found = {name: suite_of_replies(name, texts) for name, texts in replies.items()}
-        else:
-            texts = {row["task_id"]: row["suite"] for row in read_rows(file)}
-            if any(function.id not in texts for function in functions):
-                count = self.job.scoring.tests_per_suite
+            if any(len(replies.get(f.id, ())) < k for f in functions):
                 sampler, sampling, context = self._open(), self.job.sampling, self._context()
-                texts = ask_at_once(sampler, functions, count, sampling, file, context=context, progress=progress)
-            found = {name: suite_of_text(name, text) for name, text in texts.items()}
-        self.took(f"sampling, {protocol}", time.monotonic() - began)
-        return found
+                replies = ask_in_rounds(sampler, functions, k, sampling, file, context=context, progress=progress)
+            return {name: suite_of_replies(name, texts) for name, texts in replies.items()}
+        texts = {row["task_id"]: row["suite"] for row in read_rows(file)}
+        if any(function.id not in texts for function in functions):
+            sampler, sampling, context = self._open(), self.job.sampling, self._context()
+            texts = ask_at_once(sampler, functions, count, sampling, file, context=context, progress=progress)
+        return {name: suite_of_text(name, text) for name, text in texts.items()}
 
     def without_suite(self, functions: Sequence[Function]) -> list[str]:
         """The functions that the given file has no suite for: they count as failing."""
@@ -216,13 +208,17 @@ class Asked:
             )
         return min(self.job.context, longest)
 
-    def took(self, what: str, seconds: float) -> None:
-        """Adds to the seconds spent on `what`, over all calls that worked on this folder."""
-        self.begin()
-        file = self.folder / "seconds.json"
-        spent = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        spent[what] = round(spent.get(what, 0.0) + seconds, 3)
-        write_atomic(file, json.dumps(spent, indent=2) + "\n")
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Adds to the seconds spent on `what`, over all calls that worked on this folder, interrupted ones too."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            file = self.folder / "seconds.json"
+            spent = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+            spent[what] = round(spent.get(what, 0.0) + time.monotonic() - began, 3)
+            write_atomic(file, json.dumps(spent, indent=2) + "\n")
 
     def about(self) -> dict[str, Any]:
         """What identifies these results."""
@@ -240,7 +236,8 @@ class Asked:
         if self.sampler is not None:
             self.sampler.close()
         found |= {"model": self.about()["model"]}
-        found["seconds"] = json.loads((self.folder / "seconds.json").read_text(encoding="utf-8"))
+        spent = self.folder / "seconds.json"
+        found["seconds"] = json.loads(spent.read_text(encoding="utf-8")) if spent.exists() else {}
         write_atomic(self.folder / "results.json", json.dumps(found, indent=2) + "\n")
         return found
 
