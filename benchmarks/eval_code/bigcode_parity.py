@@ -137,7 +137,13 @@ def official(
 
 
 def run_slice(arguments: argparse.Namespace) -> None:
-    first, last = (int(part) for part in arguments.slice.split(":"))
+    """The slice in chunks, each kept by itself, so that an interrupted run loses one."""
+    begin, end = (int(part) for part in arguments.slice.split(":"))
+    for first in range(begin, end, arguments.chunk):
+        run_chunk(arguments, first, min(end, first + arguments.chunk))
+
+
+def run_chunk(arguments: argparse.Namespace, first: int, last: int) -> None:
     out = arguments.out / f"slice-{first:04}-{last:04}-{arguments.wrong}.json"
     if out.is_file():
         return
@@ -146,6 +152,8 @@ def run_slice(arguments: argparse.Namespace) -> None:
     made = [(task, kind, text) for task in tasks for kind, text in solutions(task, arguments.wrong)]
     if not arguments.canonical:
         made = [item for item in made if item[1] != "canonical"]
+    if not made:
+        return
     began = time.monotonic()
     with open_room(arguments.python, arguments.workers) as sandbox:
         started = time.monotonic()
@@ -197,6 +205,7 @@ def main() -> None:
     parser.add_argument("--wrong", type=int, default=0, help="wrong solutions a task")
     parser.add_argument("--no-canonical", dest="canonical", action="store_false")
     parser.add_argument("--skip", default="", help="numbers of tasks to leave out, with commas")
+    parser.add_argument("--chunk", type=int, default=40, help="tasks between two savings")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--report", action="store_true")
     arguments = parser.parse_args()
