@@ -141,7 +141,12 @@ def same_members(got, want):
 
 def same_number(got, want):
     try:
-        if got == want or (got != got and want != want):
+        if got == want:
+            return True
+        if isinstance(got, complex) or isinstance(want, complex):
+            got, want = complex(got), complex(want)
+            return same_number(got.real, want.real) and same_number(got.imag, want.imag)
+        if got != got and want != want:
             return True
         if all(isinstance(number, (int, Decimal, Fraction)) for number in (got, want)):
             return False
