@@ -64,11 +64,10 @@ def run_ult(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
     found["without_suite"] = asked.without_suite(there)
     for protocol in job.protocols:
         suites = asked.suites(protocol, there, progress)
-        began = time.monotonic()
         file = asked.folder / f"rows.{protocol}.jsonl"
         asked.begin()
-        rows = score_all(scorer, protocol, there, suites, file, workers=job.workers, progress=progress)
-        asked.took(f"scoring, {protocol}", time.monotonic() - began)
+        with asked.timed(f"scoring, {protocol}"):
+            rows = score_all(scorer, protocol, there, suites, file, workers=job.workers, progress=progress)
         found["protocols"][protocol] = summary(protocol, rows, job.scoring, sample)
         found["functions"][protocol] = [asdict(row) for row in rows]
         found["unscored"] += sum(row.unscored for row in rows)
@@ -102,6 +101,7 @@ def run_file(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
     if job.suites is not None:
         there = [function for function in there if function.id in suites]
     rows = []
+    asked.begin()
     with asked.timed("scoring"):
         for number, function in enumerate(there):
             suite = suites.get(function.id, Suite(function.id, (), ""))
@@ -210,15 +210,17 @@ class Asked:
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
-        """Adds to the seconds spent on `what`, over all calls that worked on this folder, interrupted ones too."""
+        """Adds to the seconds spent on `what`, over all calls that worked on this folder, interrupted ones too; a folder
+        that was not begun stays unmade."""
         began = time.monotonic()
         try:
             yield
         finally:
-            file = self.folder / "seconds.json"
-            spent = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-            spent[what] = round(spent.get(what, 0.0) + time.monotonic() - began, 3)
-            write_atomic(file, json.dumps(spent, indent=2) + "\n")
+            if self.folder.is_dir():
+                file = self.folder / "seconds.json"
+                spent = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+                spent[what] = round(spent.get(what, 0.0) + time.monotonic() - began, 3)
+                write_atomic(file, json.dumps(spent, indent=2) + "\n")
 
     def about(self) -> dict[str, Any]:
         """What identifies these results."""
@@ -236,6 +238,7 @@ class Asked:
         if self.sampler is not None:
             self.sampler.close()
         found |= {"model": self.about()["model"]}
+        self.begin()
         spent = self.folder / "seconds.json"
         found["seconds"] = json.loads(spent.read_text(encoding="utf-8")) if spent.exists() else {}
         write_atomic(self.folder / "results.json", json.dumps(found, indent=2) + "\n")
