@@ -2,7 +2,7 @@
 
 import pytest
 
-from codea1_cli.evals.tests.cut import binds, cut_reply, cut_suite, wrap_test
+from codea1_cli.evals.tests.cut import binds, cut_reply, cut_suite, is_plain, wrap_test
 
 ONE = "assert f(1) == 2"
 
@@ -80,3 +80,25 @@ def test_the_wrapped_test_ends_with_the_token():
 )
 def test_whether_a_test_brings_its_own_function(test, own):
     assert binds(test, "f") is own
+
+
+@pytest.mark.parametrize(
+    ("test", "plain"),
+    [
+        (ONE, True),
+        ("assert sorted(f([1, -2], key={'a': (1,)})) == [1.5]", True),
+        ("assert f(1) and not f(2) or f(3)[0] in (1, 2), 'no'", True),
+        ("x = 1\nassert f(x) == 2", False),
+        ("assert f.__code__", False),
+        ("assert f(1).real", False),
+        ("assert g(1) == 2", False),
+        ("assert exec('f = 1') is None", False),
+        ("assert (x := f(1)) == 2", False),
+        ("assert f(lambda: 1)", False),
+        ("assert [f(i) for i in (1, 2)]", False),
+        ("assert f(f'{exit()}')", False),
+        ("assert setattr(f, 'x', 1) is None", False),
+    ],
+)
+def test_tests_that_can_change_nothing(test, plain):
+    assert is_plain(test, "f") is plain

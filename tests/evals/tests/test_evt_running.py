@@ -93,9 +93,12 @@ def test_killed_and_survived_by_hand(runner):
     second = runner.on_mutants("sign", "assert sign(-3) == -1", mutants, 0.0)
     assert sum(outcome is not Outcome.PASSED for outcome in first) == 6
     assert sum(outcome is not Outcome.PASSED for outcome in second) == 10
-    killers = runner.kill("sign", [("assert sign(5) == 1", 0.0), ("assert sign(-3) == -1", 0.0)], mutants)
-    assert [killers.count(killer) for killer in (0, 1, None)] == [6, 7, 3]
-    alive = [mutant for mutant, killer in zip(mutants, killers, strict=True) if killer is None]
+    tests = [("assert sign(5) == 1", 0.0), ("assert sign(-3) == -1", 0.0)]
+    apart = [("x = 5\nassert sign(x) == 1", 0.0), ("x = -3\nassert sign(x) == -1", 0.0)]
+    assert runner.kill("sign", tests, mutants) == runner.kill("sign", apart, mutants)
+    killed = runner.kill("sign", tests, mutants)
+    assert killed.count(True) == 13
+    alive = [mutant for mutant, dead in zip(mutants, killed, strict=True) if not dead]
     assert sorted(m.source.splitlines()[1].strip().replace("  ", " ") for m in alive) == [
         "if x > -1:",
         "if x > 1:",
@@ -103,8 +106,13 @@ def test_killed_and_survived_by_hand(runner):
     ]
 
 
+def test_plain_tests_share_a_fork_and_no_state(runner):
+    tests = [("assert count(1) == 1", 0.0), ("assert count(2) == 1", 0.0)]
+    assert runner.kill("count", tests, [Mutant("none", 0, 1, COUNTS)]) == [False]
+
+
 def test_without_tests_every_mutant_lives(runner):
-    assert runner.kill("neg", [], make_mutants(NEG)) == [None] * 4
+    assert runner.kill("neg", [], make_mutants(NEG)) == [False] * 4
 
 
 def test_mutants_that_loop_crash_or_do_not_compile_are_killed(runner):

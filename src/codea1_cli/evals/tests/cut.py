@@ -79,6 +79,28 @@ def binds(statements: str, name: str) -> bool:
     return False
 
 
+_CALLED = {
+    "abs", "all", "any", "bool", "bytes", "complex", "dict", "divmod", "enumerate", "float", "frozenset", "int",
+    "isinstance", "len", "list", "max", "min", "pow", "range", "repr", "reversed", "round", "set", "sorted", "str",
+    "sum", "tuple", "zip",
+}  # fmt: skip
+_PLAIN = (
+    ast.Assert, ast.Compare, ast.Call, ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict,
+    ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Subscript, ast.Slice, ast.keyword, ast.operator, ast.unaryop, ast.boolop,
+    ast.cmpop,
+)  # fmt: skip
+
+
+def is_plain(statements: str, name: str) -> bool:
+    """Whether a test is one assert of calls of `name` and harmless builtins on literals: it can change nothing."""
+    tree = parse(statements)
+    if tree is None or len(tree.body) != 1 or not isinstance(tree.body[0], ast.Assert):
+        return False
+    nodes = list(ast.walk(tree.body[0]))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return all(isinstance(node, _PLAIN) for node in nodes) and names <= _CALLED | {name}
+
+
 def _parts(reply: str) -> list[str]:
     """Where to look: the python blocks, then the text that stands before any fence."""
     answer = answer_text(reply[:MAX_REPLY_CHARS])

@@ -47,10 +47,10 @@ def score(runner: TestRunner, function: Function, tests: Sequence[str | None]) -
     told = [(test, run.outcome.value, run.detail) for test, run in zip(there, runs, strict=True)]
     mutants = own_mutants(function)
     passing = [(test, run.seconds) for test, run in zip(there, runs, strict=True) if run.passed]
-    killers = runner.kill(function.name, passing, mutants)
+    killed = runner.kill(function.name, passing, mutants)
     arcs = runner.trace_calls(function.program, function.name, [])
-    if killers is None or arcs is None or any(run.outcome is Outcome.UNSCORED for run in runs):
+    if killed is None or arcs is None or any(run.outcome is Outcome.UNSCORED for run in runs):
         return FileRow(function.id, told, len(mutants), 0, unscored=True)
     counts = covered(function.program, arcs.union(*(run.arcs or () for run in runs)))
-    alive = [mutant for mutant, killer in zip(mutants, killers, strict=True) if killer is None]
+    alive = [mutant for mutant, dead in zip(mutants, killed, strict=True) if not dead]
     return FileRow(function.id, told, len(mutants), len(mutants) - len(alive), alive, covered=counts)

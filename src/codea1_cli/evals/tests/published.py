@@ -53,16 +53,16 @@ def score(runner: TestRunner, function: Function, tests: Sequence[str | None], k
         return PublishedRow(function.id, outcomes, unscored=True)
     mutants = make_mutants(function.program)
     passing = [(test, run.seconds) for test, run in zip(chosen, runs, strict=True) if run.passed and test is not None]
-    killers = runner.kill(function.name, passing, mutants)
+    killed = runner.kill(function.name, passing, mutants)
     counts = _covered(runner, function, runs)
-    if killers is None or counts is None:
+    if killed is None or counts is None:
         return PublishedRow(function.id, outcomes, unscored=True)
     return PublishedRow(
         function.id,
         outcomes,
         **asdict(counts),
         mutants=len(mutants),
-        killed=sum(killer is not None for killer in killers),
+        killed=sum(killed),
         tests=chosen,
         details=[run.detail for run in runs],
     )

@@ -1,7 +1,7 @@
 """Runs tests that are statements, on a function and on its mutants, in the sandbox.
 
 Each test has a program run of its own, so nothing that it does reaches another test; within it each mutant has a fork
-of its own. A test passes when the line behind its assert is reached: exits, kills, time-outs, floods of output and
+of its own. Only tests that plainly can do nothing but call share one. A test passes when the line behind its assert is reached: exits, kills, time-outs, floods of output and
 forged answers are no passes, and a test that puts another function in the place of the one under test has failed.
 """
 
@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.evals.tests.cut import binds, wrap_test
+from codea1_cli.evals.tests.cut import binds, is_plain, wrap_test
 from codea1_cli.evals.tests.mutants import Mutant
 from codea1_cli.sandbox.base import Limits, Sandbox
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
@@ -135,13 +135,20 @@ class TestRunner:
 
     def on_mutants(self, entry_point: str, test: str, mutants: Sequence[Mutant], baseline_s: float) -> list[Outcome]:
         """One test on each mutant, in order. Anything but a pass kills; a mutant without source cannot load."""
+        return self._on_mutants(entry_point, [(test, baseline_s)], mutants)
+
+    def _on_mutants(
+        self, entry_point: str, tests: Sequence[tuple[str, float]], mutants: Sequence[Mutant]
+    ) -> list[Outcome]:
+        """What all tests together come to on each mutant: the first that is no pass decides."""
         token = secrets.token_hex(16)
-        wrapped = wrap_test(test, token)
+        wrapped = [text for test, _ in tests if (text := wrap_test(test, token)) is not None]
         runnable = [mutant for mutant in mutants if mutant.source is not None]
-        if wrapped is None or not runnable:
-            return [Outcome.LOAD_ERROR if wrapped else Outcome.NO_TEST for _ in mutants]
-        calls = [jail_call("check", mutant.source, entry_point, wrapped, token) for mutant in runnable]
-        limits = replace(self.limits, time_s=self.mutant_limits.seconds(baseline_s), patience=_MANY)
+        if len(wrapped) < len(tests) or not runnable:
+            return [Outcome.LOAD_ERROR if len(wrapped) == len(tests) else Outcome.NO_TEST for _ in mutants]
+        calls = [jail_call("check_all", mutant.source, entry_point, wrapped, token) for mutant in runnable]
+        seconds = self.mutant_limits.seconds(sum(seconds for _, seconds in tests))
+        limits = replace(self.limits, time_s=seconds, patience=_MANY)
         answers = self.sandbox.run(jail_program(), "check", calls, limits).answers
         for at, answer in enumerate(answers):
             if answer.detail.startswith(_OUT_OF_TURN):  # one mutant's fork spoilt the others' answers: each by itself
@@ -151,22 +158,23 @@ class TestRunner:
 
     def kill(
         self, entry_point: str, tests: Sequence[tuple[str, float]], mutants: Sequence[Mutant]
-    ) -> list[int | None] | None:
-        """For each mutant the index of the first test that kills it, None where all pass; None: the sandbox failed.
+    ) -> list[bool] | None:
+        """For each mutant whether any test kills it; None: the sandbox failed.
 
-        tests: (source, seconds on the function itself), all passing there. A test only meets the mutants that the
-        tests before it left alive.
+        tests: (source, seconds on the function itself), all passing there. Plain tests share a fork and a time limit for
+        each mutant, as in one run of pytest; every other test has forks of its own, and meets the mutants still alive.
         """
-        killers: list[int | None] = [None] * len(mutants)
-        for number, (test, seconds) in enumerate(tests):
-            alive = [at for at, killer in enumerate(killers) if killer is None]
-            outcomes = self.on_mutants(entry_point, test, [mutants[at] for at in alive], seconds)
+        killed = [False] * len(mutants)
+        plain = [(test, seconds) for test, seconds in tests if is_plain(test, entry_point)]
+        groups = [plain, *([one] for one in tests if one not in plain)]
+        for group in [group for group in groups if group]:
+            alive = [at for at, dead in enumerate(killed) if not dead]
+            outcomes = self._on_mutants(entry_point, group, [mutants[at] for at in alive])
             if Outcome.UNSCORED in outcomes:
                 return None
             for at, outcome in zip(alive, outcomes, strict=True):
-                if outcome is not Outcome.PASSED:
-                    killers[at] = number
-        return killers
+                killed[at] = outcome is not Outcome.PASSED
+        return killed
 
 
 def _traceable(call: str | None) -> str | None:
