@@ -71,9 +71,9 @@ def timed(cases: list[Case], work, workers: int) -> tuple[float, list[int]]:
 def here(runner: TestRunner, case: Case) -> int:
     mutants = make_mutants(case.code)
     runs = [(test, runner.run(case.code, case.entry_point, test)) for test in case.tests]
-    killers = runner.kill(case.entry_point, [(test, run.seconds) for test, run in runs if run.passed], mutants)
-    assert killers is not None
-    return sum(killer is not None for killer in killers)
+    killed = runner.kill(case.entry_point, [(test, run.seconds) for test, run in runs if run.passed], mutants)
+    assert killed is not None, "the sandbox failed"
+    return sum(killed)
 
 
 def there(folder: Path, case: Case) -> int:
