@@ -57,9 +57,7 @@ def _operators() -> list[tuple[str, Any]]:
     try:
         from cosmic_ray.plugins import get_operator, operator_names
     except ImportError as error:
-        raise EnvironmentFault(
-            f"mutation needs cosmic-ray: {error}", hint="`uv sync` installs it"
-        ) from None
+        raise EnvironmentFault(f"mutation needs cosmic-ray: {error}", hint="`uv sync` installs it") from None
     kinds = [(name, get_operator(name)) for name in operator_names()]
     return [(name, kind()) for name, kind in kinds if not kind.arguments()]
 
