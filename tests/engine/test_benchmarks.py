@@ -13,6 +13,7 @@ from codea1_cli.engine import arena as arena_module
 from codea1_cli.engine import benchmark_desk
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.benchmarks import due, engine_length, fitting, sampling_as
+from codea1_cli.engine.sampling import beside_training
 from codea1_cli.engine.schedule import Schedule
 from codea1_cli.errors import UserError
 from codea1_cli.recipe_io import load_recipe
@@ -147,7 +148,7 @@ def test_the_engine_samples_by_other_settings_and_gets_its_own_back(vllm):
     longest = "max_completion_length" if vllm else "max_new_tokens"
 
     def fail():
-        with sampling_as(trainer, 0.7, 0.95, 48):
+        with beside_training(trainer, 0), sampling_as(trainer, 0.7, 0.95, 48):
             assert vars(engine) == {"temperature": 0.7, "top_p": 0.95, "top_k": 0, longest: 48}
             trainer._generate_single_turn.seen[(1,)] = 7
             raise ZeroDivisionError

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from codea1_cli.engine.benchmark_sets import role_of
-from codea1_cli.engine.randomness import own_randomness
-from codea1_cli.engine.sampling import sample_groups, sync_weights
+from codea1_cli.engine.sampling import beside_training, sample_groups, sync_weights
 from codea1_cli.recipe import Recipe
 
 
@@ -31,9 +30,6 @@ def sampling_as(trainer: Any, temperature: float, top_p: float, max_new_tokens: 
     else:
         engine, wished = trainer.generation_config, wished | {"max_new_tokens": max_new_tokens}
     before = {name: getattr(engine, name) for name in wished}
-    # What `sample_by_prompt` has counted: a prompt that training meets too must not find its seed moved on.
-    counted = getattr(trainer._generate_single_turn, "seen", None)
-    seen = dict(counted) if counted is not None else {}
     try:
         for name, value in wished.items():
             setattr(engine, name, value)
@@ -41,9 +37,6 @@ def sampling_as(trainer: Any, temperature: float, top_p: float, max_new_tokens: 
     finally:
         for name, value in before.items():
             setattr(engine, name, value)
-        if counted is not None:
-            counted.clear()
-            counted.update(seen)
 
 
 def fitting(prompts: Sequence[Sequence[int]], max_new_tokens: int, length: int | None) -> list[int]:
@@ -92,7 +85,7 @@ def _sample(side: Any, step: int, name: str) -> None:
     sync_weights(trainer)
     # The same seed at every step: what differs between two evaluations is the policy.
     with (
-        own_randomness(recipe.seed * 1000 + 13 + spec.rank),
+        beside_training(trainer, recipe.seed * 1000 + 13 + spec.rank),
         sampling_as(trainer, recipe.eval.benchmark_temperature, recipe.eval.benchmark_top_p, most),
     ):
         completions, _ = sample_groups(

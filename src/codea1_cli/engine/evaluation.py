@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from codea1_cli.engine.randomness import own_randomness
-from codea1_cli.engine.sampling import render, sample_groups, sync_weights
+from codea1_cli.engine.sampling import beside_training, render, sample_groups, sync_weights
 from codea1_cli.prompts import code_messages, test_messages
 from codea1_cli.recipe import Recipe
 
@@ -42,7 +41,7 @@ def sample_heldout(side: Any, step: int) -> None:
         n = 1
     # The same seed at every step: what differs between two evaluations is the policy.
     sync_weights(side.trainer)
-    with own_randomness(recipe.seed * 1000 + 7 + spec.rank):
+    with beside_training(side.trainer, recipe.seed * 1000 + 7 + spec.rank):
         completions, _ = sample_groups(side.trainer, prompts, n, chunk=recipe.sampling.chunk)
     texts = [tokenizer.batch_decode(group, skip_special_tokens=True) for group in completions]
     side.ask("post_evaluation", step, spec.role, spec.rank, list(zip(keys, texts, strict=True)))

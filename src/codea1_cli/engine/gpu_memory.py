@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from codea1_cli.errors import EnvironmentFault
-
-_SMALLEST_CACHE = 2**30
+from codea1_cli.planning.constants import VLLM_SMALLEST_CACHE
 
 
 def engine_share(
@@ -24,7 +23,7 @@ def engine_share(
         EnvironmentFault: less is left than the engine's own weights and a small cache need.
     """
     left = (free - training - still) / engines
-    least = weights // 2 + _SMALLEST_CACHE
+    least = weights // 2 + VLLM_SMALLEST_CACHE
     if left < least:
         other = f", the other policy {still / 2**30:.1f}" if still else ""
         raise EnvironmentFault(

@@ -10,11 +10,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from codea1_cli.engine.randomness import own_randomness
-from codea1_cli.engine.sampling import render, sample_groups, sync_weights
+from codea1_cli.engine.sampling import beside_training, render, sample_groups, sync_weights
 from codea1_cli.engine.step_state import new_future
 from codea1_cli.errors import UserError
 from codea1_cli.extract import extract_code, parse_suite
+from codea1_cli.plan import ROLES
 from codea1_cli.planning.preflight import Tried, findings, problem_choice
 from codea1_cli.prompts import code_messages, test_messages
 from codea1_cli.run_dir import write_atomic
@@ -75,7 +75,7 @@ class PreflightDesk:
         await asyncio.shield(verdict)
 
     def _decide(self, verdict: asyncio.Future[None]) -> None:
-        sums = {role: sum((t for name, t in self.tried.items() if name.startswith(role)), Tried()) for role in _ROLES}
+        sums = {role: sum((t for name, t in self.tried.items() if name.startswith(role)), Tried()) for role in ROLES}
         reasons = findings(self.recipe, sums["code"], sums["test"])
         text = json.dumps(
             {
@@ -103,9 +103,6 @@ class PreflightDesk:
                 for pid, replies in samples:
                     seen.setdefault(pid, []).extend(replies)
         return seen
-
-
-_ROLES = ("code", "test")
 
 
 def preflight(side: Any) -> None:
@@ -148,14 +145,8 @@ def preflight(side: Any) -> None:
 def _sample(side: Any, prompts: Sequence[list[int]], n: int) -> list[list[list[int]]]:
     trainer, recipe = side.trainer, side.recipe
     sync_weights(trainer)
-    counted = getattr(trainer._generate_single_turn, "seen", None)  # what `sample_by_prompt` counts, not with these
-    before = dict(counted) if counted is not None else {}
-    with own_randomness(recipe.seed * 1000 + 11 + side.spec.rank):
-        completions, _ = sample_groups(trainer, prompts, n, chunk=recipe.sampling.chunk or 256)
-    if counted is not None:
-        counted.clear()
-        counted.update(before)
-    return completions
+    with beside_training(trainer, recipe.seed * 1000 + 11 + side.spec.rank):
+        return sample_groups(trainer, prompts, n, chunk=recipe.sampling.chunk)[0]
 
 
 def _clipped(ids: Sequence[int], limit: int, eos: int) -> bool:

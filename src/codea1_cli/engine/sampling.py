@@ -6,8 +6,12 @@ signature is pinned by a test, so that a TRL upgrade that changes it fails there
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from codea1_cli.engine.randomness import own_randomness
+from codea1_cli.planning.constants import CHUNK
 
 Ids = list[int]
 
@@ -24,8 +28,8 @@ def sample_groups(
 
     Args:
         prompts: token ids, one list a prompt.
-        chunk: sequences sampled together, rounded down to whole groups; None: 256, with vLLM 1024. Prompts of like length go together, so that
-            little is padded.
+        chunk: sequences sampled together, rounded down to whole groups; None: 256, with vLLM 1024. Prompts of like
+            length go together, so that little is padded.
         on_chunk: called after each chunk with the prompts' indices and their completions.
 
     Returns:
@@ -36,7 +40,7 @@ def sample_groups(
     completions: list[list[Ids]] = [[] for _ in prompts]
     logprobs: list[list[list[float]]] = [[] for _ in prompts]
     order = sorted(range(len(prompts)), key=lambda i: -len(prompts[i]))
-    groups = max(1, (chunk or (1024 if trainer.use_vllm else 256)) // n)
+    groups = max(1, (chunk or CHUNK["vllm" if trainer.use_vllm else "transformers"]) // n)
     scored = True
     for start in range(0, len(order), groups):
         part = order[start : start + groups]
@@ -91,6 +95,20 @@ def sample_by_prompt(trainer: Any, seed: int) -> None:
 
     single.seen = seen  # type: ignore[attr-defined]
     trainer._generate_single_turn = single
+
+
+@contextlib.contextmanager
+def beside_training(trainer: Any, seed: int) -> Iterator[None]:
+    """Sampling that training does not notice: under a seed of its own, and what `sample_by_prompt` has counted stays, so
+    that a prompt which training meets too does not find its seed moved on."""
+    counted: dict[Any, int] = getattr(trainer._generate_single_turn, "seen", {})
+    before = dict(counted)
+    try:
+        with own_randomness(seed):
+            yield
+    finally:
+        counted.clear()
+        counted.update(before)
 
 
 def render(tokenizer: Any, messages: list[dict[str, str]]) -> Ids:
