@@ -1,6 +1,11 @@
 """The errors that a user may meet: each says what is wrong, how to go on, and which exit code it ends with."""
 
 
+def first_line(error: BaseException) -> str:
+    """What a library's error says, on one line; its name where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 class CodeA1Error(Exception):
     """Base of every error shown as `error: what` and `hint: how`, without a traceback."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.engine.guardian import guarded
-from codea1_cli.errors import EnvironmentFault
+from codea1_cli.errors import EnvironmentFault, first_line
 
 # Ray appends about 70 characters to its folder for its sockets; a path of a Unix socket ends at 107.
 _LONGEST_TEMP = 36
@@ -39,30 +39,38 @@ def ray_cluster(run_path: Path, address: str | None, lock: int | None = None) ->
         guarded(folders, lock),
         open(run_path / "logs" / "ray.log", "a", encoding="utf-8") as log,
         contextlib.redirect_stdout(log),  # Ray prints a worker's death to stdout, which belongs to --json
+        _connected(ray, address, str(temp)),
     ):
-        try:
-            if address is not None:
-                _join(ray, address)
-            else:
-                with _in_a_session_of_their_own():
-                    ray.init(
-                        address="local",
-                        num_cpus=max(os.cpu_count() or 1, 4),
-                        num_gpus=0,
-                        include_dashboard=False,
-                        object_store_memory=_OBJECT_STORE,
-                        log_to_driver=False,
-                        logging_level=logging.ERROR,
-                        _temp_dir=str(temp),
-                    )
-        except SystemExit as exit:  # of the handler that Ray sets for SIGTERM
-            raise KeyboardInterrupt from exit
-        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-            raise _no_ray(address, error) from error
-        try:
-            yield ray
-        finally:
-            ray.shutdown()
+        yield ray
+
+
+@contextlib.contextmanager
+def _connected(ray: Any, address: str | None, temp: str | None = None) -> Iterator[None]:
+    """Joins the cluster at `address`, or starts one with its files in `temp`; leaves it with the block."""
+    try:
+        if address is not None:
+            _join(ray, address)
+        else:
+            with _in_a_session_of_their_own():
+                ray.init(
+                    address="local",
+                    num_cpus=max(os.cpu_count() or 1, 4),
+                    num_gpus=0,
+                    include_dashboard=False,
+                    object_store_memory=_OBJECT_STORE,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    _temp_dir=temp,
+                )
+    except SystemExit as exit:  # of the handler that Ray sets for SIGTERM
+        raise KeyboardInterrupt from exit
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        where = f"no Ray cluster answers at {address}" if address else "Ray does not start"
+        raise EnvironmentFault(f"{where}: {first_line(error)}") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
 @contextlib.contextmanager
@@ -101,11 +109,6 @@ def _join(ray: Any, address: str) -> None:
     ray.init(address=address, namespace="codea1", log_to_driver=False, logging_level=logging.ERROR)
 
 
-def _no_ray(address: str | None, error: Exception) -> EnvironmentFault:
-    where = f"no Ray cluster answers at {address}" if address else "Ray does not start"
-    return EnvironmentFault(f"{where}: {(str(error).strip() or type(error).__name__).splitlines()[0]}")
-
-
 @contextlib.contextmanager
 def connect(address: str) -> Iterator[Any]:
     """`ray`, connected to somebody's cluster for a look at it.
@@ -116,15 +119,8 @@ def connect(address: str) -> Iterator[Any]:
     _set_up_ray()
     import ray
 
-    with contextlib.redirect_stdout(sys.stderr):
-        try:
-            _join(ray, address)
-        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-            raise _no_ray(address, error) from error
-        try:
-            yield ray
-        finally:
-            ray.shutdown()
+    with contextlib.redirect_stdout(sys.stderr), _connected(ray, address):
+        yield ray
 
 
 def _temp(run_path: Path) -> tuple[Path, list[Path]]:

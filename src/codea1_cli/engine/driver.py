@@ -62,6 +62,7 @@ class Driver:
         self.recipe, self.run, self.view = recipe, run, view
         self.ranks, self.nodes = ranks, nodes
         self.workers: dict[str, Any] = {}
+        self.where: dict[str, tuple[str, int]] = {}  # each rank's node and process id
         self.arena: Any = None
         self.interrupted = False
 
@@ -236,8 +237,6 @@ class Driver:
         for label, info in results.items():
             if isinstance(info, dict) and "pid" in info:
                 self.where[label] = (info["node"], info["pid"])
-                if info["node"] == self.node:  # elsewhere the number is another process's
-                    self.pids[label] = info["pid"]
         return results
 
     @property
@@ -253,12 +252,9 @@ class Driver:
                 self.ray.get(on_node(self.ray, node, os.kill, pid, signal.SIGUSR1), timeout=10.0)
 
     @property
-    def where(self) -> dict[str, tuple[str, int]]:
-        return self.__dict__.setdefault("_where", {})
-
-    @property
     def pids(self) -> dict[str, int]:
-        return self.__dict__.setdefault("_pids", {})
+        """Process ids of the ranks on this node; on another the number is somebody else's."""
+        return {label: pid for label, (node, pid) in self.where.items() if node == self.node}
 
     def _position(self, what: str) -> tuple[str, int] | None:
         """(phase, step) of a rank, as far as the arena still answers."""
