@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, first_line
 
 BUILTIN = "builtin:tiny"
 
@@ -47,7 +47,7 @@ def load_tokenizer(model: str) -> Any:
     try:
         tokenizer = AutoTokenizer.from_pretrained(resolve_model(model), padding_side="left")
     except (OSError, ValueError) as error:
-        raise UserError(f"cannot load the tokenizer of {model}: {_first_line(error)}", hint=_OFFLINE) from None
+        raise UserError(f"cannot load the tokenizer of {model}: {first_line(error)}", hint=_OFFLINE) from None
     if tokenizer.chat_template is None:
         raise UserError(f"the tokenizer of {model} has no chat template", hint="use an instruction-tuned model")
     if tokenizer.eos_token is None and "<|im_end|>" in tokenizer.get_vocab():
@@ -62,7 +62,3 @@ def load_tokenizer(model: str) -> Any:
 
 
 _OFFLINE = "without a network, override it with a local folder: model=FOLDER"
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -115,10 +115,15 @@ def end_tokens(model: ModelRef, tokenizer: Any) -> list[int]:
     return sorted({*listed, tokenizer.eos_token_id})
 
 
-def describe_tokenizer(tokenizer: Any) -> dict[str, Any]:
-    """What identifies a tokenizer and its chat template in a result file."""
+def describe_model(ref: ModelRef, tokenizer: Any) -> dict[str, Any]:
+    """What identifies a model, its tokenizer and its chat template in a result file."""
     vocabulary = "\n".join(f"{token}\t{number}" for token, number in sorted(tokenizer.get_vocab().items()))
     return {
+        "model": ref.path,
+        "adapter": ref.adapter,
+        "label": ref.label,
+        "run": ref.run,
+        "step": ref.step,
         "tokenizer": type(tokenizer).__name__,
         "vocabulary_hash": _short_hash(vocabulary),
         "chat_template_hash": _short_hash(str(tokenizer.chat_template)),

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.errors import EnvironmentFault, UserError, first_line
 from codea1_cli.evals.model_ref import ModelRef
 from codea1_cli.evals.sampler import (
     SamplingSettings,
     cut_at_stop,
-    describe_tokenizer,
+    describe_model,
     end_tokens,
     load_model_tokenizer,
     prompt_seed,
@@ -105,12 +105,7 @@ class TransformersSampler:
 
     def describe(self) -> dict[str, Any]:
         return {
-            "model": self.ref.path,
-            "adapter": self.ref.adapter,
-            "label": self.ref.label,
-            "run": self.ref.run,
-            "step": self.ref.step,
-            **describe_tokenizer(self.tokenizer),
+            **describe_model(self.ref, self.tokenizer),
             "engine": "transformers",
             "device": self.device,
             "dtype": str(self.dtype).removeprefix("torch."),
@@ -140,8 +135,9 @@ def _load(ref: ModelRef, dtype: Any) -> Any:
 
             model = PeftModel.from_pretrained(model, ref.adapter).merge_and_unload()
     except (OSError, ValueError) as fault:
-        first = (str(fault).strip() or type(fault).__name__).splitlines()[0]
-        raise UserError(f"cannot load {ref.label or ref.path}: {first}", hint="give a local model folder") from None
+        raise UserError(
+            f"cannot load {ref.label or ref.path}: {first_line(fault)}", hint="give a local model folder"
+        ) from None
     # A model's own defaults (penalties, top-k) would otherwise join the settings that were asked for.
     model.generation_config = GenerationConfig()
     return model

@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, first_line
 from codea1_cli.evals.model_ref import ModelRef
 from codea1_cli.evals.sampler import (
     SamplingSettings,
-    describe_tokenizer,
+    describe_model,
     end_tokens,
     load_model_tokenizer,
     prompt_seed,
@@ -43,8 +43,7 @@ class VllmSampler:
         try:
             self.engine: Any = LLM(model=model.path, **options)
         except (OSError, ValueError) as fault:
-            first = (str(fault).strip() or type(fault).__name__).splitlines()[0]
-            raise UserError(f"vLLM cannot load {model.label or model.path}: {first}") from None
+            raise UserError(f"vLLM cannot load {model.label or model.path}: {first_line(fault)}") from None
 
     def generate(self, prompts: Sequence[list[int]], settings: SamplingSettings) -> list[list[str]]:
         from vllm import SamplingParams
@@ -71,12 +70,7 @@ class VllmSampler:
 
     def describe(self) -> dict[str, Any]:
         return {
-            "model": self.ref.path,
-            "adapter": self.ref.adapter,
-            "label": self.ref.label,
-            "run": self.ref.run,
-            "step": self.ref.step,
-            **describe_tokenizer(self.tokenizer),
+            **describe_model(self.ref, self.tokenizer),
             "engine": "vllm",
             "device": "cuda",
             "dtype": str(self.engine.llm_engine.model_config.dtype).removeprefix("torch."),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from codea1_cli.data.sources.base import Row
-from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.errors import EnvironmentFault, UserError, first_line
 
 
 class HubRows:
@@ -32,11 +32,11 @@ class HubRows:
                 yield f"{self.dataset}[{self.split}]:{number}", row
         except (DatasetNotFoundError, ConnectionError, TimeoutError, HTTPError) as error:
             raise EnvironmentFault(
-                f"cannot load the dataset {self.dataset}: {_first_line(error)}",
+                f"cannot load the dataset {self.dataset}: {first_line(error)}",
                 hint=_ELSE,
             ) from None
         except ValueError as error:  # an unknown configuration or split: the message lists those there are
-            raise UserError(f"{self.dataset}: {_first_line(error)}", hint="choose with --split and --config") from None
+            raise UserError(f"{self.dataset}: {first_line(error)}", hint="choose with --split and --config") from None
 
     def identity(self) -> dict[str, Any]:
         return {"dataset": self.dataset, "config": self.config, "split": self.split, "revision": self._pinned()}
@@ -53,14 +53,10 @@ class HubRows:
             self.revision = HfApi().dataset_info(self.dataset, revision=self.revision, timeout=30).sha
         except (HTTPError, OfflineModeIsEnabled, OSError) as error:  # the hub's own errors are HTTPErrors
             raise EnvironmentFault(
-                f"cannot reach the dataset {self.dataset}: {_first_line(error)}",
+                f"cannot reach the dataset {self.dataset}: {first_line(error)}",
                 hint=_ELSE,
             ) from None
         return self.revision
 
 
 _ELSE = "check the name and the network; a downloaded file can be read in its place"
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
