@@ -208,7 +208,7 @@ def arena(tmp_path, monkeypatch):
     chosen = Set()
     judge = SimpleNamespace(workers=4, close=lambda: None, canary=lambda: None)
     monkeypatch.setattr(arena_module, "StepJudge", lambda *_, **__: judge)
-    monkeypatch.setattr(arena_module, "_several_nodes", lambda: False)
+    monkeypatch.setattr(arena_module, "several_nodes", lambda: False)
     monkeypatch.setattr(benchmark_desk, "open_sets", lambda recipe, workers: {"humaneval": chosen})
     run = RunDir(tmp_path / "r")
     run.path.mkdir()

@@ -16,9 +16,11 @@ from typing import Any
 
 from codea1_cli.engine.benchmark_desk import BenchmarkDesk
 from codea1_cli.engine.examiner import Examiner
+from codea1_cli.engine.heartbeats import Heartbeats
 from codea1_cli.engine.judging import StepJudge
 from codea1_cli.engine.ledger import Ledger
 from codea1_cli.engine.messages import CandidateView, Decision, RankReport, SuiteResults
+from codea1_cli.engine.nodes import several_nodes
 from codea1_cli.engine.preflight import PreflightDesk
 from codea1_cli.engine.schedule import Schedule
 from codea1_cli.engine.step_state import StepState, new_future
@@ -34,7 +36,7 @@ class Arena(PreflightDesk, BenchmarkDesk):
     def __init__(self, recipe: Recipe, run_path: str, labels: Sequence[str]) -> None:
         self.recipe, self.labels = recipe, list(labels)
         self.run = RunDir(run_path)
-        self.judge = StepJudge(recipe, self.run.path, spread=_several_nodes())
+        self.judge = StepJudge(recipe, self.run.path, spread=several_nodes())
         self.threads = ThreadPoolExecutor(self.judge.workers + 1, thread_name_prefix="judge")
         self.writer = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         self.ledger: Ledger | None = None
@@ -48,8 +50,7 @@ class Arena(PreflightDesk, BenchmarkDesk):
         self.outage: SandboxOutage | None = None
         self.last_step = 0
         self.written: dict[int, set[str]] = defaultdict(set)
-        self.beats: dict[str, tuple[str, int, float]] = {}
-        self.progress = time.monotonic()
+        self.beats = Heartbeats()
         self.events: list[dict[str, Any]] = []
         self.news = asyncio.Event()
         self.open_preflight()
@@ -64,7 +65,7 @@ class Arena(PreflightDesk, BenchmarkDesk):
 
     async def _run_in(self, pool: ThreadPoolExecutor, function: Any, *arguments: Any) -> Any:
         result = await asyncio.get_running_loop().run_in_executor(pool, function, *arguments)
-        self.progress = time.monotonic()
+        self.beats.judged()
         return result
 
     # -- before the first step -------------------------------------------------------------------------------------
@@ -269,12 +270,11 @@ class Arena(PreflightDesk, BenchmarkDesk):
             self.sampling = True
             if self.ledger is not None:
                 self.ledger.training_begins()
-        self.beats[label] = (phase, step, time.monotonic())
+        self.beats.beat(label, phase, step)
 
     async def position(self, label: str) -> tuple[str, int] | None:
         """(phase, step) that a rank reported last."""
-        beat = self.beats.get(label)
-        return (beat[0], beat[1]) if beat else None
+        return self.beats.position(label)
 
     async def health(self) -> dict[str, tuple[str, int, float]]:
         """(phase, step, seconds since it began) of every rank that works, and of the judge when all ranks wait.
@@ -283,16 +283,7 @@ class Arena(PreflightDesk, BenchmarkDesk):
         """
         if self.examiner is not None and self.examiner.fault is not None:
             raise self.examiner.fault
-        now = time.monotonic()
-        at_work = {
-            label: (phase, step, now - since)
-            for label, (phase, step, since) in self.beats.items()
-            if phase != "waiting"
-        }
-        if at_work or not self.beats:
-            return at_work
-        since = max([self.progress, *(since for _, _, since in self.beats.values())])
-        return {"judge": ("judging", max(step for _, step, _ in self.beats.values()), now - since)}
+        return self.beats.at_work()
 
     async def close(self) -> dict[str, Any]:
         """Waits for evaluations still being judged and ends the sandbox. Returns the closing figures."""
@@ -306,9 +297,3 @@ class Arena(PreflightDesk, BenchmarkDesk):
             self.ledger.close()
         await self.in_thread(self.judge.close)
         return summary
-
-
-def _several_nodes() -> bool:
-    import ray
-
-    return sum(node["Alive"] for node in ray.nodes()) > 1
