@@ -23,9 +23,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from codea1_cli.evals.bigcode.room import open_room
-from codea1_cli.evals.bigcode.samples import Sample, write_samples
 from codea1_cli.evals.bigcode.score import Job, ScoreSettings, score_all
 from codea1_cli.evals.bigcode.tasks import BigCodeTask, load_tasks
+from codea1_cli.evals.code.benchmark import Sample
+from codea1_cli.evals.code.samples import SampleFile
 
 
 class Perturb(ast.NodeTransformer):
@@ -106,7 +107,7 @@ def official(
 ) -> tuple[list[str], float]:
     """The checker's status of each sample, in order, and its seconds."""
     file = folder / "samples.jsonl"
-    write_samples(file, samples)
+    SampleFile(file, {}).append(samples)
     data = arguments.data
     environment = {
         "PATH": f"{Path(arguments.python).parent}:/usr/bin:/bin", "HOME": str(folder), "PYTHONPATH": arguments.official,

@@ -8,8 +8,10 @@ from bigcode_cases import row
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals.bigcode import prompts
-from codea1_cli.evals.bigcode.samples import Sample, read_samples, write_samples
+from codea1_cli.evals.bigcode.benchmark import BigCodeBenchmark
 from codea1_cli.evals.bigcode.tasks import load_tasks, methods_of, read_task
+from codea1_cli.evals.code.benchmark import Sample
+from codea1_cli.evals.code.samples import SampleFile, raw_file, read_samples
 
 
 def test_a_file_is_read_plain_and_zipped_with_equal_digests(task_file, tmp_path):
@@ -105,48 +107,65 @@ def test_the_published_settings():
     assert (settings.n, settings.temperature, settings.top_p, settings.max_new_tokens) == (32, 0.7, 0.95, 2048)
 
 
-def test_samples_go_to_a_file_and_come_back(task, tmp_path):
+@pytest.fixture
+def benchmark():
+    return BigCodeBenchmark()
+
+
+@pytest.fixture
+def tasks(benchmark, task_file):
+    return benchmark.load(task_file)
+
+
+def test_samples_go_to_a_file_and_come_back(benchmark, tasks, tmp_path):
     file = tmp_path / "samples.jsonl"
-    written = [Sample(task.task_id, "x = 1\n", "```python\nx = 1\n```"), Sample(task.task_id, "é")]
-    assert write_samples(file, written) == 2
+    written = [Sample(tasks[0].id, "x = 1\n", "```python\nx = 1\n```", 0), Sample(tasks[0].id, "é", "", 1)]
+    SampleFile(file, {}).append(written)
     assert [json.loads(line).keys() for line in file.read_text().splitlines()] == [
-        {"task_id", "solution", "raw_solution"},
+        {"task_id", "solution"},
         {"task_id", "solution"},
     ]
-    read = read_samples(file, {task.task_id: task})
-    assert [(s.task_id, s.solution, s.raw) for s in read] == [(s.task_id, s.solution, s.raw) for s in written]
+    read = read_samples(file, benchmark, tasks)
+    assert [(s.task_id, s.solution, s.number) for s in read] == [(s.task_id, s.solution, s.number) for s in written]
+    raw = read_samples(raw_file(file), benchmark, tasks)
+    assert [(s.task_id, s.solution) for s in raw] == [(s.task_id, s.raw) for s in written]
 
 
-def test_completions_folders_and_other_tasks(task, tmp_path):
+def test_a_solution_and_what_it_was_before_may_share_a_line(benchmark, tasks, tmp_path):
+    file = tmp_path / "samples.jsonl"
+    file.write_text(json.dumps({"task_id": tasks[0].id, "solution": "x = 1\n", "raw_solution": "```x = 1```"}) + "\n")
+    assert [(s.solution, s.raw) for s in read_samples(file, benchmark, tasks)] == [("x = 1\n", "```x = 1```")]
+
+
+def test_completions_folders_and_other_tasks(benchmark, tasks, tmp_path):
     file = tmp_path / "samples.jsonl"
     file.write_text(
-        json.dumps({"task_id": task.task_id, "completion": "    return 1"})
+        json.dumps({"task_id": tasks[0].id, "completion": "    return 1"})
         + "\n\n"
         + json.dumps({"task_id": "BigCodeBench/99", "solution": "x"})
         + "\n"
     )
-    known = {task.task_id: task}
-    assert [s.solution for s in read_samples(file, known)] == [task.complete_prompt + "    return 1"]
+    assert [s.solution for s in read_samples(file, benchmark, tasks)] == [tasks[0].prompt + "    return 1"]
     folder = tmp_path / "programs" / "BigCodeBench_0"
     folder.mkdir(parents=True)
     for name in ("10", "2"):
         (folder / f"{name}.py").write_text(f"x = {name}")
-    assert [s.solution for s in read_samples(folder.parent, known)] == ["x = 2", "x = 10"]
+    assert [s.solution for s in read_samples(folder.parent, benchmark, tasks)] == ["x = 2", "x = 10"]
 
 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("{", "not jsonl"),
-        ('{"solution": "x"}', ":1: no sample"),
-        ('{"task_id": "BigCodeBench/0", "solution": ["x"]}', ":1: neither solution nor completion"),
-        ('{"task_id": "BigCodeBench/7", "solution": "x"}', "no sample of these tasks"),
+        ("{", ":1 is no JSON"),
+        ('{"solution": "x"}', "holds no sample of BigCodeBench"),
+        ('{"task_id": "BigCodeBench/0", "solution": ["x"]}', ":1: BigCodeBench/0: neither solution nor completion"),
+        ('{"task_id": "BigCodeBench/7", "solution": "x"}', "holds no sample of BigCodeBench"),
     ],
 )
-def test_bad_sample_files_are_named(task, tmp_path, line, says):
+def test_bad_sample_files_are_named(benchmark, tasks, tmp_path, line, says):
     file = tmp_path / "samples.jsonl"
     file.write_text(line + "\n")
     with pytest.raises(UserError, match=says):
-        read_samples(file, {task.task_id: task})
-    with pytest.raises(UserError, match="no file"):
-        read_samples(tmp_path / "absent.jsonl", {})
+        read_samples(file, benchmark, tasks)
+    with pytest.raises(UserError, match=r"cannot read .*absent\.jsonl"):
+        read_samples(tmp_path / "absent.jsonl", benchmark, tasks)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, first_line
 from codea1_cli.extract.source import parse
 
 VERSION = "v0.1.4"
@@ -169,7 +169,7 @@ def _hub(subset: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         rows = load_dataset(HUB[subset], split=VERSION)
     except Exception as fault:
         raise UserError(
-            f"cannot fetch {HUB[subset]}: {str(fault).splitlines()[0] if str(fault) else type(fault).__name__}",
+            f"cannot fetch {HUB[subset]}: {first_line(fault)}",
             hint="offline: give the file with --data, or a folder in CODEA1_SHARED",
         ) from None
     for number, row in enumerate(rows):
