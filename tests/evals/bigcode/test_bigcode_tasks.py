@@ -75,12 +75,26 @@ class Chat:
         assert not tokenize
         return "".join(f"<{turn['role']}>{turn['content']}<end>" for turn in turns)
 
+    def __call__(self, text, add_special_tokens):
+        return {"input_ids": [len(text)]}
+
 
 class Plain:
     chat_template = None
 
+    def __call__(self, text, add_special_tokens):
+        return {"input_ids": [len(text)]}
 
-def test_a_chat_prompt_ends_behind_the_opening_fence(task):
+
+def asked(tokenizer, task_file):
+    """The benchmark after its prompts, which tell it what kind of model is sampled, and its first task."""
+    made = BigCodeBenchmark()
+    tasks = made.load(task_file)
+    made.prompts(tasks[:1], tokenizer, "complete")
+    return made, tasks[0]
+
+
+def test_a_chat_prompt_ends_behind_the_opening_fence(task, task_file):
     text = prompts.render(task, Chat())
     assert text == (
         f"<user>{prompts.INSTRUCTION}\n```\n{task.complete_prompt.strip()}\n```\n<end>"
@@ -88,14 +102,16 @@ def test_a_chat_prompt_ends_behind_the_opening_fence(task):
     )
     instruct = prompts.render(task, Chat(), "instruct")
     assert instruct.startswith(f"<user>{prompts.INSTRUCTION}\nAdds one.\n")
-    assert prompts.stops(Chat())[-1] == "\n```\n"
+    assert asked(Chat(), task_file)[0].stop("complete")[-1] == "\n```\n"
 
 
-def test_a_base_model_continues_the_prompt(task):
+def test_a_base_model_continues_the_prompt(task, task_file):
     assert prompts.render(task, Plain()) == task.complete_prompt
-    assert prompts.complete_text(task, Plain(), "\treturn 1") == task.complete_prompt + "    return 1"
-    assert prompts.complete_text(task, Chat(), "x") == "x"
-    assert "\ndef " in prompts.stops(Plain())
+    plain, first = asked(Plain(), task_file)
+    assert plain.sample(first, "\treturn 1", 0, "complete").raw == first.prompt + "    return 1"
+    chat, first = asked(Chat(), task_file)
+    assert chat.sample(first, "x", 0, "complete").raw == "x"
+    assert "\ndef " in plain.stop("complete")
     with pytest.raises(ValueError, match="instruct"):
         prompts.render(task, Plain(), "instruct")
     with pytest.raises(ValueError, match="split"):
@@ -103,7 +119,7 @@ def test_a_base_model_continues_the_prompt(task):
 
 
 def test_the_published_settings():
-    settings = prompts.published_settings()
+    settings = BigCodeBenchmark()
     assert (settings.n, settings.temperature, settings.top_p, settings.max_new_tokens) == (32, 0.7, 0.95, 2048)
 
 

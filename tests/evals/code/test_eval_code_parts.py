@@ -7,7 +7,7 @@ import pytest
 from codea1_cli.errors import UserError
 from codea1_cli.evals.code.benchmark import Scored, ScoreOptions, Status, Truth
 from codea1_cli.evals.code.choose import open_benchmark
-from codea1_cli.evals.code.results import as_evalplus, read_result
+from codea1_cli.evals.code.results import read_result
 from codea1_cli.evals.code.run import score_texts
 from codea1_cli.evals.code.samples import SampleFile, read_samples
 from codea1_cli.evals.code.statistics import figures, flat, task_rows
@@ -98,10 +98,10 @@ def test_texts_are_scored_within_training(benchmark, release, tmp_path):
     assert set(json.loads(kept[0].read_text())["tasks"]) == {"HumanEval/0", "HumanEval/2"}
 
 
-def test_results_in_evalplus_own_shape(benchmark, release, tmp_path):
-    tasks = benchmark.load(release)
-    sample = benchmark.sample(tasks[0], "x", 0, "evalplus")
-    result = as_evalplus(benchmark, [sample], scored("HumanEval/0", (P, F)), "2026-01-01 00:00")
+def test_results_in_evalplus_own_shape(tmp_path):
+    row = {"task_id": "HumanEval/0", "solution": "x", "base_status": "pass", "plus_status": "fail"}
+    row |= {"base_fail_tests": [], "plus_fail_tests": []}
+    result = {"date": "2026-01-01 00:00", "hash": "h", "eval": {"HumanEval/0": [row]}}
     (tmp_path / "r_eval_results.json").write_text(json.dumps(result))
     assert read_result(tmp_path / "r_eval_results.json")["tasks"] == {"HumanEval/0": {"n": 1, "base": 1, "plus": 0}}
 

@@ -1,7 +1,7 @@
-"""BigCodeBench's prompts as its generator writes them, and the settings of the published protocols.
+"""BigCodeBench's prompts as its generator writes them.
 
 A chat model gets a user turn and the beginning of its own answer, up to the opening fence; a base model gets the task's
-text alone. Settings: for Code-A1 (the paper's) complete split, 32 samples, temperature 0.7, top_p 0.95, 2,048 tokens.
+text alone.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from codea1_cli.evals.bigcode.tasks import BigCodeTask
-from codea1_cli.evals.sampler import SamplingSettings
 
 SPLITS = ("complete", "instruct")
 INSTRUCTION = (
@@ -49,19 +48,3 @@ def render(task: BigCodeTask, tokenizer: Any, split: str = "complete") -> str:
     ]
     text: str = tokenizer.apply_chat_template(turns, tokenize=False)
     return text.split(_CUT)[0]
-
-
-def stops(tokenizer: Any) -> tuple[str, ...]:
-    """Where a sample ends."""
-    return BASE_STOPS if getattr(tokenizer, "chat_template", None) is None else CHAT_STOPS
-
-
-def published_settings(seed: int = 0, stop: tuple[str, ...] = CHAT_STOPS) -> SamplingSettings:
-    """32 samples a task, temperature 0.7, top_p 0.95, 2,048 new tokens."""
-    return SamplingSettings(n=32, temperature=0.7, top_p=0.95, max_new_tokens=2048, seed=seed, stop=stop)
-
-
-def complete_text(task: BigCodeTask, tokenizer: Any, sampled: str) -> str:
-    """A sample as the benchmark's files hold it raw: tabs widened, a base model's behind its prompt."""
-    text = sampled.replace("\t", "    ")
-    return text if getattr(tokenizer, "chat_template", None) is not None else task.complete_prompt + text

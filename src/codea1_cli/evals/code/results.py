@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.evals.code.benchmark import Benchmark, Sample, Scored, Status, Truth
+from codea1_cli.evals.code.benchmark import Scored, Status, Truth
 from codea1_cli.evals.passk import Interval, paired_bootstrap
 
 FORMAT = "codea1-eval-code-1"
@@ -58,18 +58,6 @@ def samples_hash(samples: Path) -> str:
         for file in sorted(samples.glob("*/*.py")):
             digest.update(f"{file.relative_to(samples)} {file.stat().st_size}\n".encode() + file.read_bytes())
     return digest.hexdigest()
-
-
-def as_evalplus(benchmark: Benchmark, samples: Sequence[Sample], scored: Sequence[Scored], date: str) -> dict[str, Any]:
-    """The verdicts in the shape of EvalPlus' `_eval_results.json`; the inputs that failed are not listed."""
-    tasks: dict[str, list[dict[str, Any]]] = {}
-    for sample, found in zip(samples, scored, strict=True):
-        row: dict[str, Any] = {"task_id": sample.task_id, "solution": sample.solution}
-        for column in ("base", "plus"):
-            row[f"{column}_status"] = str(found.verdicts[column]) if column in found.verdicts else None
-            row[f"{column}_fail_tests"] = []
-        tasks.setdefault(sample.task_id, []).append(row)
-    return {"date": date, "hash": benchmark.data_hash(), "eval": tasks}
 
 
 def truth_record(truth: Truth) -> dict[str, Any]:

@@ -133,12 +133,8 @@ class EvalPlusBenchmark:
             self._sandbox.close()
             self._sandbox = self._checker = None
 
-    def reference_seconds(self) -> float:
-        """CPU seconds, to a good approximation, that the references took on all inputs."""
-        return sum(self.seconds_of(task) for task in self._told)
-
     def seconds_of(self, task_id: str) -> float:
-        """Seconds that the reference took on all inputs of a task."""
+        """CPU seconds, to a good approximation, that the reference took on all inputs of a task."""
         return sum(sum(part.seconds) for part in self._told.get(task_id, {}).values())
 
     def _open(self, options: ScoreOptions) -> Checker:
