@@ -54,6 +54,24 @@ COLUMNS = {
         "meta",
     ],
 }
+CORRECT = "def f(x):\n    return x"
+WHOLE = {
+    KodCode: {
+        "question_id": "1",
+        "question": "Say x.",
+        "solution": CORRECT,
+        "test": "def test_a():\n    assert f(1) == 1",
+    },
+    Mbpp: {"task_id": 1, "text": "Say x.", "code": CORRECT, "test_list": ["assert f(1) == 1"]},
+    EvalPlus: {
+        "task_id": "HumanEval/1",
+        "prompt": 'def f(x):\n    """Say x."""\n',
+        "canonical_solution": "    return x",
+        "entry_point": "f",
+        "test": "def check(candidate):\n    assert candidate(1) == 1",
+    },
+    Table: {"id": "1", "question": "Say x.", "reference": CORRECT, "tests": ["assert f(1) == 1"]},
+}
 
 
 def make(kind, path):
@@ -71,6 +89,24 @@ def test_wild_rows(kind, tmp_path_factory):
     @settings(max_examples=150, deadline=None)
     def check(row):
         line = stages._converted("somewhere:1", row)
+        assert ("problem" in line) != bool(line.get("reason"))
+        json.dumps(line).encode()
+
+    check()
+
+
+@pytest.mark.parametrize("kind", WHOLE, ids=lambda kind: kind.__name__)
+def test_one_wild_column_in_a_whole_row(kind, tmp_path_factory):
+    """What the checks of other columns would hide."""
+    source = make(kind, tmp_path_factory.mktemp("wild") / "rows.jsonl")
+    stages = Stages.__new__(Stages)
+    stages.source = source
+    assert "problem" in stages._converted("somewhere:1", WHOLE[kind])
+
+    @given(st.sampled_from(COLUMNS[kind]), VALUES)
+    @settings(max_examples=150, deadline=None)
+    def check(column, value):
+        line = stages._converted("somewhere:1", WHOLE[kind] | {column: value})
         assert ("problem" in line) != bool(line.get("reason"))
         json.dumps(line).encode()
 

@@ -49,12 +49,12 @@ class EvalPlus:
 
     def convert(self, place: str, row: Row) -> Problem | Skipped:
         """One task of either benchmark."""
-        for name in ("task_id", "prompt", "canonical_solution", "entry_point"):
+        humaneval = str(row.get("task_id")).startswith("HumanEval")
+        tests_in = "test" if humaneval else "assertion"
+        for name in ("task_id", "prompt", "canonical_solution", "entry_point", tests_in):
             if not isinstance(row.get(name), str):
                 return Skipped("missing_field", name)
-        entry, prompt = row["entry_point"], row["prompt"]
-        humaneval = row["task_id"].startswith("HumanEval")
-        tests = row.get("test", "") if humaneval else row.get("assertion", "")
+        entry, prompt, tests = row["entry_point"], row["prompt"], row[tests_in]
         if humaneval:
             tests = _top_level(re.sub(r"\bcandidate\b", entry, tests))
         made = build(
@@ -69,7 +69,10 @@ class EvalPlus:
         )
         if isinstance(made, Skipped):
             return made
-        calls = _calls(entry, row.get("plus_input") or [])
+        inputs = row.get("plus_input") or []
+        if not isinstance(inputs, list):
+            return Skipped("bad_field", "plus_input is no list")
+        calls = _calls(entry, inputs)
         # What JSON cannot hold (tuples, sets, complex numbers) MBPP+ rebuilds by rules of its own, task by task.
         return made.model_copy(update={"meta": {**made.meta, "calls": calls}}) if humaneval and calls else made
 

@@ -37,7 +37,7 @@ class Mbpp:
         return {"source": "mbpp", "license": self.license, **self.rows.identity()}
 
     def convert(self, place: str, row: Row) -> Problem | Skipped:
-        """One row. Reasons besides those of `build`: setup_code (its tests need a program of their own)."""
+        """One row. Reasons besides those of `build`: setup_code (its tests need a program of their own), bad_field."""
         number = row.get("task_id")
         if number is None:
             return Skipped("missing_field", "task_id")
@@ -46,12 +46,15 @@ class Mbpp:
         tests = row.get("test_list")
         if not isinstance(tests, list) or not tests:
             return Skipped("missing_field", "test_list")
+        more = row.get("challenge_test_list") or []
+        if not isinstance(more, list):
+            return Skipped("bad_field", "challenge_test_list is no list")
         return build(
             id=f"mbpp/{number}",
             question=row.get("text"),
             reference=row.get("code"),
             tests=tests,
-            extra_tests=[str(test) for test in row.get("challenge_test_list") or ()],
+            extra_tests=[str(test) for test in more],
             keep_test_code=False,
             source=self.title,
             license=self.license,
