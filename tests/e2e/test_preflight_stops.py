@@ -24,14 +24,3 @@ def test_clipped_replies_stop_the_run_with_advice(cli: Cli) -> None:
     assert len(seen["code"]["replies_seen"]) == 4
     assert not (cli.path("clipped") / "metrics.jsonl").exists()
     assert wait_for(lambda: not alive_of(cli.path("clipped")), 10.0), alive_of(cli.path("clipped"))
-
-
-def test_it_changes_nothing_in_a_run_that_passes(cli: Cli, whole: str) -> None:
-    settings = [s for s in SMALL if not s.startswith("train.max_steps")]
-    done = cli("train", "--recipe", "tiny", "--run", "unasked", *settings, "train.max_steps=2", "--no-preflight")
-    assert done.returncode == 0, done.stderr
-    assert not (cli.path("unasked") / "preflight.json").exists()
-    assert json.loads((cli.path(whole) / "preflight.json").read_text())["stopped"] == []
-    for ours, asked in zip(cli.metrics("unasked"), cli.metrics(whole)[:2], strict=True):
-        assert ours["code"] == asked["code"]
-        assert ours["test"] == asked["test"]

@@ -1,6 +1,9 @@
-"""A policy on two ranks plays the game that it plays on one: no problem straddles ranks, nothing is lost between them."""
+"""A policy on two ranks, also of two nodes, plays the game that it plays on one: nothing is lost between them."""
 
+import json
+import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -30,25 +33,51 @@ def events(run: Path) -> list[tuple[object, ...]]:
         return sorted(database.execute("SELECT step, problem_id, test, change, candidate FROM events"))
 
 
-def test_two_ranks_a_side_give_the_rewards_the_book_and_the_selection_of_one(cli: Cli) -> None:
-    for ranks in (1, 2):
-        done = cli(
-            "train", "--recipe", "tiny", "--run", f"ranks-{ranks}", *SMALL, *SAME_REPLIES, f"code.ranks={ranks}",
-            f"test.ranks={ranks}",
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-    one, two = cli.path("ranks-1"), cli.path("ranks-2")
-    for step in (1, 2):
-        assert rows(one, step) == rows(two, step), f"step {step}"
-        assert any(row.get("selected") for row in rows(one, step))
-    assert events(one)
-    assert events(one) == events(two)
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """The address of a Ray cluster of two nodes, on this host, with two CPUs each."""
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    try:
+        nodes.add_node(num_cpus=2)
+        nodes.wait_for_nodes()
+        yield nodes.address
+    finally:
+        nodes.shutdown()
 
 
-def test_two_ranks_resume(cli: Cli) -> None:
-    options = (*SMALL, "train.max_steps=2", "train.updates_per_step=1", "checkpoint.every=1", "code.ranks=2")
-    first = cli("train", "--recipe", "tiny", "--run", "ranks-again", *options, "--max-steps", "1")
+def test_two_ranks_a_side_give_the_rewards_the_book_and_the_selection_of_one(cli: Cli, cluster: str) -> None:
+    """The first step on two nodes, the second on one, after a resume: both are those of one rank."""
+    one = cli("train", "--recipe", "tiny", "--run", "rank", *SMALL, *SAME_REPLIES)
+    assert one.returncode == 0, one.stderr
+    two = ("code.ranks=2", "test.ranks=2")
+    first = cli(
+        "train", "--recipe", "tiny", "--run", "ranks", *SMALL, *SAME_REPLIES, *two, "--max-steps", "1",
+        "--address", cluster,
+    )  # fmt: skip
     assert first.returncode == 0, first.stderr
-    second = cli("train", "--run", "ranks-again", "--resume")
+    assert "cluster of 2 nodes" in first.stderr
+    devices = json.loads((cli.path("ranks") / "run.json").read_text())["devices"]
+    for role in ("code", "test"):
+        assert devices[f"{role}[0]"] != devices[f"{role}[1]"], "the ranks of a policy lie on different nodes"
+    logs = {path.name for path in (cli.path("ranks") / "logs").iterdir()}
+    assert {"code-0.log", "code-1.log", "test-0.log", "test-1.log"} <= logs
+
+    second = cli("train", "--run", "ranks", "--resume")
     assert second.returncode == 0, second.stderr
-    assert [line["step"] for line in cli.metrics("ranks-again")] == [1, 2]
+    assert [line["step"] for line in cli.metrics("ranks")] == [1, 2]
+    for step in (1, 2):
+        assert rows(cli.path("rank"), step) == rows(cli.path("ranks"), step), f"step {step}"
+        assert any(row.get("selected") for row in rows(cli.path("rank"), step))
+    assert events(cli.path("rank"))
+    assert events(cli.path("rank")) == events(cli.path("ranks"))
+
+
+def test_a_cluster_that_is_not_there_is_one_error(cli: Cli) -> None:
+    done = cli("train", "--recipe", "tiny", "--run", "nowhere", *SMALL, "--address", "127.0.0.1:1")
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: no Ray cluster answers at 127.0.0.1:1")
+    assert "Traceback" not in done.stderr
+    assert not cli.path("nowhere").exists()

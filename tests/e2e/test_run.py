@@ -81,8 +81,8 @@ def test_a_used_run_and_a_locked_run_are_refused(cli: Cli, whole: str) -> None:
     assert "nothing left to do" in finished.stderr
 
 
-def test_stopping_early_keeps_the_schedule_and_evaluation_changes_nothing(cli: Cli, whole: str) -> None:
-    """--max-steps and held-out evaluation before step 1 leave the first steps as they were in the whole run."""
+def test_stopping_early_keeps_the_schedule_and_looking_changes_nothing(cli: Cli, whole: str) -> None:
+    """--max-steps, held-out evaluation and no pre-flight leave the first steps as they were in the whole run."""
     settings = [s for s in SMALL if not s.startswith("data.heldout")]
     done = cli(
         "train",
@@ -95,14 +95,18 @@ def test_stopping_early_keeps_the_schedule_and_evaluation_changes_nothing(cli: C
         "eval.n=2",
         "--max-steps",
         "2",
+        "--no-preflight",
         "--json",
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["step"] == 2
     assert "next: codea1 train --run short --resume" in done.stderr
+    assert not (cli.path("short") / "preflight.json").exists()
+    assert json.loads((cli.path(whole) / "preflight.json").read_text())["stopped"] == []
     lines = cli.metrics("short")
-    steps = [line for line in lines if "code" in line]
-    assert [line["code"] for line in steps] == [line["code"] for line in cli.metrics(whole)[:2]]
+    steps = [line for line in lines if "code" in line and "eval" not in line]
+    for role in ("code", "test"):
+        assert [line[role] for line in steps] == [line[role] for line in cli.metrics(whole)[:2]]
     evaluation = next(line["eval"] for line in lines if "eval" in line)
     assert 0.0 <= evaluation["code"]["pass@1"] <= evaluation["code"]["pass@2"] <= 1.0
     assert evaluation["test"]["suites"] > 0

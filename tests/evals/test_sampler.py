@@ -120,6 +120,33 @@ def test_vllm_gets_the_same_prompts_and_settings(monkeypatch):
     assert calls[1][1][0]["n"] == 1
 
 
+@pytest.mark.parametrize("fault", [OSError, ValueError, RuntimeError, AssertionError])
+def test_an_engine_that_cannot_be_made_is_a_users_error(monkeypatch, fault):
+    fake = types.ModuleType("vllm")
+
+    def engine(**options):
+        raise fault("no room\nand more")
+
+    fake.LLM = engine
+    monkeypatch.setitem(sys.modules, "vllm", fake)
+    from codea1_cli.evals.sampler_vllm import VllmSampler
+
+    with pytest.raises(UserError, match=r"vLLM cannot load .*: no room$"):
+        VllmSampler(TINY)
+
+
+def test_an_engine_takes_no_more_than_is_free(monkeypatch):
+    import torch
+
+    from codea1_cli.evals.sampler_vllm import _share
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (40, 80))
+    assert _share(0.85) == pytest.approx(0.475)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (79, 80))
+    assert _share(0.85) == 0.85
+
+
 def test_names_of_models(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find_model("builtin:tiny") == TINY

@@ -57,6 +57,7 @@ def train(
     from codea1_cli.cli.plan_view import head
     from codea1_cli.data.load import heldout_problems, training_problems
     from codea1_cli.devices import visible_gpus
+    from codea1_cli.engine.benchmark_sets import check_sets
     from codea1_cli.engine.models import resolve_model
     from codea1_cli.engine.schedule import check_enough
     from codea1_cli.engine.slices import slices
@@ -73,7 +74,8 @@ def train(
     directory = _directory(chosen, run, root, resume)
     problems = training_problems(chosen)
     check_enough(len(problems), chosen.train.problems_per_step, f"problems of {chosen.data.train}")
-    heldout_problems(chosen)  # a broken held-out file shall be found now, not after an hour
+    heldout_problems(chosen)  # a broken held-out file or a missing benchmark shall be found now, not after an hour
+    check_sets(chosen)
     for role in ROLES:
         resolve_model(chosen.model_of(role))
     nodes: list[Node] = []

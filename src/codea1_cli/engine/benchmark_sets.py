@@ -109,5 +109,11 @@ def open_sets(recipe: Recipe, workers: int) -> dict[str, BenchmarkSet]:
     }
 
 
+def check_sets(recipe: Recipe) -> None:
+    """Raises UserError or EnvironmentFault where the data of a set that the recipe names is not there."""
+    for opened in open_sets(recipe, workers=1).values():
+        opened.close()
+
+
 def _data(recipe: Recipe) -> Path | None:
     return Path(recipe.eval.benchmark_data).expanduser() if recipe.eval.benchmark_data else None

@@ -19,21 +19,22 @@ from codea1_cli.evals.sampler import (
 
 
 class VllmSampler:
-    """One vLLM engine on the first GPU.
+    """One vLLM engine on the first GPU, with at most the share `memory` of it.
 
     Raises:
-        UserError: the model cannot be loaded.
+        UserError: the model cannot be loaded, or the GPU has no room for it.
     """
 
     def __init__(self, model: ModelRef, memory: float = 0.85) -> None:
         # In this process: CUDA is already in use here, and a forked engine could not use it again.
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
         from vllm import LLM
 
         self.ref = model
         self.tokenizer: Any = load_model_tokenizer(model)
         self._ends = end_tokens(model, self.tokenizer)
-        options: dict[str, Any] = {"seed": 0, "gpu_memory_utilization": memory, "generation_config": "vllm"}
+        options: dict[str, Any] = {"seed": 0, "gpu_memory_utilization": _share(memory), "generation_config": "vllm"}
         self._adapter: Any = None
         if model.adapter is not None:
             from vllm.lora.request import LoRARequest
@@ -42,7 +43,7 @@ class VllmSampler:
             self._adapter = LoRARequest("policy", 1, model.adapter)
         try:
             self.engine: Any = LLM(model=model.path, **options)
-        except (OSError, ValueError) as fault:
+        except (OSError, ValueError, RuntimeError, AssertionError) as fault:  # the last: memory changed meanwhile
             raise UserError(f"vLLM cannot load {model.label or model.path}: {first_line(fault)}") from None
 
     def generate(self, prompts: Sequence[list[int]], settings: SamplingSettings) -> list[list[str]]:
@@ -87,6 +88,18 @@ class VllmSampler:
         self.engine = None
         gc.collect()
         torch.cuda.empty_cache()
+        if torch.distributed.is_initialized():  # vLLM makes a group of one and leaves it
+            torch.distributed.destroy_process_group()
+
+
+def _share(most: float) -> float:
+    """What vLLM may take of the GPU: others may hold a part of it, and it wants its share to be free."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return most
+    free, total = torch.cuda.mem_get_info()
+    return min(most, 0.95 * free / total)
 
 
 def _rank(adapter: str) -> int:
