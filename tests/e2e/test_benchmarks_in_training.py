@@ -42,6 +42,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_measures_itself_and_marks_its_best(cli: Cli, whole: str, release: Path, tmp_path: Path) -> None:
     short = (*SMALL, "checkpoint.keep=1", "checkpoint.every=100")
     wish = (

@@ -16,7 +16,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: t
     ("fault", "says"),
     [
         ("code:0:4:updating:exit", r"error: code\[0\] died at step 4 \(updating\)"),
-        ("test:0:4:sampling:raise", r"error: test\[0\] failed at step 4 \(sampling\): ZeroDivisionError: fault drill"),
+        pytest.param(
+            "test:0:4:sampling:raise",
+            r"error: test\[0\] failed at step 4 \(sampling\): ZeroDivisionError: fault drill",
+            marks=pytest.mark.slow,
+        ),
         ("test:0:4:sampling:hang", r"error: test\[0\] hangs: sampling step 4 for \d+ s, the deadline is 6 s"),
     ],
 )

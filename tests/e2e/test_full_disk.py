@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from harness import SMALL, Cli, alive_of, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: they share runs
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e")]  # one process: they share runs
 
 ROOM = "400m"
 ONE_CHECKPOINT = 25 * 2**20

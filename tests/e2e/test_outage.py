@@ -9,7 +9,7 @@ from harness import SMALL, Cli, wait_for
 sys.path.insert(0, str(Path(__file__).parents[1] / "sandbox"))
 from fusion_standin import stand_in
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: they share runs
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e")]  # one process: they share runs
 
 
 def test_an_outage_saves_exits_3_and_can_be_resumed(cli: Cli, whole: str) -> None:

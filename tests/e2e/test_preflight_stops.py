@@ -5,7 +5,7 @@ import json
 import pytest
 from harness import SMALL, Cli, alive_of, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: they share runs
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e")]  # one process: they share runs
 
 
 def test_clipped_replies_stop_the_run_with_advice(cli: Cli) -> None:

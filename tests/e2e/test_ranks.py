@@ -48,6 +48,7 @@ def cluster() -> Iterator[str]:
         nodes.shutdown()
 
 
+@pytest.mark.slow
 def test_two_ranks_a_side_give_the_rewards_the_book_and_the_selection_of_one(cli: Cli, cluster: str) -> None:
     """The first step on two nodes, the second on one, after a resume: both are those of one rank."""
     one = cli("train", "--recipe", "tiny", "--run", "rank", *SMALL, *SAME_REPLIES)

@@ -29,6 +29,7 @@ def cluster(monkeypatch):
     made.shutdown()
 
 
+@pytest.mark.slow
 def test_a_lost_node_loses_no_job(cluster):
     sandbox = SpreadSandbox(SandboxSection(), workers=1)
     assert len(sandbox.nodes) == 2
