@@ -42,6 +42,14 @@ def test_references_come_first_and_tell_missing_from_failing(benchmark):
     assert seen[-1] == (4, 4)
 
 
+def test_only_the_references_of_sampled_tasks_run(benchmark):
+    seen = []
+    truth = benchmark.truth(
+        ScoreOptions(), lambda done, of: seen.append((done, of)), {"BigCodeBench/0", "BigCodeBench/3"}
+    )
+    assert (truth.tasks, list(truth.failing), seen[-1]) == (2, ["BigCodeBench/3"], (2, 2))
+
+
 def test_samples_are_scored_in_order_and_missing_libraries_are_no_failures(benchmark):
     benchmark.truth(ScoreOptions(), nothing)
     good, bad = "def task_func(n):\n    return n + 1", "def task_func(n):\n    return n"

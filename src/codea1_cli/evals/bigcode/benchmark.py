@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +100,9 @@ class BigCodeBenchmark:
         """The program in a raw solution."""
         return sanitize.sanitize(raw, task.entry_point)
 
-    def truth(self, options: ScoreOptions, progress: Progress) -> TruthReport:
-        """Runs the references, or reads what a check with the same data and libraries found."""
-        tasks = list(self.tasks.values())
+    def truth(self, options: ScoreOptions, progress: Progress, ids: Collection[str] | None = None) -> TruthReport:
+        """Runs these tasks' references, or reads what a check with the same data and libraries found."""
+        tasks = [task for task in self.tasks.values() if ids is None or task.task_id in ids]
         room = self._open(options)
         cache = None
         if options.cache is not None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 
 class Status(StrEnum):
@@ -128,8 +128,8 @@ class Benchmark(Protocol):
         """The program in a raw solution, as the benchmark's own sanitiser finds it."""
         ...
 
-    def truth(self, options: ScoreOptions, progress: Progress) -> Truth:
-        """Runs the references; their times set the limits of `score`."""
+    def truth(self, options: ScoreOptions, progress: Progress, ids: Collection[str] | None = None) -> Truth:
+        """Runs the references of these tasks, or of all; their times set the limits of `score`."""
         ...
 
     def score(self, samples: Sequence[Sample], options: ScoreOptions, progress: Progress) -> list[Scored]:
@@ -138,13 +138,4 @@ class Benchmark(Protocol):
 
     def close(self) -> None:
         """Ends the sandbox."""
-        ...
-
-
-@runtime_checkable
-class Selecting(Protocol):
-    """A benchmark that can run a part of its references."""
-
-    def select(self, task_ids: Sequence[str]) -> None:
-        """Leaves the other tasks out of `truth`."""
         ...

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.evals.code import statistics
-from codea1_cli.evals.code.benchmark import Benchmark, CodeTask, Sample, Scored, ScoreOptions, Selecting, Status, Truth
+from codea1_cli.evals.code.benchmark import Benchmark, CodeTask, Sample, Scored, ScoreOptions, Status, Truth
 from codea1_cli.evals.code.results import FORMAT, truth_record, verdict_rows
 from codea1_cli.evals.code.samples import SampleFile, read_samples
 
@@ -66,9 +66,8 @@ class Outcome:
 def score_samples(benchmark: Benchmark, samples: Sequence[Sample], options: ScoreOptions, progress: Told) -> Outcome:
     """References first, then the samples. Tasks without a sample are in no figure."""
     began = time.monotonic()
-    if isinstance(benchmark, Selecting):
-        benchmark.select([sample.task_id for sample in samples])
-    truth = benchmark.truth(options, lambda done, total: progress("references", done, total))
+    asked = {sample.task_id for sample in samples}
+    truth = benchmark.truth(options, lambda done, total: progress("references", done, total), asked)
     middle = time.monotonic()
     scored = benchmark.score(samples, options, lambda done, total: progress("scoring", done, total))
     outcome = Outcome(truth, scored, time.monotonic() - middle, middle - began)

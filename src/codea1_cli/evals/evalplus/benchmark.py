@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
@@ -36,7 +36,6 @@ class EvalPlusBenchmark:
         self.title = TITLES[name]
         self._loaded: Loaded | None = None
         self._tasks: dict[str, PlusTask] = {}
-        self._wanted: frozenset[str] = frozenset()
         self._told: dict[str, dict[str, Expected]] = {}
         self._checker: Checker | None = None
         self._sandbox: Any = None
@@ -74,14 +73,11 @@ class EvalPlusBenchmark:
     def sanitise(self, task: CodeTask, raw: str) -> str:
         return sanitise(raw, task.entry_point)
 
-    def select(self, task_ids: Sequence[str]) -> None:
-        self._wanted = frozenset(task_ids)
-
-    def truth(self, options: ScoreOptions, progress: Progress) -> Truth:
+    def truth(self, options: ScoreOptions, progress: Progress, ids: Collection[str] | None = None) -> Truth:
         assert self._loaded is not None
         checker = self._open(options)
         cache = _Cache(options.cache, self._loaded.hash, checker.python)
-        wanted = [task for task in self._loaded.tasks if not self._wanted or task.id in self._wanted]
+        wanted = [task for task in self._loaded.tasks if ids is None or task.id in ids]
         self._told = self._told or cache.read()
         left = [task for task in wanted if task.id not in self._told]
         done = len(wanted) - len(left)
