@@ -70,3 +70,22 @@ def test_lora_counts_inputs_and_outputs_of_each_projection():
 def test_another_architecture_is_one_error():
     with pytest.raises(UserError, match="does not describe a decoder"):
         shape_of_config({"model_type": "t5"}, "config.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "cannot be read: Expecting property name"),
+        ("\0", "cannot be read"),
+        ("[1]", "no JSON object"),
+        ("{}", "'hidden_size' is missing"),
+        ('{"text_config": [1]}', "text_config is no object"),
+        ('{"hidden_size": 8, "num_attention_heads": 0, "num_hidden_layers": 1}', "by zero"),
+        ('{"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": "x"}', "invalid literal"),
+    ],
+)
+def test_an_odd_config_is_named(tmp_path, text, says):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(UserError, match=says) as told:
+        find_shape(str(tmp_path))
+    assert str(tmp_path / "config.json") in str(told.value)

@@ -164,6 +164,8 @@ def _where(recipe: "Recipe", gpu: str | None, gpus: int | None, notes: list[str]
     from codea1_cli.planning.machine import elsewhere, here
 
     if gpu is not None or gpus is not None:
+        if gpu is None:
+            notes.append("planned for H100 GPUs (--gpu KIND)")
         return elsewhere(recipe, gpu or "h100", gpus)
     visible = visible_gpus()
     try:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.recipe import Recipe
 
 _FUNCTIONS = 64  # of ult, where the recipe sets no limit
@@ -111,7 +112,12 @@ def open_sets(recipe: Recipe, workers: int) -> dict[str, BenchmarkSet]:
 
 def check_sets(recipe: Recipe) -> None:
     """Raises UserError or EnvironmentFault where the data of a set that the recipe names is not there."""
-    for opened in open_sets(recipe, workers=1).values():
+    try:
+        sets = open_sets(recipe, workers=1)
+    except (UserError, EnvironmentFault) as fault:
+        where = "eval.benchmark_data=FILE names the release file, or the folder that holds it"
+        raise type(fault)(f"eval.benchmarks: {fault.what}", hint=where) from None
+    for opened in sets.values():
         opened.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ def resolve_model(name: str) -> str:
     """A local folder for built-in models and paths; a hub id is returned as it is.
 
     Raises:
-        UserError: a path that is no model folder.
+        UserError: a path that is no model folder, or whose config.json cannot be read.
     """
     if name == BUILTIN:
         from codea1_cli.tiny import model_path
@@ -31,7 +32,23 @@ def resolve_model(name: str) -> str:
             f"{name} is no Hugging Face model folder: config.json is missing",
             hint="`codea1 export` writes one from a run",
         )
+    read_config(path / "config.json")
     return str(path.resolve())
+
+
+def read_config(file: Path) -> dict[str, Any]:
+    """What a model's config.json holds.
+
+    Raises:
+        UserError: it is no JSON object.
+    """
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read: {first_line(error)}", hint="copy the model's folder again") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{file} is no JSON object", hint="copy the model's folder again")
+    return found
 
 
 def load_tokenizer(model: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -102,6 +101,8 @@ def shape_of_config(config: Mapping[str, Any], source: str) -> ModelShape:
         UserError: it lacks what the shape needs.
     """
     text = config.get("text_config") or config
+    if not isinstance(text, Mapping):
+        raise UserError(f"{source} does not describe a decoder of the Llama family: text_config is no object")
     try:
         hidden, heads = int(text["hidden_size"]), int(text["num_attention_heads"])
         return ModelShape(
@@ -116,22 +117,24 @@ def shape_of_config(config: Mapping[str, Any], source: str) -> ModelShape:
             attention_bias=bool(text.get("attention_bias", text.get("model_type") == "qwen2")),
             source=source,
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except KeyError as error:
         raise UserError(f"{source} does not describe a decoder of the Llama family: {error} is missing") from None
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise UserError(f"{source} does not describe a decoder of the Llama family: {error}") from None
 
 
 def find_shape(model: str) -> ModelShape | None:
     """The shape of a recipe's model: a folder's config.json, the hub's cache, or the table. None when unknown.
 
     Raises:
-        UserError: a folder that is no model.
+        UserError: a folder that is no model, or whose config.json does not describe one.
     """
-    from codea1_cli.engine.models import resolve_model
+    from codea1_cli.engine.models import read_config, resolve_model
 
     folder = Path(resolve_model(model))
     config = folder / "config.json" if folder.is_dir() else _cached_config(model)
     if config is not None and config.is_file():
-        return shape_of_config(json.loads(config.read_text(encoding="utf-8")), str(config))
+        return shape_of_config(read_config(config), str(config))
     return TABLE.get(model.rsplit("/", 1)[-1].removesuffix("-Instruct"))
 
 
