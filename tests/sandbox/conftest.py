@@ -1,3 +1,4 @@
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,8 +25,12 @@ def canary() -> Iterator[Path]:
     folder = Path("/tmp/codea1_canary")
     folder.mkdir(exist_ok=True)
     victim = folder / "victim.txt"
-    victim.write_text("intact")
-    victim.chmod(0o644)
+    fresh = Path(
+        f"/tmp/codea1_victim_{os.getpid()}"
+    )  # tests beside this one look at the file: it is never half-written
+    fresh.write_text("intact")
+    fresh.chmod(0o644)
+    fresh.replace(victim)
     yield folder
     assert victim.read_text() == "intact"
     assert [path.name for path in folder.iterdir()] == ["victim.txt"]
