@@ -203,10 +203,8 @@ def test_a_wrong_mapping_names_the_columns_there_are(tmp_path):
         Table(FileRows(path), {"querstion": "prompt"})
 
 
-def test_a_folder_of_tables_through_datasets(tmp_path):
+def test_rows_of_datasets(tmp_path):
     table_file(tmp_path, "parquet")
-    first, second = converted(make_source(str(tmp_path), mapping=MAPPING))
-    assert [first.entry_point, second.entry_point] == ["d", "t"]
     rows = HubRows(str(tmp_path), "train")
     assert [place.rpartition("/")[2] for place, _ in rows.rows()] == [
         f"{tmp_path.name}[train]:1",

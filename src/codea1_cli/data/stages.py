@@ -19,7 +19,7 @@ from codea1_cli.problem import Problem
 if TYPE_CHECKING:
     from codea1_cli.sandbox.base import Limits, Sandbox
 
-FORMAT = 1  # of the work folder: what another version wrote is made again
+FORMAT = 2  # of the work folder, and of what becomes of a row: what another version wrote is made again
 
 Progress = Callable[[str, int, int | None], None]
 """Told (stage, rows done, rows in all or None)."""

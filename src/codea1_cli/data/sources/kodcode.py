@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.sources.base import FileRows, Row, Skipped
+from codea1_cli.data.sources.base import Row, Skipped
 from codea1_cli.data.sources.build import build
+from codea1_cli.data.sources.folder import local_rows
 from codea1_cli.data.sources.hub import HubRows
 from codea1_cli.problem import Problem
 
@@ -18,7 +19,7 @@ _KEPT = ("style", "subset", "version", "gpt_difficulty", "gpt_pass_percentage", 
 
 
 class KodCode:
-    """The hub's dataset, or a downloaded file of it, with the columns of the newer (`test`) or the older revisions
+    """The hub's dataset, or a downloaded file of it or folder of files, with the columns of the newer (`test`) or the older revisions
     (`test_code`). `difficulty` keeps the rows of one `gpt_difficulty`; `hard` is the paper's rule."""
 
     title = "KodCode-V1"
@@ -33,7 +34,7 @@ class KodCode:
     ) -> None:
         self.difficulty = difficulty
         self.license = license or "CC-BY-NC-4.0"
-        self.rows = FileRows(data) if data else HubRows(DATASET, split or "train", revision)
+        self.rows = local_rows(data) if data else HubRows(DATASET, split or "train", revision)
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
         return self.rows.rows()

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.sources.base import FileRows, Row, Skipped
+from codea1_cli.data.sources.base import Row, Skipped
 from codea1_cli.data.sources.build import build
+from codea1_cli.data.sources.folder import local_rows
 from codea1_cli.data.sources.hub import HubRows
 from codea1_cli.problem import Problem
 
@@ -15,7 +16,7 @@ DATASET = "google-research-datasets/mbpp"
 
 
 class Mbpp:
-    """The hub's dataset (all splits by default) or its published `mbpp.jsonl`."""
+    """The hub's dataset (all splits by default) or its published `mbpp.jsonl`, or a folder of such files."""
 
     title = "MBPP"
 
@@ -28,7 +29,7 @@ class Mbpp:
     ) -> None:
         self.license = license or "CC-BY-4.0"
         splits = split or "train+validation+test+prompt"
-        self.rows = FileRows(data) if data else HubRows(DATASET, splits, revision, "full")
+        self.rows = local_rows(data) if data else HubRows(DATASET, splits, revision, "full")
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
         return self.rows.rows()
