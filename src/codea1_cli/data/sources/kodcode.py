@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.sources.base import Row, Skipped
+from codea1_cli.data.sources.base import Row, Skipped, no_text
 from codea1_cli.data.sources.build import build
 from codea1_cli.data.sources.folder import local_rows
 from codea1_cli.data.sources.hub import HubRows
@@ -43,15 +43,15 @@ class KodCode:
         return {"source": "kodcode", "difficulty": self.difficulty, "license": self.license, **self.rows.identity()}
 
     def convert(self, place: str, row: Row) -> Problem | Skipped:
-        """One row. Reasons besides those of `build`: difficulty, missing_field."""
+        """One row. Reasons besides those of `build`: difficulty, missing_field, bad_field."""
         difficulty = row.get("gpt_difficulty")
         if self.difficulty is not None and difficulty != self.difficulty:
             return Skipped("difficulty", str(difficulty))
         number = row.get("question_id")
         tests = row.get("test") if row.get("test") is not None else row.get("test_code")
         for name, value in (("question_id", number), ("test or test_code", tests)):
-            if not isinstance(value, str) or not value.strip():
-                return Skipped("missing_field", name)
+            if (why := no_text(name, value)) is not None:
+                return why
         functions = _functions(row.get("test_info"))
         meta = {name: row[name] for name in _KEPT if row.get(name) is not None}
         return build(

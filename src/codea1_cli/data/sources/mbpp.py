@@ -45,8 +45,10 @@ class Mbpp:
         if row.get("test_setup_code"):
             return Skipped("setup_code", "its tests need test_setup_code")
         tests = row.get("test_list")
-        if not isinstance(tests, list) or not tests:
+        if not tests:
             return Skipped("missing_field", "test_list")
+        if not isinstance(tests, list):
+            return Skipped("bad_field", "test_list is no list")
         more = row.get("challenge_test_list") or []
         if not isinstance(more, list):
             return Skipped("bad_field", "challenge_test_list is no list")
