@@ -180,6 +180,7 @@ def test_tests_come_in_several_forms(tmp_path):
         "def test_a():\n    assert d(1) == 2",
         None,
         5,
+        ["def test():\n    assert d(1) == 2", "def test():\n    assert d(2) == 4"],
     ]
     rows = [
         {"id": str(i), "question": "Q", "reference": "def d(x):\n  return 2*x", "tests": form}
@@ -188,6 +189,7 @@ def test_tests_come_in_several_forms(tmp_path):
     made = converted(Table(FileRows(write_lines(tmp_path / "t.jsonl", rows))))
     assert [len(p.tests) for p in made[:4]] == [2, 1, 1, 0]
     assert made[4].reason == "tests_form"
+    assert made[5].tests == ["assert d(1) == 2", "assert d(2) == 4"]
     code = [{"question": "Q", "reference": rows[0]["reference"], "test_code": forms[2]}]
     (made,) = converted(Table(FileRows(write_lines(tmp_path / "c.jsonl", code))))
     assert (made.tests, made.test_code) == (["assert d(1) == 2"], forms[2])

@@ -22,6 +22,7 @@ def build(
     question: Any,
     reference: Any,
     tests: Any = "",
+    modules: Sequence[str] = (),
     entry_point: str | None = None,
     extra_tests: Sequence[str] = (),
     keep_test_code: bool = True,
@@ -32,7 +33,7 @@ def build(
 ) -> Problem | Skipped:
     """A problem whose declaration, entry point and tests are read from the sources.
 
-    `tests` is a pytest file or asserts, as one text or a list. With `one_function`, tests that check several functions
+    `tests` is a pytest file or asserts, as one text or a list; `modules` are further test files, each one of its own. With `one_function`, tests that check several functions
     of the solution are no problem.
 
     Reasons: missing_field, reference_syntax, no_function, class, no_entry_point, several_functions, bad_field.
@@ -58,7 +59,10 @@ def build(
         return Skipped("class", ", ".join(sorted(tested & set(classes))))
     if len(tested) > 1:
         return Skipped("several_functions", ", ".join(sorted(tested)))
-    converted = convert_tests(text, entry_point)
+    if isinstance(tests, list) and all("def test" in str(test) for test in tests):
+        converted = convert_tests("", entry_point, [*map(str, tests), *modules])  # names may be the same: each a file
+    else:
+        converted = convert_tests(text, entry_point, modules)
     extra = _asserts(extra_tests, entry_point, converted)
     function = there[entry_point]
     docstring = ast.get_docstring(function)

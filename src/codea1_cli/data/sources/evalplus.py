@@ -80,7 +80,8 @@ class EvalPlus:
 def _top_level(source: str) -> str:
     """The asserts inside `check(candidate)`, which is no test function by its name."""
     tree = parse(source)
-    bodies = [node.body for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)] if tree else []
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)] if tree else []
+    bodies = [node.body for node in functions if node.name == "check"]
     return "\n".join(unparse(statement) or "" for body in bodies for statement in body)
 
 
