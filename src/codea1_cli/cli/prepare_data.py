@@ -25,7 +25,10 @@ def prepare_data(
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder, or one to go on with.")],
     data: Annotated[
-        Path | None, typer.Option("--data", metavar="PATH", help="A downloaded copy of kodcode, mbpp or evalplus.")
+        Path | None,
+        typer.Option(
+            "--data", metavar="PATH", help="A downloaded copy of kodcode, mbpp or evalplus: a file or folder."
+        ),
     ] = None,
     maps: Annotated[
         list[str] | None,
