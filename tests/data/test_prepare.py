@@ -114,6 +114,22 @@ def test_the_same_input_gives_the_same_bytes(tmp_path, rows, capsys):
     assert contents(tmp_path / "c")["train.jsonl"] != before["train.jsonl"]
 
 
+def test_a_folder_is_read_anew_when_one_of_its_files_changed(tmp_path, capsys):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    write(folder / "a.jsonl", map(row, range(5)))
+    write(folder / "b.jsonl", map(row, range(5, 10)))
+    kept = []
+    for rows in (range(5, 10), range(5, 8)):
+        write(folder / "b.jsonl", map(row, rows))
+        assert prepare(capsys, folder, out, "--no-verify", "--val", 0)[0] == 0
+        kept.append(len(read_problems(out / "train.jsonl")))
+    assert kept == [10, 8]
+    readme = (out / "README.md").read_text()
+    assert "| files.2.file | b.jsonl |" in readme
+    assert "| split |" not in readme
+
+
 def test_splits_stay_when_rows_are_added(tmp_path, capsys):
     few, many = write(tmp_path / "x.jsonl", map(row, range(5, 20))), write(tmp_path / "y.jsonl", map(row, range(30)))
     for source in (few, many):

@@ -1,5 +1,7 @@
 """Documented functions become problems with what they need of their module and the tests around them."""
 
+import pytest
+
 from codea1_cli.data.sources.base import Skipped
 from codea1_cli.data.sources.python_folder import PythonFolder
 from codea1_cli.problem import Problem
@@ -121,3 +123,50 @@ def test_identity_changes_with_any_file(tmp_path):
     before = PythonFolder(root).identity()
     (root / "tests" / "test_roots.py").write_text(TESTS + "\n")
     assert PythonFolder(root).identity() != before
+
+
+EXAMPLES = {
+    "ellipsis": ("f(1)  # doctest: +ELLIPSIS", "[1, ...]", "doctest_option"),
+    "whitespace": ("f(1)  # doctest: +NORMALIZE_WHITESPACE", "'a b'", "doctest_option"),
+    "two options": ("f(1)  # doctest: +ELLIPSIS, +NORMALIZE_WHITESPACE", "6", "doctest_option"),
+    "an option of the configuration": ("f(1)", "[1, ...]", "doctest_option"),
+    "skipped": ("f(1)  # doctest: +SKIP", "6", "skipped"),
+    "prints": ("shows(1)", "6", "prints"),
+    "prints through another": ("shows_too(1)", "6", "prints"),
+    "print": ("print(f(1))", "6", "prints"),
+    "writes": ("sys.stdout.write(f(1))", "6", "prints"),
+}
+BODIES = {"f": "return 6", "shows": "print(6)", "shows_too": "shows(x)"}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_that_state_no_value(tmp_path, name):
+    example, answer, reason = EXAMPLES[name]
+    entry = example.partition("(")[0] if "shows" in example else "f"
+    helper = "def shows(x):\n    print(x)\n\n" if entry == "shows_too" else ""
+    docstring = f'"""Do.\n\n    >>> x = 3\n    >>> {example}\n    {answer}\n    """'
+    (tmp_path / "m.py").write_text(f"{helper}def {entry}(x):\n    {docstring}\n    {BODIES[entry]}\n")
+    (only,) = [p for p in made(PythonFolder(tmp_path)) if isinstance(p, Problem)]
+    assert only.tests == []
+    assert only.meta["tests_left_out"] == {reason: 1}
+
+
+def test_examples_of_a_function_that_writes_elsewhere(tmp_path):
+    docstring = '"""Do.\n\n    >>> f(1)\n    6\n    """'
+    body = f"def f(x):\n    {docstring}\n    print(x, file=sys.stderr)\n    return 6\n"
+    (tmp_path / "m.py").write_text("import sys\n" + body)
+    (only,) = made(PythonFolder(tmp_path))
+    assert only.tests == ["assert f(1) == 6"]
+    assert "tests_left_out" not in only.meta
+
+
+def test_test_files_of_one_folder_do_not_touch_each_other(tmp_path):
+    (tmp_path / "m.py").write_text("def f(x):\n    'Do.'\n    return x\n")
+    head = "import pytest\nfrom m import f\n"
+    skip = "pytestmark = pytest.mark.skip\n"
+    (tmp_path / "test_a.py").write_text(head + skip + "def test_f():\n    assert f(1) == 2\n")
+    (tmp_path / "test_b.py").write_text(head + "def test_f():\n    assert f(3) == 3\n")
+    (tmp_path / "test_c.py").write_text(head + "def test_f():\n    assert f(4) == 4\n")
+    (only,) = made(PythonFolder(tmp_path))
+    assert only.tests == ["assert f(3) == 3", "assert f(4) == 4"]
+    assert only.meta["tests_left_out"] == {"skipped": 1}

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from codea1_cli.data.sources.base import FileRows, Skipped, read_rows
+from codea1_cli.data.sources.base import FileRows, Skipped
 from codea1_cli.data.sources.choose import make_source
 from codea1_cli.data.sources.evalplus import MAX_PLUS, EvalPlus
 from codea1_cli.data.sources.hub import HubRows
@@ -180,6 +180,7 @@ def test_tests_come_in_several_forms(tmp_path):
         "def test_a():\n    assert d(1) == 2",
         None,
         5,
+        ["def test():\n    assert d(1) == 2", "def test():\n    assert d(2) == 4"],
     ]
     rows = [
         {"id": str(i), "question": "Q", "reference": "def d(x):\n  return 2*x", "tests": form}
@@ -188,6 +189,7 @@ def test_tests_come_in_several_forms(tmp_path):
     made = converted(Table(FileRows(write_lines(tmp_path / "t.jsonl", rows))))
     assert [len(p.tests) for p in made[:4]] == [2, 1, 1, 0]
     assert made[4].reason == "tests_form"
+    assert made[5].tests == ["assert d(1) == 2", "assert d(2) == 4"]
     code = [{"question": "Q", "reference": rows[0]["reference"], "test_code": forms[2]}]
     (made,) = converted(Table(FileRows(write_lines(tmp_path / "c.jsonl", code))))
     assert (made.tests, made.test_code) == (["assert d(1) == 2"], forms[2])
@@ -203,10 +205,8 @@ def test_a_wrong_mapping_names_the_columns_there_are(tmp_path):
         Table(FileRows(path), {"querstion": "prompt"})
 
 
-def test_a_folder_of_tables_through_datasets(tmp_path):
+def test_rows_of_datasets(tmp_path):
     table_file(tmp_path, "parquet")
-    first, second = converted(make_source(str(tmp_path), mapping=MAPPING))
-    assert [first.entry_point, second.entry_point] == ["d", "t"]
     rows = HubRows(str(tmp_path), "train")
     assert [place.rpartition("/")[2] for place, _ in rows.rows()] == [
         f"{tmp_path.name}[train]:1",
@@ -238,34 +238,7 @@ def test_a_hub_that_cannot_be_reached(monkeypatch):
         make_source("kodcode").identity()
 
 
-# -- broken input ------------------------------------------------------------------------------------------------------
-def test_broken_lines_are_named_and_kept_out(tmp_path):
-    path = tmp_path / "b.jsonl"
-    path.write_bytes(b'\xef\xbb\xbf{"a": 1}\n{"a": \n\n[1]\n"\xff"\n' + b"[" * 100_000 + b'\n{"a": 2}\n{"a":')
-    rows = dict(read_rows(path))
-    assert [place.rpartition(":")[2] for place in rows] == ["1", "2", "4", "5", "6", "7", "8"]
-    kinds = ["ok" if isinstance(row, dict) else row.reason for row in rows.values()]
-    assert kinds == ["ok", "broken_row", "broken_row", "broken_row", "broken_row", "ok", "broken_row"]
-    (tmp_path / "b.csv").write_text('a,b\n1,2\n3\n4,5,6\n"x\ny",7\n')
-    rows = dict(read_rows(tmp_path / "b.csv"))
-    assert ["ok" if isinstance(row, dict) else row.reason for row in rows.values()] == [
-        "ok",
-        "broken_row",
-        "broken_row",
-        "ok",
-    ]
-
-
-def test_files_that_cannot_be_read_at_all(tmp_path):
-    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"a": 1}\n' * 1000)[:-20])
-    (tmp_path / "a.parquet").write_bytes(b"no")
-    (tmp_path / "a.csv").write_bytes(b"\xff\xfe\x00")
-    for name in ("a.jsonl.gz", "a.parquet", "a.csv", "none.jsonl", "a.xlsx"):
-        with pytest.raises(UserError) as failure:
-            list(read_rows(tmp_path / name))
-        assert failure.value.hint
-
-
+# -- names ----------------------------------------------------------------------------------------------------------
 def test_sources_that_do_not_exist(tmp_path):
     for spec in ("kodcod", "./nowhere.jsonl", "nowhere.py", str(tmp_path)):
         with pytest.raises(UserError) as failure:

@@ -25,7 +25,10 @@ def prepare_data(
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder, or one to go on with.")],
     data: Annotated[
-        Path | None, typer.Option("--data", metavar="FILE", help="A downloaded copy of kodcode, mbpp or evalplus.")
+        Path | None,
+        typer.Option(
+            "--data", metavar="PATH", help="A downloaded copy of kodcode, mbpp or evalplus: a file or folder."
+        ),
     ] = None,
     maps: Annotated[
         list[str] | None,
@@ -99,6 +102,7 @@ def prepare_data(
     verbose: VerboseOption = False,
 ) -> int:
     """Make training data: read, filter, deduplicate, decontaminate, verify, split. Interrupted, it goes on from there."""
+    from codea1_cli.data.mapping import read_mapping
     from codea1_cli.data.options import Options
     from codea1_cli.data.solve import SolveRule, read_keep
     from codea1_cli.data.sources.choose import make_source
@@ -141,7 +145,7 @@ def prepare_data(
     chosen = make_source(
         source,
         data=data,
-        mapping=_mapping(maps or [], mapping),
+        mapping=read_mapping(maps or [], mapping),
         difficulty=difficulty,
         split=split,
         revision=revision,
@@ -190,26 +194,6 @@ def _run(source: "Source", options: "Options", report: bool, as_json: bool, benc
         show_report(listed)
     show_summary(card, slow, options.out)
     return console.EXIT_OK
-
-
-def _mapping(maps: list[str], file: Path | None) -> dict[str, str]:
-    import yaml
-
-    found: dict[str, str] = {}
-    if file is not None:
-        try:
-            read = yaml.safe_load(file.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise UserError(f"cannot read {file}: {error}", hint="a YAML file of FIELD: COLUMN lines") from None
-        if not isinstance(read, dict) or not all(isinstance(v, str) for v in read.values()):
-            raise UserError(f"{file} holds no mapping", hint="FIELD: COLUMN, a line each")
-        found.update({str(key): value for key, value in read.items()})
-    for entry in maps:
-        name, equals, column = entry.partition("=")
-        if not equals or not name or not column:
-            raise UserError(f"{entry!r} is no mapping", hint="--map FIELD=COLUMN, such as --map question=prompt")
-        found[name] = column
-    return found
 
 
 _NOT_IN_THE_CARD = {"out", "as_json", "verbose", "report", "workers"}

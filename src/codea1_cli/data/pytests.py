@@ -11,12 +11,25 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from codea1_cli.data.collected import (
+    asserts_in,
+    assigned,
+    class_reason,
+    decorator,
+    decorators,
+    ending,
+    function_reason,
+    jumps,
+    mark_reason,
+    name_of,
+    returned,
+)
 from codea1_cli.data.program import names_in
+from codea1_cli.data.substitute import MAX_NODES, Substitute
 from codea1_cli.extract.arguments import bound_names
 from codea1_cli.extract.source import parse, unparse
 from codea1_cli.extract.suite import parse_suite
 
-MAX_NODES = 5_000  # syntax nodes of one expression after its variables are replaced
 MAX_CASES = 64  # of a parametrised test or an unrolled loop
 MAX_TESTS = 200
 
@@ -31,53 +44,82 @@ class Converted:
     skipped: Counter[str] = field(default_factory=Counter)
 
 
-def convert_tests(source: str, entry_point: str) -> Converted:
-    """The equality tests of `entry_point` in `source`; never raises, whatever the source.
+def convert_tests(source: str, entry_point: str, modules: Iterable[str] = ()) -> Converted:
+    """The equality tests of `entry_point` in `source` and in further `modules`, each read on its own; never raises,
+    whatever the sources.
 
-    Reasons of what is skipped: those of `parse_suite`, and syntax, loop, nested, raises, fixture, approx, not_literal,
-    repeated, too_many.
+    Only what pytest runs and expects to pass is read. Reasons of what is left out: those of `parse_suite`, and syntax,
+    loop, nested, raises, fixture, approx, not_literal, repeated, too_many; skipped and xfail by a mark; unreachable
+    after a return, raise or skip; shadowed by a later test of the same name; not_collected.
     """
-    tree = parse(source)
-    if tree is None:
-        return Converted(skipped=Counter(syntax=1))
-    reader = _Reader(entry_point)
-    try:
-        reader.module(tree)
-    except RecursionError:
-        reader.out.skipped["too_large"] += 1
-    return reader.out
+    out, calls = Converted(), set[str]()
+    for text in (source, *modules):
+        tree = parse(text)
+        if tree is None:
+            out.skipped["syntax"] += 1
+            continue
+        try:
+            _Reader(entry_point, out, calls).module(tree)
+        except RecursionError:
+            out.skipped["too_large"] += 1
+    return out
 
 
 class _Reader:
-    def __init__(self, entry_point: str) -> None:
-        self.entry = entry_point
-        self.out = Converted()
-        self.calls: set[str] = set()
+    def __init__(self, entry_point: str, out: Converted, calls: set[str]) -> None:
+        self.entry, self.out, self.calls = entry_point, out, calls
         self.fixtures: dict[str, ast.expr | None] = {}
 
     def module(self, tree: ast.Module) -> None:
         env: Env = {}
-        tests: list[ast.FunctionDef] = []
-        for node in tree.body:
+        tests: dict[str, ast.FunctionDef | ast.ClassDef] = {}
+        for place, node in enumerate(tree.body):
             if isinstance(node, ast.FunctionDef):
-                if _decorator(node, "fixture") is not None:
-                    self.fixtures[node.name] = _returned(node)
+                if decorator(node, "fixture") is not None:
+                    self.fixtures[node.name] = returned(node)
                 elif node.name.startswith("test"):
-                    tests.append(node)
+                    self.add(node, tests)
                 env.pop(node.name, None)
             elif isinstance(node, ast.ClassDef):
-                methods = [method for method in node.body if isinstance(method, ast.FunctionDef)]
-                tests += [method for method in methods if method.name.startswith("test")]
+                self.add(node, tests)
             elif isinstance(node, ast.If) and "__name__" in names_in(node.test):
                 continue
-            else:
-                self.statement(node, env)
-        for test in tests:
-            self.test(test, dict(env))
+            elif self.statement(node, env) is not None:
+                for unread in (*tests.values(), *tree.body[place + 1 :]):
+                    self.leave(unread, "unreachable")
+                return
+        marked = mark_reason(env.get("pytestmark"))
+        for test in tests.values():
+            self.collected(test, env, marked)
+
+    def add(self, node: ast.FunctionDef | ast.ClassDef, tests: dict[str, ast.FunctionDef | ast.ClassDef]) -> None:
+        """Notes a test under its name; an earlier one of this name is never run."""
+        if (earlier := tests.get(node.name)) is not None:
+            self.leave(earlier, "shadowed")
+        tests[node.name] = node
+
+    def collected(self, node: ast.FunctionDef | ast.ClassDef, env: Env, reason: str | None) -> None:
+        """A test function, or a class of them, with the reason to leave it out that holds around it."""
+        marks = [self.resolve(mark, env) for mark in node.decorator_list]
+        reason = reason or next(filter(None, map(mark_reason, marks)), None)
+        if isinstance(node, ast.FunctionDef):
+            if reason := reason or function_reason(node):
+                return self.leave(node, reason)
+            return self.test(node, dict(env))
+        if (mark := assigned(node.body, "pytestmark")) is not None:
+            reason = reason or mark_reason(self.resolve(mark, env))
+        reason = reason or class_reason(node)
+        methods: dict[str, ast.FunctionDef | ast.ClassDef] = {}
+        for method in node.body:
+            if isinstance(method, ast.FunctionDef) and method.name.startswith("test"):
+                self.add(method, methods)
+        for method in methods.values():
+            self.collected(method, env, reason)
+        return None
 
     def test(self, function: ast.FunctionDef, env: Env) -> None:
         wanted = [a.arg for a in (*function.args.posonlyargs, *function.args.args) if a.arg not in ("self", "cls")]
-        grids = [self.cases(mark, env) for mark in _decorators(function, "parametrize")]
+        grids = [self.cases(function, mark, env) for mark in decorators(function, "parametrize")]
         if any(grid is None for grid in grids):
             return self.leave(function, "fixture")
         rows = list(itertools.islice(itertools.product(*(grid or [] for grid in grids)), MAX_CASES))
@@ -86,12 +128,12 @@ class _Reader:
             for name in wanted:
                 if name not in bound and (value := self.fixtures.get(name)) is not None:
                     bound[name] = self.resolve(value, env)
-            if any(name not in bound for name in wanted):
+            if not bound.keys() >= set(wanted):
                 return self.leave(function, "fixture")
             self.block(function.body, {**env, **bound})
         return None
 
-    def cases(self, mark: ast.Call, env: Env) -> list[Env] | None:
+    def cases(self, function: ast.FunctionDef, mark: ast.Call, env: Env) -> list[Env] | None:
         """The variables of each case of one parametrize mark; None when they are no literals."""
         arguments = {k.arg: k.value for k in mark.keywords}
         names = mark.args[0] if mark.args else arguments.get("argnames")
@@ -109,7 +151,13 @@ class _Reader:
             return None
         cases: list[Env] = []
         for item in items.elts:
-            if isinstance(item, ast.Call) and getattr(item.func, "attr", "") == "param":
+            if isinstance(item, ast.Call) and name_of(item) == "param":
+                marks = next((k.value for k in item.keywords if k.arg == "marks"), None)
+                if (reason := mark_reason(marks)) is not None:
+                    self.leave(function, reason)
+                    continue
+                if not item.args:
+                    return None
                 item = ast.Tuple(item.args, ast.Load()) if len(wanted) > 1 else item.args[0]
             if len(wanted) == 1:
                 cases.append({wanted[0]: item})
@@ -119,11 +167,17 @@ class _Reader:
                 return None
         return cases
 
-    def block(self, body: Iterable[ast.stmt], env: Env) -> None:
-        for node in body:
-            self.statement(node, env)
+    def block(self, body: list[ast.stmt], env: Env) -> str | None:
+        """Reads statements up to one that ends the block; how it does, as `ending` says it."""
+        for place, node in enumerate(body):
+            if (end := self.statement(node, env)) is not None:
+                for unread in body[place + 1 :]:
+                    self.leave(unread, "unreachable")
+                return end
+        return None
 
-    def statement(self, node: ast.stmt, env: Env) -> None:
+    def statement(self, node: ast.stmt, env: Env) -> str | None:
+        """Reads one statement; how it ends its block, None when it does not."""
         match node:
             case ast.Assert(test):
                 self.assertion(self.resolve(test, env))
@@ -138,18 +192,23 @@ class _Reader:
                 self.assertion(ast.Compare(self.resolve(left, env), [ast.Eq()], [self.resolve(right, env)]))
             case ast.Expr(ast.Constant()) | ast.Expr(ast.Call(ast.Name("print"))) | ast.Import() | ast.ImportFrom():
                 pass
-            case ast.For(target, iterable, body, []) if (items := _items(self.resolve(iterable, env))) is not None:
+            case ast.For(target, iterable, body, []) if (
+                not jumps(body) and (items := _items(self.resolve(iterable, env))) is not None
+            ):
                 for item in items:
                     self.assign(target, item, env)
-                    self.block(body, env)
+                    if (end := self.block(body, env)) in ("break", "return"):
+                        return end if end == "return" else None
+                return None
             case ast.With(items=[ast.withitem(ast.Call(ast.Attribute(attr="subTest")))], body=body):
-                self.block(body, env)
+                return self.block(body, env)
             case ast.With(items=[ast.withitem(ast.Call(ast.Attribute(attr="raises" | "assertRaises")))]):
                 self.out.skipped["raises"] += 1
                 self.forget(node, env)
             case _:
                 self.leave(node, "loop" if isinstance(node, ast.For | ast.While) else "nested")
                 self.forget(node, env)
+        return ending(node)
 
     def assign(self, target: ast.expr, value: ast.expr, env: Env) -> None:
         if isinstance(target, ast.Name):
@@ -165,7 +224,7 @@ class _Reader:
             env.pop(name, None)
 
     def leave(self, node: ast.AST, reason: str) -> None:
-        self.out.skipped[reason] += sum(isinstance(child, ast.Assert) for child in ast.walk(node))
+        self.out.skipped[reason] += asserts_in(node)
 
     def resolve(self, node: ast.expr, env: Mapping[str, ast.expr]) -> ast.expr:
         if not any(
@@ -175,7 +234,7 @@ class _Reader:
             for child in ast.walk(node)
         ):
             return node  # as most are: nothing to replace, so nothing to copy
-        return _Resolve(env, bound_names(node), self.entry).visit(copy.deepcopy(node))
+        return Substitute(env, bound_names(node), self.entry).visit(copy.deepcopy(node))
 
     def assertion(self, test: ast.expr) -> None:
         """Keeps one assert whose variables are replaced, or counts why not."""
@@ -187,10 +246,7 @@ class _Reader:
             case ast.Compare(left, [ast.Eq()], [right]):
                 if not self.is_call(left) and self.is_call(right):
                     left, right = right, left
-                if (
-                    isinstance(right, ast.Call)
-                    and getattr(right.func, "attr", getattr(right.func, "id", "")) == "approx"
-                ):
+                if isinstance(right, ast.Call) and name_of(right) == "approx":
                     if len(right.args) != 1 or right.keywords:
                         skipped["approx"] += 1
                         return
@@ -213,56 +269,10 @@ class _Reader:
             self.out.tests.append(text)
 
     def is_call(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == self.entry
-
-
-class _Resolve(ast.NodeTransformer):
-    """Replaces variables by their values, and `module.f(...)` by `f(...)`."""
-
-    def __init__(self, env: Mapping[str, ast.expr], bound: frozenset[str], entry: str) -> None:
-        self.env, self.bound, self.entry = env, bound, entry
-        self.left = MAX_NODES
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        if not isinstance(node.ctx, ast.Load) or node.id in self.bound or node.id not in self.env:
-            return node
-        value = self.env[node.id]
-        self.left -= sum(1 for _ in ast.walk(value))
-        return copy.deepcopy(value) if self.left > 0 else node
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        function = node.func
-        if (
-            isinstance(function, ast.Attribute)
-            and function.attr == self.entry
-            and isinstance(function.value, ast.Name)
-            and function.value.id not in self.env
-        ):
-            node.func = ast.Name(self.entry, ast.Load())
-        return self.generic_visit(node)
+        return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and name_of(node) == self.entry
 
 
 def _items(node: ast.expr) -> list[ast.expr] | None:
     if isinstance(node, ast.List | ast.Tuple) and len(node.elts) <= MAX_CASES:
         return None if any(isinstance(item, ast.Starred) for item in node.elts) else node.elts
-    return None
-
-
-def _decorators(node: ast.FunctionDef, name: str) -> list[ast.Call]:
-    return [d for d in node.decorator_list if isinstance(d, ast.Call) and getattr(d.func, "attr", "") == name]
-
-
-def _decorator(node: ast.FunctionDef, name: str) -> ast.expr | None:
-    for decorator in node.decorator_list:
-        function = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if name in (getattr(function, "attr", ""), getattr(function, "id", "")):
-            return decorator
-    return None
-
-
-def _returned(node: ast.FunctionDef) -> ast.expr | None:
-    """What a fixture returns, when that is all it does."""
-    body = [s for s in node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
-    if len(body) == 1 and isinstance(body[0], ast.Return) and not node.args.args:
-        return body[0].value
     return None

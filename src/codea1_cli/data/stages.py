@@ -12,14 +12,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.data.options import Options
-from codea1_cli.data.sources.base import Skipped, Source
+from codea1_cli.data.sources.base import NOT_UNICODE, Skipped, Source
 from codea1_cli.data.work import Rows, Stage, Work
+from codea1_cli.errors import first_line
 from codea1_cli.problem import Problem
 
 if TYPE_CHECKING:
     from codea1_cli.sandbox.base import Limits, Sandbox
 
-FORMAT = 1  # of the work folder: what another version wrote is made again
+FORMAT = 2  # of the work folder, and of what becomes of a row: what another version wrote is made again
 
 Progress = Callable[[str, int, int | None], None]
 """Told (stage, rows done, rows in all or None)."""
@@ -77,11 +78,9 @@ class Stages:
             made = Skipped("bad_field", "nested too deeply")
         if isinstance(made, Problem):
             fields = made.model_dump()
-            try:
-                json.dumps(fields, ensure_ascii=False, allow_nan=False).encode()
+            if (why := _unwritable(fields)) is None:
                 return {"where": place, "problem": fields}
-            except (UnicodeEncodeError, TypeError, ValueError) as error:  # a lone surrogate; a date from parquet
-                made = Skipped("bad_field", str(error).splitlines()[0])
+            made = Skipped("bad_field", why)
         return {"where": place, "reason": made.reason, "detail": made.detail}
 
     # -- stages that look at each row alone ------------------------------------------------------------------------
@@ -138,6 +137,18 @@ class Stages:
 
     def key_of_living(self, *parts: Any) -> str:
         return digest(self.read_key, hashlib.sha256(self.out.rows.alive).hexdigest(), *parts)
+
+
+def _unwritable(fields: dict[str, Any]) -> str | None:
+    """The field that no file can hold, and why."""
+    for name, value in fields.items():
+        try:
+            json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        except UnicodeEncodeError:
+            return f"{name}: {NOT_UNICODE}"
+        except (TypeError, ValueError) as error:  # a date from parquet; not a number
+            return f"{name}: {first_line(error)}"
+    return None
 
 
 def digest(*parts: Any) -> str:

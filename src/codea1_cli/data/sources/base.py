@@ -6,6 +6,7 @@ import csv
 import gzip
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,10 @@ from codea1_cli.problem import Problem
 
 Row = Mapping[str, Any]
 FORMATS = (".jsonl", ".jsonl.gz", ".parquet", ".csv")
+
+
+NOT_UNICODE = "text that is not Unicode (a lone surrogate)"
+_TYPES = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object"}
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,17 @@ class FileRows:
 
     def identity(self) -> dict[str, Any]:
         return file_identity(self.path)
+
+
+def no_text(name: str, value: Any) -> Skipped | None:
+    """Why a field is no text: nothing there or only blanks (missing_field), or of another type (bad_field)."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return Skipped("missing_field", name)
+    return (
+        None
+        if isinstance(value, str)
+        else Skipped("bad_field", f"{name} is not text: {_TYPES.get(type(value)) or type(value).__name__}")
+    )
 
 
 def format_of(path: Path) -> str | None:
@@ -100,8 +116,10 @@ def _decode(line: bytes, first: bool) -> Row | Skipped:
         return Skipped("broken_row", f"not JSON: {error.msg} at column {error.colno}")
     except UnicodeDecodeError as error:
         return Skipped("broken_row", f"not UTF-8: {error.reason}")
-    except (RecursionError, ValueError) as error:
-        return Skipped("broken_row", f"not JSON: {type(error).__name__}")
+    except RecursionError:
+        return Skipped("broken_row", "not JSON that can be read: nested too deep")
+    except ValueError:  # what is left: Python refuses to read integers of thousands of digits
+        return Skipped("broken_row", "not JSON that can be read: a number too long to read")
     return row if isinstance(row, dict) else Skipped("broken_row", f"a {type(row).__name__}, not an object")
 
 
@@ -111,7 +129,9 @@ def _parquet(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
 
     try:
         number = 0
-        for batch in pq.ParquetFile(path).iter_batches(batch_size=256):
+        file = pq.ParquetFile(path)
+        _distinct(file.schema_arrow.names, str(path))
+        for batch in file.iter_batches(batch_size=256):
             for row in batch.to_pylist():
                 number += 1
                 yield f"{path}:{number}", row
@@ -121,17 +141,40 @@ def _parquet(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
 
 def _csv(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
     csv.field_size_limit(1 << 27)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
+    # Bytes that are no UTF-8 become lone surrogates, so that they cost their row and not the file.
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        reader = csv.DictReader(file)
+        try:
+            names = list(reader.fieldnames or ())
+            if not _is_text("".join(names)):
+                raise UserError(f"{path}:1: the names of the columns are not UTF-8", hint="write it again in UTF-8")
+            _distinct(names, f"{path}:1")
             for row in reader:
                 place = f"{path}:{reader.line_num}"
                 if None in row or None in row.values():
-                    yield place, Skipped("broken_row", f"not {len(reader.fieldnames or ())} fields")
+                    yield place, Skipped("broken_row", f"not {len(names)} fields")
+                elif bad := [name for name, cell in row.items() if not _is_text(cell)]:
+                    yield place, Skipped("broken_row", f"not UTF-8 in the column {bad[0]}")
                 else:
                     yield place, row
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: not a CSV file in UTF-8: {error}", hint="write it again") from None
+        except csv.Error as error:
+            raise UserError(f"{path}:{reader.line_num}: not CSV: {error}", hint="write it again") from None
+
+
+def _is_text(cell: str) -> bool:
+    """Whether no byte of it was anything but UTF-8."""
+    try:
+        cell.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _distinct(names: list[str], place: str) -> None:
+    """Refuses columns of one name, of which a row would keep the last; columns without a name may be many."""
+    repeated = [name for name, count in Counter(names).items() if name and count > 1]
+    if repeated:
+        raise UserError(f"{place}: two columns are named {repeated[0]!r}", hint="rename or remove one of them")
 
 
 def file_identity(path: Path) -> dict[str, Any]:

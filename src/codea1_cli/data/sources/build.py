@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from codea1_cli.data.program import called, declaration, functions, guess_entry_point, tidy
 from codea1_cli.data.pytests import Converted, convert_tests
-from codea1_cli.data.sources.base import Skipped
+from codea1_cli.data.sources.base import NOT_UNICODE, Skipped, no_text
+from codea1_cli.errors import first_line
 from codea1_cli.extract.source import parse
 from codea1_cli.problem import Problem
 
@@ -21,6 +22,7 @@ def build(
     question: Any,
     reference: Any,
     tests: Any = "",
+    modules: Sequence[str] = (),
     entry_point: str | None = None,
     extra_tests: Sequence[str] = (),
     keep_test_code: bool = True,
@@ -31,14 +33,14 @@ def build(
 ) -> Problem | Skipped:
     """A problem whose declaration, entry point and tests are read from the sources.
 
-    `tests` is a pytest file or asserts, as one text or a list. With `one_function`, tests that check several functions
+    `tests` is a pytest file or asserts, as one text or a list; `modules` are further test files, each one of its own. With `one_function`, tests that check several functions
     of the solution are no problem.
 
     Reasons: missing_field, reference_syntax, no_function, class, no_entry_point, several_functions, bad_field.
     """
     for name, value in (("question", question), ("reference", reference)):
-        if not isinstance(value, str) or not value.strip():
-            return Skipped("missing_field", name)
+        if (why := no_text(name, value)) is not None:
+            return why
     text = tests if isinstance(tests, str) else "\n".join(str(test) for test in tests or ())
     reference, text = tidy(reference), tidy(text)
     tree = parse(reference)
@@ -57,7 +59,10 @@ def build(
         return Skipped("class", ", ".join(sorted(tested & set(classes))))
     if len(tested) > 1:
         return Skipped("several_functions", ", ".join(sorted(tested)))
-    converted = convert_tests(text, entry_point)
+    if isinstance(tests, list) and all("def test" in str(test) for test in tests):
+        converted = convert_tests("", entry_point, [*map(str, tests), *modules])  # names may be the same: each a file
+    else:
+        converted = convert_tests(text, entry_point, modules)
     extra = _asserts(extra_tests, entry_point, converted)
     function = there[entry_point]
     docstring = ast.get_docstring(function)
@@ -78,8 +83,17 @@ def build(
             license=license,
             meta=details,
         )
-    except (ValidationError, ValueError) as error:
-        return Skipped("bad_field", str(error).splitlines()[0])
+    except ValidationError as error:
+        return Skipped("bad_field", _first_problem(error))
+    except ValueError as error:  # a default that cannot be printed, such as an integer of thousands of digits
+        return Skipped("bad_field", f"declaration: {first_line(error)}")
+
+
+def _first_problem(error: ValidationError) -> str:
+    """The field that pydantic refuses first, and why."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    why = NOT_UNICODE if first["type"] == "string_unicode" else first["msg"]
+    return f"{'.'.join(map(str, first['loc']))}: {why}"
 
 
 def asserted(tests: str, names: set[str]) -> set[str]:

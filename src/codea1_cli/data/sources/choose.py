@@ -9,6 +9,7 @@ from pathlib import Path
 
 from codea1_cli.data.sources.base import FORMATS, FileRows, Source, format_of
 from codea1_cli.data.sources.evalplus import EvalPlus
+from codea1_cli.data.sources.folder import FolderRows, named, visible_files
 from codea1_cli.data.sources.hub import HubRows
 from codea1_cli.data.sources.kodcode import DIFFICULTIES, KodCode
 from codea1_cli.data.sources.mbpp import Mbpp
@@ -41,6 +42,9 @@ def make_source(
     _refuse(spec != "kodcode" and difficulty is not None, "--difficulty", "kodcode")
     _refuse(spec not in BUILT_IN and data is not None, "--data", ", ".join(BUILT_IN))
     _refuse(spec in BUILT_IN and bool(mapping), "--map and --mapping", "a file or a hub dataset")
+    if spec not in BUILT_IN and path.exists():
+        for option, given in (("--split", split), ("--revision", revision), ("--config", config)):
+            _refuse(given is not None, option, "a hub dataset; a local file or folder is read whole")
     if difficulty is not None and difficulty not in DIFFICULTIES:
         raise UserError(f"no difficulty {difficulty!r}", hint=f"one of {', '.join(DIFFICULTIES)}")
     if spec == "kodcode":
@@ -54,7 +58,7 @@ def make_source(
     if path.is_file():
         return Table(FileRows(path), mapping, license)
     if path.is_dir():
-        return _folder(path, mapping, split, license)
+        return _folder(path, mapping, license)
     if format_of(path) or spec.startswith((".", "/", "~")) or path.suffix == ".py":
         raise UserError(f"no such file: {spec}", hint=f"a {', '.join(FORMATS)} or .py file, or a folder")
     if _HUB_ID.fullmatch(spec):
@@ -67,12 +71,21 @@ def make_source(
     )
 
 
-def _folder(path: Path, mapping: Mapping[str, str] | None, split: str | None, license: str | None) -> Source:
-    """A folder of tables is a dataset that `datasets` reads; any other is a folder of Python files."""
-    if any(format_of(file) for file in path.iterdir()):
-        return Table(HubRows(str(path), split or "train"), mapping, license)
-    _refuse(bool(mapping), "--map and --mapping", "a file or a hub dataset")
-    return PythonFolder(path, license)
+def _folder(path: Path, mapping: Mapping[str, str] | None, license: str | None) -> Source:
+    """Tables at a folder's top make it a folder of tables, else Python files below it one of those."""
+    top = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+    tables = [file for file in top if format_of(file)]
+    python = [file for file in top if file.suffix == ".py"]
+    if tables and python:
+        raise UserError(
+            f"{path} holds tables ({named(path, tables)}) and Python files ({named(path, python)})",
+            hint="give one of the files, or a folder that holds files of one kind",
+        )
+    below = [] if tables else list(visible_files(path))
+    if not tables and (any(file.suffix == ".py" for file in below) or not any(map(format_of, below))):
+        _refuse(bool(mapping), "--map and --mapping", "a file, a folder of tables or a hub dataset")
+        return PythonFolder(path, license)
+    return Table(FolderRows(path), mapping, license)
 
 
 def _refuse(wrong: bool, option: str, sources: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.data.benchmarks import FILES, benchmark_folder, docstring_of
-from codea1_cli.data.sources.base import Row, Skipped, file_identity, read_rows
+from codea1_cli.data.sources.base import Row, Skipped, file_identity, no_text, read_rows
 from codea1_cli.data.sources.build import build
 from codea1_cli.errors import UserError
 from codea1_cli.extract.source import parse, unparse
@@ -52,8 +52,8 @@ class EvalPlus:
         humaneval = str(row.get("task_id")).startswith("HumanEval")
         tests_in = "test" if humaneval else "assertion"
         for name in ("task_id", "prompt", "canonical_solution", "entry_point", tests_in):
-            if not isinstance(row.get(name), str):
-                return Skipped("missing_field", name)
+            if (why := no_text(name, row.get(name))) is not None:
+                return why
         entry, prompt, tests = row["entry_point"], row["prompt"], row[tests_in]
         if humaneval:
             tests = _top_level(re.sub(r"\bcandidate\b", entry, tests))
@@ -80,7 +80,8 @@ class EvalPlus:
 def _top_level(source: str) -> str:
     """The asserts inside `check(candidate)`, which is no test function by its name."""
     tree = parse(source)
-    bodies = [node.body for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)] if tree else []
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)] if tree else []
+    bodies = [node.body for node in functions if node.name == "check"]
     return "\n".join(unparse(statement) or "" for body in bodies for statement in body)
 
 

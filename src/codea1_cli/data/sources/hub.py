@@ -1,4 +1,4 @@
-"""Rows of a dataset on the hub, or of a local folder that `datasets` can read, streamed."""
+"""Rows of a dataset on the hub, streamed."""
 
 from __future__ import annotations
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.sources.base import FileRows, Row, Skipped
+from codea1_cli.data.sources.base import Row, Skipped, no_text
 from codea1_cli.data.sources.build import build
+from codea1_cli.data.sources.folder import local_rows
 from codea1_cli.data.sources.hub import HubRows
 from codea1_cli.problem import Problem
 
@@ -18,7 +19,7 @@ _KEPT = ("style", "subset", "version", "gpt_difficulty", "gpt_pass_percentage", 
 
 
 class KodCode:
-    """The hub's dataset, or a downloaded file of it, with the columns of the newer (`test`) or the older revisions
+    """The hub's dataset, or a downloaded file of it or folder of files, with the columns of the newer (`test`) or the older revisions
     (`test_code`). `difficulty` keeps the rows of one `gpt_difficulty`; `hard` is the paper's rule."""
 
     title = "KodCode-V1"
@@ -33,7 +34,7 @@ class KodCode:
     ) -> None:
         self.difficulty = difficulty
         self.license = license or "CC-BY-NC-4.0"
-        self.rows = FileRows(data) if data else HubRows(DATASET, split or "train", revision)
+        self.rows = local_rows(data) if data else HubRows(DATASET, split or "train", revision)
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
         return self.rows.rows()
@@ -42,15 +43,15 @@ class KodCode:
         return {"source": "kodcode", "difficulty": self.difficulty, "license": self.license, **self.rows.identity()}
 
     def convert(self, place: str, row: Row) -> Problem | Skipped:
-        """One row. Reasons besides those of `build`: difficulty, missing_field."""
+        """One row. Reasons besides those of `build`: difficulty, missing_field, bad_field."""
         difficulty = row.get("gpt_difficulty")
         if self.difficulty is not None and difficulty != self.difficulty:
             return Skipped("difficulty", str(difficulty))
         number = row.get("question_id")
         tests = row.get("test") if row.get("test") is not None else row.get("test_code")
         for name, value in (("question_id", number), ("test or test_code", tests)):
-            if not isinstance(value, str) or not value.strip():
-                return Skipped("missing_field", name)
+            if (why := no_text(name, value)) is not None:
+                return why
         functions = _functions(row.get("test_info"))
         meta = {name: row[name] for name in _KEPT if row.get(name) is not None}
         return build(

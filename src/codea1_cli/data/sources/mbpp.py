@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.sources.base import FileRows, Row, Skipped
+from codea1_cli.data.sources.base import Row, Skipped
 from codea1_cli.data.sources.build import build
+from codea1_cli.data.sources.folder import local_rows
 from codea1_cli.data.sources.hub import HubRows
 from codea1_cli.problem import Problem
 
@@ -15,7 +16,7 @@ DATASET = "google-research-datasets/mbpp"
 
 
 class Mbpp:
-    """The hub's dataset (all splits by default) or its published `mbpp.jsonl`."""
+    """The hub's dataset (all splits by default) or its published `mbpp.jsonl`, or a folder of such files."""
 
     title = "MBPP"
 
@@ -28,7 +29,7 @@ class Mbpp:
     ) -> None:
         self.license = license or "CC-BY-4.0"
         splits = split or "train+validation+test+prompt"
-        self.rows = FileRows(data) if data else HubRows(DATASET, splits, revision, "full")
+        self.rows = local_rows(data) if data else HubRows(DATASET, splits, revision, "full")
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
         return self.rows.rows()
@@ -44,8 +45,10 @@ class Mbpp:
         if row.get("test_setup_code"):
             return Skipped("setup_code", "its tests need test_setup_code")
         tests = row.get("test_list")
-        if not isinstance(tests, list) or not tests:
+        if not tests:
             return Skipped("missing_field", "test_list")
+        if not isinstance(tests, list):
+            return Skipped("bad_field", "test_list is no list")
         more = row.get("challenge_test_list") or []
         if not isinstance(more, list):
             return Skipped("bad_field", "challenge_test_list is no list")

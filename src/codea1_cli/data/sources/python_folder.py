@@ -7,17 +7,18 @@ files beside it are the tests. Nothing is imported or run here.
 from __future__ import annotations
 
 import ast
-import doctest
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.data.doctests import doctests, prints
 from codea1_cli.data.program import called, functions, names_in
 from codea1_cli.data.sources.base import Row, Skipped
 from codea1_cli.data.sources.build import build
 from codea1_cli.errors import UserError
-from codea1_cli.extract.source import normal_newlines, parse, unparse
+from codea1_cli.extract.source import normal_newlines, parse
 from codea1_cli.problem import Problem
 
 _SKIPPED_FOLDERS = {".git", ".venv", "venv", "node_modules", "__pycache__", "build", "dist", "site-packages"}
@@ -91,20 +92,23 @@ class PythonFolder:
         if local := self._local_import(needed):
             return Skipped("local_import", local)
         relative = row["file"].relative_to(self.root).with_suffix("").as_posix()
-        sources = [_doctests(docstring), *row["tests"].values()]
+        examples, left_out = doctests(docstring, _printing(needed))
         made = build(
             id=f"{self.title}/{relative}:{name}",
             question=docstring,
             reference="\n\n".join(_text(statement, row["source"]) for statement in needed),
-            tests="\n\n".join(part for part in sources if part),
+            tests=examples,
+            modules=list(row["tests"].values()),
             entry_point=name,
             keep_test_code=False,
             source=f"{self.title}/{row['file'].relative_to(self.root).as_posix()}",
             license=self.license,
         )
-        if isinstance(made, Skipped) or not row["tests"]:
+        if isinstance(made, Skipped):
             return made
-        return made.model_copy(update={"test_code": "\n\n".join(row["tests"].values())})
+        found = Counter(made.meta.get("tests_left_out", {})) + left_out
+        meta = {**made.meta, "tests_left_out": dict(sorted(found.items()))} if found else made.meta
+        return made.model_copy(update={"test_code": "\n\n".join(row["tests"].values()) or None, "meta": meta})
 
     def _local_import(self, statements: list[ast.stmt]) -> str | None:
         """The name of a module of this folder that the statements import: the sandbox will not have it."""
@@ -165,6 +169,15 @@ def _defined(statement: ast.stmt) -> set[str]:
     return names
 
 
+def _printing(statements: list[ast.stmt]) -> set[str]:
+    """The functions among `statements` whose bodies may print, by themselves or through another of them."""
+    bodies = {name: node for node in statements for name in _defined(node) if not isinstance(node, ast.Import)}
+    printing = {name for name, node in bodies.items() if any(map(prints, ast.walk(node)))}
+    while more := {name for name, node in bodies.items() if names_in(node) & printing} - printing:
+        printing |= more
+    return printing
+
+
 def _future(node: ast.stmt) -> bool:
     return isinstance(node, ast.ImportFrom) and node.module == "__future__"
 
@@ -172,24 +185,3 @@ def _future(node: ast.stmt) -> bool:
 def _text(node: ast.stmt, source: str) -> str:
     first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
     return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
-
-
-def _doctests(docstring: str) -> str:
-    """The examples as statements and asserts, in order; what an exception answers is left out."""
-    try:
-        examples = doctest.DocTestParser().get_examples(docstring)
-    except ValueError:
-        return ""
-    lines = []
-    for example in examples:
-        tree = parse(example.source)
-        if tree is None or example.exc_msg is not None:
-            continue
-        single = len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr)
-        want = parse(example.want.strip()) if example.want.strip() else None
-        if single and want is not None and len(want.body) == 1 and isinstance(want.body[0], ast.Expr):
-            test = ast.Compare(tree.body[0].value, [ast.Eq()], [want.body[0].value])  # type: ignore[attr-defined]
-            lines.append(unparse(ast.fix_missing_locations(ast.Assert(test))) or "")
-        else:
-            lines.append(example.source.rstrip())
-    return "\n".join(lines)

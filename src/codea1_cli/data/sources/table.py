@@ -12,6 +12,7 @@ from typing import Any
 
 from codea1_cli.data.sources.base import FileRows, Row, Skipped
 from codea1_cli.data.sources.build import build
+from codea1_cli.data.sources.folder import FolderRows
 from codea1_cli.data.sources.hub import HubRows
 from codea1_cli.errors import UserError
 from codea1_cli.problem import Problem
@@ -20,11 +21,12 @@ TARGETS = (
     "id", "question", "reference", "tests", "extra_tests", "test_code", "entry_point", "source", "license",
 )  # fmt: skip
 NEEDED = ("question", "reference")
+Rows = FileRows | FolderRows | HubRows
 _SAMPLE = 100  # rows looked at for the names of the columns: one row may leave some out
 
 
 class Table:
-    """Rows of a .jsonl, .jsonl.gz, .parquet or .csv file, or of a hub dataset.
+    """Rows of a .jsonl, .jsonl.gz, .parquet or .csv file, of a folder of them, or of a hub dataset.
 
     `mapping` gives a column for each field of TARGETS; a field that it leaves out is looked for under its own name.
     `tests` may be a list, JSON text of one, or Python source; `test_code` is a pytest file, read for tests where there
@@ -36,7 +38,7 @@ class Table:
 
     def __init__(
         self,
-        data: FileRows | HubRows,
+        data: Rows,
         mapping: Mapping[str, str] | None = None,
         license: str | None = None,
     ) -> None:
@@ -50,22 +52,32 @@ class Table:
         self.columns = self._columns()
 
     def _columns(self) -> dict[str, str]:
-        """The column of each field; checked against the first rows."""
-        seen: dict[str, None] = {}
-        for _, row in islice(self.records(), _SAMPLE):
-            if not isinstance(row, Skipped):
-                seen.update(dict.fromkeys(row))
+        """The column of each field; checked against the first rows of each file.
+
+        Every file must have the columns of NEEDED; another column that is named in the mapping may be in some files only.
+        """
         columns = {name: self.given.get(name, name) for name in TARGETS}
-        if not seen:
-            return columns
-        for name in TARGETS:
-            if columns[name] not in seen and (name in self.given or name in NEEDED):
-                file = self.data.path.name if isinstance(self.data, FileRows) else self.title
+        parts = self.data.files if isinstance(self.data, FolderRows) else [self.data]
+        everywhere: dict[str, None] = {}
+        for part in parts:
+            seen = _names(part)
+            everywhere.update(dict.fromkeys(seen))
+            if seen:
+                self._check(columns, NEEDED, seen, part)
+        if everywhere:
+            self._check(columns, tuple(self.given), list(everywhere), self.data)
+        return columns
+
+    def _check(self, columns: dict[str, str], fields: tuple[str, ...], seen: list[str], data: Rows) -> None:
+        for name in fields:
+            if columns[name] not in seen:
+                file = data.name if isinstance(data, HubRows) else data.path.name
+                if isinstance(self.data, FolderRows) and isinstance(data, FileRows):
+                    file = data.path.relative_to(self.data.path.parent).as_posix()
                 raise UserError(
                     f"{file}: no column {columns[name]!r} for the field {name}",
                     hint=f"its columns are {', '.join(seen)}; choose one with --map {name}=COLUMN",
                 )
-        return {name: column for name, column in columns.items() if column in seen}
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
         return self.data.rows()
@@ -104,6 +116,15 @@ class Table:
         """An id that stays when rows are added before this one."""
         text = json.dumps([value.get("question"), value.get("reference")], ensure_ascii=True)
         return f"{self.title}/{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _names(data: Rows) -> list[str]:
+    """The names of the columns, as far as the first rows have them."""
+    seen: dict[str, None] = {}
+    for _, row in islice(data.rows(), _SAMPLE):
+        if not isinstance(row, Skipped):
+            seen.update(dict.fromkeys(row))
+    return list(seen)
 
 
 def _asserts(value: Any) -> str | list[str] | None:
