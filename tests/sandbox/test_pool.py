@@ -65,6 +65,13 @@ def test_a_program_that_does_not_load_says_why(sandbox: LocalSandbox) -> None:
         assert run.load_detail
 
 
+def test_a_program_is_compiled_with_no_settings_of_ours(sandbox: LocalSandbox) -> None:
+    assert sandbox.run("def f(x: Missing): return x", "f", ["f(1)"], QUICK).loaded is False
+    future = "from __future__ import annotations\ndef f(x: Missing): return x"
+    assert sandbox.run(future, "f", ["f(1)"], QUICK).loaded is True
+    assert kinds(sandbox.run("def f(x): assert x", "f", ["f(0)"], QUICK)) == ["raised"]
+
+
 def test_no_calls_only_load(sandbox: LocalSandbox) -> None:
     assert sandbox.run("def f(): pass", "f", [], QUICK).loaded is True
     assert sandbox.run("def g(): pass", "f", [], QUICK).loaded is False

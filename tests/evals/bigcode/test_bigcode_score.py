@@ -33,6 +33,12 @@ def test_the_reference_passes_and_a_wrong_one_fails_with_its_line(room, task):
     assert wrong.detail.startswith("test_error: raised: AssertionError: TypeError not raised")
 
 
+def test_a_program_is_compiled_with_no_settings_of_ours(room, task):
+    assert verdict(room, task, task.reference.replace("number)", "number: Missing)", 1)) is BigCodeVerdict.FAIL
+    assert verdict(room, task, "a: Missing = 1\n" + task.reference) is BigCodeVerdict.FAIL
+    assert verdict(room, task, task.reference + "\nassert False\n") is BigCodeVerdict.FAIL
+
+
 def test_calibration_puts_the_imports_before_the_solution(room, task):
     code = "def task_func(number):\n    os.getcwd()\n    return number + math.floor(1)"
     task = read_task(row(code_prompt="import os\nimport math\ndef task_func(number):"))

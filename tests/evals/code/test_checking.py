@@ -54,6 +54,20 @@ def test_what_evalplus_switches_off_is_off(checker):
     assert verdict(checker, task(), ADD.replace("return", "print(x); return")) == ("pass", "pass")
 
 
+def test_a_candidate_is_compiled_as_python_compiles_it(checker):
+    """With none of the settings of the module that runs it: annotations are evaluated, asserts and docstrings are there."""
+    assert verdict(checker, task(), ADD.replace("x, y", "x: Missing, y", 1)) == ("fail", "fail")
+    assert verdict(checker, task(), ADD.replace("):", ") -> List[int]:", 1)) == ("fail", "fail")
+    assert verdict(checker, task(), "a: Missing = 1\n" + ADD) == ("fail", "fail")
+    assert verdict(checker, task(), "from __future__ import annotations\n" + ADD.replace("x, y", "x: Missing, y", 1)) == (
+        "pass",
+        "pass",
+    )
+    assert verdict(checker, task(), ADD.replace("return", "assert False; return")) == ("fail", "fail")
+    documented = ADD.replace("return", "'doc'; return") + "assert f.__doc__ == 'doc'\n"
+    assert verdict(checker, task(), documented) == ("pass", "pass")
+
+
 def test_recursion_reaches_as_deep_as_in_evalplus(checker):
     """Its own process fails the first program from 967 on, the second from 966 (evalplus 0.3.1, Python 3.11)."""
     program = "def d(n):\n    return n and d(n - 1)\ndef f(n):\n    try:\n        d(n)\n        return True\n    except RecursionError:\n        return False\n"

@@ -58,6 +58,7 @@ def test_outcomes(runner, test, outcome):
 def test_a_function_that_does_not_load_is_named(runner):
     assert runner.load("import nowhere\ndef f(): pass\n", "f").startswith("load_error: ModuleNotFoundError")
     assert runner.load("def f(): pass\n", "g").startswith("load_error: KeyError")
+    assert runner.load("def f(x: Missing): pass\n", "f").startswith("load_error: NameError")
     assert runner.load("def f(:\n", "f").startswith("load_error: SyntaxError")
     assert runner.load("def f(): return np.zeros(1), math.pi\n", "f") is None
 

@@ -185,7 +185,7 @@ def _in_jail(python: str) -> str:
     source = in_jail_source()
     if python.split(".")[:2] != platform.python_version().split(".")[:2]:
         return source
-    return f"import marshal\nexec(marshal.loads({marshal.dumps(compile(source, '<jail>', 'exec', optimize=2))!r}))"
+    return f"import marshal\nexec(marshal.loads({marshal.dumps(compile(source, '<jail>', 'exec', dont_inherit=True, optimize=2))!r}))"
 
 
 def _look(told: Expected) -> float:
