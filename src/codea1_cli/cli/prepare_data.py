@@ -172,7 +172,7 @@ def _run(source: "Source", options: "Options", report: bool, as_json: bool, benc
     for note in notes:
         console.warn(note)
     try:
-        with Work(options.out / WORK).locked() as work, Bar() as bar:
+        with Work(options.out / WORK).locked() as work, Bar(every_s=_EVERY_S) as bar:
             pipeline = Pipeline(source, options, work, bar)
             card = new_card(source.title, options, pipeline.identity)
             prepared = pipeline.run()
@@ -192,10 +192,11 @@ def _run(source: "Source", options: "Options", report: bool, as_json: bool, benc
         return console.EXIT_OK
     if report:
         show_report(listed)
-    show_summary(card, slow, options.out)
+    show_summary(card, slow, options.out, benchmark)
     return console.EXIT_OK
 
 
+_EVERY_S = 30.0  # seconds between two lines of progress where stderr is no terminal
 _NOT_IN_THE_CARD = {"out", "as_json", "verbose", "report", "workers"}
 
 

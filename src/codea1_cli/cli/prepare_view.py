@@ -70,8 +70,8 @@ class Bar:
         self._progress.update(self._tasks[stage], completed=done, total=total)
 
 
-def show_summary(card: Card, slow: int, out: Path) -> None:
-    """What was read, removed and kept; how many tests and prompt tokens the problems have."""
+def show_summary(card: Card, slow: int, out: Path, benchmark: bool) -> None:
+    """What was read, removed and kept; how many tests and prompt tokens the problems have. `benchmark`: not to train on."""
     from rich.table import Table
 
     from codea1_cli.data.card import buckets
@@ -93,7 +93,8 @@ def show_summary(card: Card, slow: int, out: Path) -> None:
     if slow:
         console.note(f"{slow} slow references are kept; slow.jsonl names them with their seconds")
     console.note(f"{out / 'README.md'} is the data card, {out / 'removed.jsonl'} lists what was removed")
-    console.note(f"next: codea1 train --recipe RECIPE data.train={out}")
+    if not benchmark:
+        console.note(f"next: codea1 train --recipe RECIPE data.train={out}")
 
 
 def _histogram(title: str, rows: Sequence[tuple[str, int]]) -> None:

@@ -59,7 +59,9 @@ def test_a_candidate_is_compiled_as_python_compiles_it(checker):
     assert verdict(checker, task(), ADD.replace("x, y", "x: Missing, y", 1)) == ("fail", "fail")
     assert verdict(checker, task(), ADD.replace("):", ") -> List[int]:", 1)) == ("fail", "fail")
     assert verdict(checker, task(), "a: Missing = 1\n" + ADD) == ("fail", "fail")
-    assert verdict(checker, task(), "from __future__ import annotations\n" + ADD.replace("x, y", "x: Missing, y", 1)) == (
+    assert verdict(
+        checker, task(), "from __future__ import annotations\n" + ADD.replace("x, y", "x: Missing, y", 1)
+    ) == (
         "pass",
         "pass",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -26,6 +27,7 @@ class HubRows:
         from datasets.exceptions import DatasetNotFoundError
         from httpx import HTTPError
 
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries end in one error of ours
         try:
             stream = load_dataset(self.dataset, self.config, split=self.split, revision=self.revision, streaming=True)
             for number, row in enumerate(stream, start=1):
