@@ -8,14 +8,17 @@ from pathlib import Path
 
 from codea1_cli.cli import console
 from codea1_cli.evals.code.benchmark import Benchmark, CodeTask, Sample
-from codea1_cli.evals.code.samples import missing_tasks, read_samples
+from codea1_cli.evals.code.samples import missing_tasks, read_samples, some
 
 
 def given_samples(file: Path, sanitise: bool, benchmark: Benchmark, tasks: list[CodeTask]) -> list[Sample]:
-    """The samples of a file, sanitised where asked, with a warning of tasks that have none or fewer than others."""
-    made = read_samples(file, benchmark, tasks)
+    """The samples of a file, sanitised where asked, with warnings of what is in no figure."""
+    strangers: list[str] = []
+    made = read_samples(file, benchmark, tasks, strangers)
+    if strangers:
+        console.warn(f"{len(strangers)} rows are of other tasks and in no figure: {some(strangers)}")
     if missing := missing_tasks(made, tasks):
-        console.warn(f"{len(missing)} of {len(tasks)} tasks have no sample and are in no figure: {_some(missing)}")
+        console.warn(f"{len(missing)} of {len(tasks)} tasks have no sample and are in no figure: {some(missing)}")
     counts = Counter(one.task_id for one in made).values()
     if min(counts) < max(counts):
         console.warn(f"tasks have {min(counts)} to {max(counts)} samples: pass@k is given up to k = {min(counts)}")
@@ -25,7 +28,3 @@ def given_samples(file: Path, sanitise: bool, benchmark: Benchmark, tasks: list[
     return [
         replace(one, raw=one.solution, solution=benchmark.sanitise(by_id[one.task_id], one.solution)) for one in made
     ]
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

@@ -68,6 +68,21 @@ def test_sample_files_of_all_kinds(benchmark, release, tmp_path):
             read_samples(file, benchmark, tasks)
 
 
+def test_rows_that_are_no_samples_are_named(benchmark, release, tmp_path):
+    tasks = benchmark.load(release)
+    known = json.dumps({"task_id": tasks[0].id, "solution": "x = 1"})
+    file = tmp_path / "samples.jsonl"
+    for line, says in (("{}", "samples.jsonl:2 has no task_id"), ("[" * 100_000, "samples.jsonl:2 is no JSON"),
+                       ('{"task_id": 0, "solution": ""}', "samples.jsonl:2 has no task_id")):  # fmt: skip
+        file.write_text(f"{known}\n{line}\n")
+        with pytest.raises(UserError, match=says):
+            read_samples(file, benchmark, tasks)
+    file.write_text("\ufeff" + known + '\n{"task_id": "Other/9", "solution": ""}\n', encoding="utf-8")
+    strangers: list[str] = []
+    assert len(read_samples(file, benchmark, tasks, strangers)) == 1
+    assert strangers == [f"{file}:2 Other/9"]
+
+
 def test_only_whole_samples_are_kept_after_a_crash(benchmark, release, tmp_path):
     task = benchmark.load(release)[0]
     file = SampleFile(tmp_path / "s.jsonl", {"n": 2})

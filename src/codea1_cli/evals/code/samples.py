@@ -23,19 +23,28 @@ def raw_file(file: Path) -> Path:
     return file.with_name(file.name.removesuffix(".jsonl") + ".raw.jsonl")
 
 
-def read_samples(path: Path, benchmark: Benchmark, tasks: Sequence[CodeTask]) -> list[Sample]:
+def read_samples(
+    path: Path, benchmark: Benchmark, tasks: Sequence[CodeTask], strangers: list[str] | None = None
+) -> list[Sample]:
     """The samples of a jsonl file (gzipped too), or of a folder with a `TASK_ID/NUMBER.py` a sample.
 
+    `strangers` receives place and id of each row of another task.
+
     Raises:
-        UserError: there is no such file, or a row of it is no sample, or it names no task of the benchmark.
+        UserError: there is no such file, a row of it is no sample, or none is of these tasks.
     """
     known = {task.id: task for task in tasks}
     numbers: Counter[str] = Counter()
-    samples, strangers = [], 0
+    samples: list[Sample] = []
+    strangers = [] if strangers is None else strangers
     for where, row in _folder(path) if path.is_dir() else _lines(path):
-        task = known.get(str(row.get("task_id")))
+        if not isinstance(row.get("task_id"), str):
+            raise UserError(
+                f"{where} has no task_id", hint=f"each line needs task_id and solution; an id is {tasks[0].id}"
+            )
+        task = known.get(row["task_id"])
         if task is None:
-            strangers += 1
+            strangers.append(f"{where} {row['task_id']}")
             continue
         try:
             samples.append(benchmark.read(row, task, numbers[task.id]))
@@ -45,9 +54,14 @@ def read_samples(path: Path, benchmark: Benchmark, tasks: Sequence[CodeTask]) ->
     if not samples:
         raise UserError(
             f"{path} holds no sample of {benchmark.title}",
-            hint=f"{strangers} rows belong to other tasks" if strangers else "each line needs task_id and solution",
+            hint=f"rows of other tasks: {some(strangers)}" if strangers else "each line needs task_id and solution",
         )
     return samples
+
+
+def some(names: Sequence[str]) -> str:
+    """The first few, to be shown."""
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def missing_tasks(samples: Iterable[Sample], tasks: Iterable[CodeTask]) -> list[str]:
@@ -59,7 +73,7 @@ def missing_tasks(samples: Iterable[Sample], tasks: Iterable[CodeTask]) -> list[
 def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         raw = path.read_bytes()
-        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8")
+        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError, EOFError) as fault:
         raise UserError(f"cannot read {path}: {fault}", hint="give a file of samples, or its folder") from None
     for number, line in enumerate(text.split("\n"), start=1):
@@ -67,7 +81,7 @@ def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise UserError(f"{path}:{number} is no JSON", hint="one JSON object a line") from None
         if not isinstance(row, dict):
             raise UserError(f"{path}:{number} is no JSON object", hint="it needs task_id and solution")

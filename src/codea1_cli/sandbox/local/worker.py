@@ -52,7 +52,7 @@ class Worker:
                 self.control.close()
                 os.rmdir(self.stage)
                 raise EnvironmentFault(
-                    f"cannot run {python}: {fault.strerror}", "check --python, or sandbox.python in the recipe"
+                    f"cannot run {python}: {fault.strerror}", "give the path of a Python interpreter, 3.10 or newer"
                 ) from fault
         self.control.settimeout(START_S)
         try:
