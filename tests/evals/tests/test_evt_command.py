@@ -75,6 +75,15 @@ def test_tables_say_their_protocol_and_the_conditional_figure_its_condition(file
     assert "does not load: 3" in err
 
 
+def test_a_file_none_of_whose_functions_loads_is_an_error(files, call):
+    (files / "mine.py").write_text("import nowhere_at_all\n\n\ndef f(x):\n    return x\n")
+    (files / "s.jsonl").write_text('{"task_id": "f", "suite": "assert f(1) == 1"}\n')
+    code, out, err = call(files / "mine.py", "--suites", files / "s.jsonl", "--out", files / "r")
+    assert (code, out) == (2, "")
+    assert "none of the 1 functions loads: f: load_error: ModuleNotFoundError" in err
+    assert not (files / "r").exists()
+
+
 def test_the_same_folder_goes_on_and_other_settings_are_refused(files, call, monkeypatch):
     first = json.loads(call(*ult(files, "--out", files / "r", "--json"))[1])
     rows = files / "r/rows.published.jsonl"

@@ -59,7 +59,7 @@ def run_ult(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
     scorer = Scorer(sandbox, job.scoring)
     asked = Asked(job, functions, job.protocols)
     faults = scorer.faults(functions, job.workers)
-    there = [function for function in functions if function.id not in faults]
+    there = _loading(functions, faults)
     found: dict[str, Any] = {**asked.about(), "not_loading": faults, "protocols": {}, "functions": {}, "unscored": 0}
     found["without_suite"] = asked.without_suite(there)
     for protocol in job.protocols:
@@ -72,6 +72,18 @@ def run_ult(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
         found["functions"][protocol] = [asdict(row) for row in rows]
         found["unscored"] += sum(row.unscored for row in rows)
     return asked.finish(found)
+
+
+def _loading(functions: Sequence[Function], faults: Mapping[str, str]) -> list[Function]:
+    """The functions that load. Raises UserError when none does: a result without one says nothing."""
+    there = [function for function in functions if function.id not in faults]
+    if faults and not there:
+        name, fault = next(iter(faults.items()))
+        raise UserError(
+            f"none of the {len(faults)} functions loads: {name}: {fault}",
+            hint="--python names an interpreter that has what they import",
+        )
+    return there
 
 
 def sample_only(job: Job, progress: Progress) -> dict[str, Any]:
@@ -96,7 +108,7 @@ def run_file(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
     scorer = Scorer(sandbox, job.scoring)
     asked = Asked(job, functions, ())
     faults = scorer.faults(functions, job.workers)
-    there = [function for function in functions if function.id not in faults]
+    there = _loading(functions, faults)
     suites = asked.suites("one-shot", there, progress)
     if job.suites is not None:
         there = [function for function in there if function.id in suites]
