@@ -173,7 +173,7 @@ def test_completions_folders_and_other_tasks(benchmark, tasks, tmp_path):
     ("line", "says"),
     [
         ("{", ":1 is no JSON"),
-        ('{"solution": "x"}', "holds no sample of BigCodeBench"),
+        ('{"solution": "x"}', ":1 has no task_id"),
         ('{"task_id": "BigCodeBench/0", "solution": ["x"]}', ":1: BigCodeBench/0: neither solution nor completion"),
         ('{"task_id": "BigCodeBench/7", "solution": "x"}', "holds no sample of BigCodeBench"),
     ],
