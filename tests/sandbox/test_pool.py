@@ -91,8 +91,8 @@ def test_hash_seeds_differ_between_the_two_interpreters(sandbox: LocalSandbox) -
 
 def test_limits_are_those_of_the_call(sandbox: LocalSandbox) -> None:
     program = "def f(n): return len(bytearray(n << 20))"
-    small = sandbox.run(program, "f", ["f(300)"], replace(QUICK, memory_mb=128))
-    large = sandbox.run(program, "f", ["f(300)"], replace(QUICK, memory_mb=700))
+    small = sandbox.run(program, "f", ["f(300)"], replace(QUICK, memory_mb=128, time_s=5.0))
+    large = sandbox.run(program, "f", ["f(300)"], replace(QUICK, memory_mb=700, time_s=5.0))
     assert (kinds(small), kinds(large)) == (["memory"], ["value"])
     program = "def f(n): print('x' * (n << 10)); return n"
     assert kinds(sandbox.run(program, "f", ["f(10)", "f(900)", "f(10)"], replace(QUICK, output_kb=512))) == [
