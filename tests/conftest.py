@@ -5,6 +5,8 @@ import pytest
 
 # pytest-xdist tells its workers the width of the terminal; commands under test write to pipes, which have none.
 os.environ.pop("COLUMNS", None)
+# Two workers on two cores: torch's threads would wait for each other, busily.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,14 +12,14 @@ from harness import SMALL, Cli, alive_of, wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: they share runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
         ("code:0:4:updating:exit", r"error: code\[0\] died at step 4 \(updating\)"),
-        pytest.param(
+        (
             "test:0:4:sampling:raise",
             r"error: test\[0\] failed at step 4 \(sampling\): ZeroDivisionError: fault drill",
-            marks=pytest.mark.slow,
         ),
         ("test:0:4:sampling:hang", r"error: test\[0\] hangs: sampling step 4 for \d+ s, the deadline is 6 s"),
     ],
@@ -35,25 +35,50 @@ def test_a_failing_side_ends_the_run(cli: Cli, fault: str, says: str) -> None:
     assert wait_for(lambda: not alive_of(cli.path(run)), 10.0), alive_of(cli.path(run))
 
 
-def test_an_interrupt_of_the_whole_group_finishes_the_step_and_saves(cli: Cli) -> None:
-    """As a terminal and `timeout` send it: to every process of the group, and to the driver once more."""
-    run, number = "stopped", signal.SIGINT
-    process = cli.start("train", "--recipe", "tiny", "--run", run, *SMALL, "--json")
-    metrics = cli.path(run) / "metrics.jsonl"
-    assert wait_for(lambda: metrics.is_file() and metrics.read_text().count("\n") >= 1, 200.0)
-    os.killpg(process.pid, number)
+def test_an_interrupt_finishes_the_step_and_saves_and_looking_changed_nothing(cli: Cli, whole: str) -> None:
+    """As a terminal and `timeout` send it: to every process of the group, and to the driver once more. The run looks at
+    held-out problems and has no pre-flight: its steps are those of the run that does neither the one nor without the other."""
+    settings = [s for s in SMALL if not s.startswith("data.heldout")]
+    process = cli.start(
+        "train",
+        "--recipe",
+        "tiny",
+        "--run",
+        "stopped",
+        *settings,
+        "eval.limit=3",
+        "eval.n=2",
+        "--no-preflight",
+        "--json",
+    )
+    metrics = cli.path("stopped") / "metrics.jsonl"
+    assert wait_for(lambda: metrics.is_file() and '"arena"' in metrics.read_text(), 200.0)
+    os.killpg(process.pid, signal.SIGINT)
     time.sleep(0.1)
-    process.send_signal(number)
+    process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130
-    step = len(cli.metrics(run))
-    assert 2 <= step < 6
-    latest = (cli.path(run) / "checkpoints" / "latest").resolve()
-    assert latest.name == f"step-{step:06d}"
-    assert json.loads((latest / "COMMITTED").read_text()) == {"step": step}
-    assert wait_for(lambda: not alive_of(cli.path(run)), 10.0), alive_of(cli.path(run))
+    lines = cli.metrics("stopped")
+    steps = [line for line in lines if "arena" in line]
+    assert 2 <= len(steps) < 6
+    latest = (cli.path("stopped") / "checkpoints" / "latest").resolve()
+    assert latest.name == f"step-{len(steps):06d}"
+    assert json.loads((latest / "COMMITTED").read_text()) == {"step": len(steps)}
+    assert wait_for(lambda: not alive_of(cli.path("stopped")), 10.0), alive_of(cli.path("stopped"))
+
+    for role in ("code", "test"):
+        assert [line[role] for line in steps] == [line[role] for line in cli.metrics(whole)[: len(steps)]]
+    evaluation = next(line["eval"] for line in lines if "eval" in line)
+    assert 0.0 <= evaluation["code"]["pass@1"] <= evaluation["code"]["pass@2"] <= 1.0
+    assert evaluation["test"]["suites"] > 0
+    assert not (cli.path("stopped") / "preflight.json").exists()
+    assert json.loads((cli.path(whole) / "preflight.json").read_text())["stopped"] == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM],
+    ids=["SIGINT", "SIGTERM"],
+)
 def test_an_interrupt_of_the_whole_group_before_the_first_step(cli: Cli, number: signal.Signals) -> None:
     run = f"early-{number.name}"
     process = cli.start("train", "--recipe", "tiny", "--run", run, *SMALL)
@@ -66,6 +91,7 @@ def test_an_interrupt_of_the_whole_group_before_the_first_step(cli: Cli, number:
     assert wait_for(lambda: not alive_of(cli.path(run)), 10.0), alive_of(cli.path(run))
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_stops_at_once(cli: Cli) -> None:
     process = cli.start(
         "train",

@@ -60,6 +60,7 @@ def test_two_ranks_a_side_give_the_rewards_the_book_and_the_selection_of_one(cli
     )  # fmt: skip
     assert first.returncode == 0, first.stderr
     assert "cluster of 2 nodes" in first.stderr
+    assert "next: codea1 train --run ranks --resume" in first.stderr
     devices = json.loads((cli.path("ranks") / "run.json").read_text())["devices"]
     for role in ("code", "test"):
         assert devices[f"{role}[0]"] != devices[f"{role}[1]"], "the ranks of a policy lie on different nodes"

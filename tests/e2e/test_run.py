@@ -37,18 +37,15 @@ def test_the_run_directory_is_the_contract(cli: Cli, whole: str) -> None:
 
 
 def test_both_policies_load_as_plain_folders(cli: Cli, whole: str, tmp_path: Path) -> None:
-    script = (
-        "import sys; from transformers import AutoModelForCausalLM as M, AutoTokenizer as T\n"
-        "for p in sys.argv[1:]: print(M.from_pretrained(p).num_parameters() > 1000, T.from_pretrained(p).chat_template is not None)"
-    )
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
     exported = tmp_path / "exported"
     done = cli("export", whole, "--role", "test", "--to", str(exported), "--step", "3")
     assert done.returncode == 0, done.stderr
     checkpoint = cli.path(whole) / "checkpoints" / "latest"
-    loaded = subprocess.run(
-        [sys.executable, "-c", script, str(checkpoint / "code"), str(exported)], capture_output=True, text=True
-    )
-    assert loaded.stdout.split() == ["True"] * 4, loaded.stderr
+    for folder in (checkpoint / "code", exported):
+        assert AutoModelForCausalLM.from_pretrained(folder).num_parameters() > 1000
+        assert AutoTokenizer.from_pretrained(folder).chat_template
 
 
 def test_the_mistake_book_can_be_read(cli: Cli, whole: str, tmp_path: Path) -> None:
@@ -79,34 +76,3 @@ def test_a_used_run_and_a_locked_run_are_refused(cli: Cli, whole: str) -> None:
     finished = cli("train", "--run", whole, "--resume")
     assert finished.returncode == 2
     assert "nothing left to do" in finished.stderr
-
-
-def test_stopping_early_keeps_the_schedule_and_looking_changes_nothing(cli: Cli, whole: str) -> None:
-    """--max-steps, held-out evaluation and no pre-flight leave the first steps as they were in the whole run."""
-    settings = [s for s in SMALL if not s.startswith("data.heldout")]
-    done = cli(
-        "train",
-        "--recipe",
-        "tiny",
-        "--run",
-        "short",
-        *settings,
-        "eval.limit=3",
-        "eval.n=2",
-        "--max-steps",
-        "2",
-        "--no-preflight",
-        "--json",
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["step"] == 2
-    assert "next: codea1 train --run short --resume" in done.stderr
-    assert not (cli.path("short") / "preflight.json").exists()
-    assert json.loads((cli.path(whole) / "preflight.json").read_text())["stopped"] == []
-    lines = cli.metrics("short")
-    steps = [line for line in lines if "code" in line and "eval" not in line]
-    for role in ("code", "test"):
-        assert [line[role] for line in steps] == [line[role] for line in cli.metrics(whole)[:2]]
-    evaluation = next(line["eval"] for line in lines if "eval" in line)
-    assert 0.0 <= evaluation["code"]["pass@1"] <= evaluation["code"]["pass@2"] <= 1.0
-    assert evaluation["test"]["suites"] > 0

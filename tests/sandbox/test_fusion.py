@@ -130,6 +130,7 @@ def test_a_program_that_stops_its_keeper_is_late_not_unscored(box: FusionSandbox
 
 
 @pytest.mark.shared
+@pytest.mark.slow
 @pytest.mark.usefixtures("canary")
 def test_the_shared_cases_get_allowed_verdicts(shared: Path, service: StandIn) -> None:
     from test_hostile_cases import complaint, rows_of

@@ -13,7 +13,9 @@ from codea1_cli.tiny.splits import draw, share
 from codea1_cli.tiny.suites import AIMED_COMMENT, BLAND_COMMENT, TESTS_PER_SUITE, Manners, suite
 from codea1_cli.tiny.variants import answer, variant
 
-COUNT = 4000
+pytestmark = pytest.mark.xdist_group("corpus")  # one process: the documents take a while
+
+COUNT = 2000
 
 
 @pytest.fixture(scope="module")

@@ -33,8 +33,9 @@ def main(argv: list[str] | None = None) -> int:
         print("error: the benchmark's programs need /tmp for themselves\nhint: another folder", file=sys.stderr)
         return 2
     python = str(folder / "bin" / "python")
+    base = _interpreter(uv, arguments.python)
     steps: list[tuple[list[str], dict[str, str]]] = [
-        ([uv, "venv", "--allow-existing", "--python", arguments.python, str(folder)], {}),
+        ([uv, "venv", "--no-project", "--allow-existing", "--python", base, str(folder)], {}),
         ([uv, "pip", "install", "--compile-bytecode", "--python", python, "-r", str(REQUIREMENTS)], {}),
         ([python, "-c", "import matplotlib.font_manager"], {"MPLCONFIGDIR": str(folder / FONTS)}),
     ]
@@ -42,9 +43,22 @@ def main(argv: list[str] | None = None) -> int:
         done = subprocess.run(command, env={**os.environ, **extra}, check=False)
         if done.returncode:
             print(f"error: {' '.join(command[:3])} failed with status {done.returncode}", file=sys.stderr)
+            if not Path(python).exists():
+                print("hint: name a Python 3.10 that is installed: --python PATH", file=sys.stderr)
             return done.returncode
     print(f"ready: codea1 eval-code bigcodebench --sandbox-python {python}")
     return 0
+
+
+def _interpreter(uv: str, wish: str) -> str:
+    """What uv shall take for a wish such as 3.10: pyenv's newest, where uv itself finds none. A shim of pyenv's on PATH
+    works only for the versions that are switched on, so uv does not see the others."""
+    found = subprocess.run(
+        [uv, "python", "find", "--no-project", "--no-python-downloads", wish], capture_output=True, check=False
+    )
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    installed = sorted(pyenv.glob(f"versions/{wish}.*/bin/python"), key=lambda path: path.stat().st_mtime)
+    return wish if found.returncode == 0 or not installed else str(installed[-1])
 
 
 if __name__ == "__main__":
