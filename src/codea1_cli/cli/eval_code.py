@@ -88,19 +88,18 @@ def evaluate(
     verbose: VerboseOption = False,
 ) -> int:
     """Sample solutions and score them. Interrupted sampling goes on where it stopped."""
-    from codea1_cli.cli.eval_samples import given_samples
+    from codea1_cli.cli.eval_samples import given_samples, refuse_what_has_no_effect
     from codea1_cli.cli.eval_view import show_result
     from codea1_cli.cli.interrupted import interruptible
     from codea1_cli.cli.prepare_view import Bar
     from codea1_cli.evals.code.benchmark import ScoreOptions
     from codea1_cli.evals.code.choose import open_benchmark
-    from codea1_cli.evals.code.results import result_file, samples_hash, writable
+    from codea1_cli.evals.code.results import read_origin, result_file, samples_hash, writable
     from codea1_cli.evals.code.run import record, score_samples
     from codea1_cli.evals.evalplus.benchmark import default_cache
     from codea1_cli.run_dir import write_atomic
 
-    if samples is not None and sample_only:
-        raise UserError("--samples are there already, so --sample-only has nothing to do")
+    refuse_what_has_no_effect(context, samples, sanitise)
     benchmark = open_benchmark(context.info_name or "", subset)
     style = _one_of(prompt, benchmark.styles, "--prompt")
     tasks = benchmark.load(data)[:limit]
@@ -111,8 +110,8 @@ def evaluate(
     with interruptible(said), Bar(every_s=_EVERY_S) as bar:
         if samples is not None:
             target = writable(result_file(samples, out))
-            made, about = given_samples(samples, sanitise, benchmark, tasks), {"label": samples.name}
-            file = samples
+            made, file = given_samples(samples, sanitise, benchmark, tasks), samples
+            about = {**read_origin(samples), "label": samples.name, "sanitised": sanitise}
         else:
             settings = _settings(benchmark, n, temperature, top_p, max_new_tokens, seed, style)
             made, about, file = _sampled(benchmark, tasks, model, step, runs, settings, style, engine, out, bar)
@@ -122,7 +121,7 @@ def evaluate(
             if as_json:
                 console.emit({"samples_file": file, "samples": len(made), **about})
             return console.EXIT_OK
-        about["samples_hash"] = samples_hash(file)
+        about |= {"samples_hash": samples_hash(file), "limit": limit}
         try:
             _warn_of_layers(options)
             outcome = score_samples(benchmark, made, options, bar)
@@ -248,6 +247,7 @@ def _sampled(
     import time
     from dataclasses import asdict, replace
 
+    from codea1_cli.evals.code.results import keep_origin, read_origin
     from codea1_cli.evals.code.run import sample_tasks
     from codea1_cli.evals.code.samples import SampleFile
     from codea1_cli.evals.model_ref import find_model
@@ -268,7 +268,8 @@ def _sampled(
         from codea1_cli.evals.code.samples import read_samples
 
         console.note(f"all samples are there: {file}")
-        return read_samples(file, benchmark, tasks), {**about, "model": {"model": ref.path, "label": ref.label}}, file
+        about["model"] = {"model": ref.path, "label": ref.label}
+        return read_samples(file, benchmark, tasks), {**about, **read_origin(file)}, file
     sampler = open_sampler(ref, engine)
     try:
         began = time.monotonic()
@@ -277,6 +278,7 @@ def _sampled(
         about["model"] = sampler.describe()
     finally:
         sampler.close()
+    keep_origin(file, about)
     return made, about, file
 
 

@@ -6,9 +6,45 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import typer
+from click.core import ParameterSource
+
 from codea1_cli.cli import console
+from codea1_cli.errors import UserError
 from codea1_cli.evals.code.benchmark import Benchmark, CodeTask, Sample
 from codea1_cli.evals.code.samples import missing_tasks, read_samples, some
+
+_OF_SAMPLING = (
+    "model",
+    "step",
+    "n",
+    "temperature",
+    "top_p",
+    "max_new_tokens",
+    "seed",
+    "prompt",
+    "engine",
+    "sample_only",
+)
+
+
+def refuse_what_has_no_effect(context: typer.Context, samples: Path | None, sanitise: bool) -> None:
+    """Options that a user gave and that would change nothing.
+
+    Raises:
+        UserError: names them.
+    """
+    if samples is None:
+        if sanitise:
+            raise UserError("--sanitise is for --samples: what is sampled here is sanitised anyway")
+        return
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in _OF_SAMPLING
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise UserError(f"--samples are there already, so nothing is sampled with {', '.join(given)}")
 
 
 def given_samples(file: Path, sanitise: bool, benchmark: Benchmark, tasks: list[CodeTask]) -> list[Sample]:

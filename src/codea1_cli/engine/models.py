@@ -78,4 +78,4 @@ def load_tokenizer(model: str) -> Any:
     return tokenizer
 
 
-_OFFLINE = "without a network, override it with a local folder: model=FOLDER"
+_OFFLINE = "without a network, give a folder that holds it (in a recipe: model=FOLDER)"

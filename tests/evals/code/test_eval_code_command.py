@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import signal
 
 import pytest
@@ -40,7 +41,23 @@ def test_samples_are_made_scored_and_kept(command, release, tmp_path):
     assert result["sampling"]["temperature"] == 0.7
     files = sorted(path.name for path in (tmp_path / "evals" / "humaneval").iterdir())
     stem = "builtin-tiny-evalplus-n2-t0.7-s0"
-    assert files == [f"{stem}.jsonl", f"{stem}.raw.jsonl", f"{stem}.results.json", f"{stem}.settings.json"]
+    assert files == [
+        f"{stem}{end}" for end in (".jsonl", ".origin.json", ".raw.jsonl", ".results.json", ".settings.json")
+    ]
+    assert result["machine"]["python"] == platform.python_version()
+
+    # Scored again, by the same command or as given samples, they are still known for what made them.
+    again = json.loads(command("eval-code", "humaneval", *OPTIONS, "--data", release, "--json")[1])
+    file = tmp_path / "evals" / "humaneval" / f"{stem}.jsonl"
+    score = ("eval-code", "humaneval", "--samples", file, "--data", release, "--json", "--limit", "2")
+    given = json.loads(command(*score)[1])
+    for other in (again, given):
+        assert {key: other[key] for key in ("model", "sampling", "style")} == {
+            key: result[key] for key in ("model", "sampling", "style")
+        }
+    assert (given["limit"], given["figures"]["plus"]["tasks"]) == (2, 2)
+    file.write_text("".join(reversed(file.read_text().splitlines(keepends=True))))
+    assert "model" not in json.loads(command(*score)[1]), "another file: nobody knows what made it"
 
 
 @pytest.mark.e2e

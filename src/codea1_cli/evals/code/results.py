@@ -15,6 +15,7 @@ from typing import Any
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.code.benchmark import Scored, Status, Truth
 from codea1_cli.evals.passk import Interval, paired_bootstrap
+from codea1_cli.run_dir import write_atomic
 
 FORMAT = "codea1-eval-code-1"
 
@@ -58,6 +59,25 @@ def samples_hash(samples: Path) -> str:
         for file in sorted(samples.glob("*/*.py")):
             digest.update(f"{file.relative_to(samples)} {file.stat().st_size}\n".encode() + file.read_bytes())
     return digest.hexdigest()
+
+
+def keep_origin(samples: Path, origin: Mapping[str, Any]) -> None:
+    """Writes beside a sample file what made it: `NAME.origin.json`, for results of a later scoring."""
+    text = json.dumps({**origin, "samples_hash": samples_hash(samples)}, indent=1)
+    write_atomic(_origin_file(samples), text + "\n")
+
+
+def read_origin(samples: Path) -> dict[str, Any]:
+    """What `keep_origin` wrote of this very file; empty where nothing did, or where the file is another one now."""
+    try:
+        origin = json.loads(_origin_file(samples).read_text(encoding="utf-8"))
+        return origin if origin.pop("samples_hash") == samples_hash(samples) else {}
+    except (OSError, ValueError, KeyError, AttributeError):
+        return {}
+
+
+def _origin_file(samples: Path) -> Path:
+    return samples.with_name(samples.name.removesuffix(".jsonl") + ".origin.json")
 
 
 def truth_record(truth: Truth) -> dict[str, Any]:

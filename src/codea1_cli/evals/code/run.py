@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -97,6 +99,7 @@ def record(
         "references": truth_record(outcome.truth),
         "seconds": {"references": outcome.truth_seconds, "scoring": outcome.seconds},
         "options": {k: v for k, v in asdict(options).items() if k in ("workers", "python")},
+        "machine": {"python": platform.python_version(), "platform": platform.platform(), "cores": os.cpu_count()},
         "tasks": outcome.rows,
         "verdicts": verdict_rows(outcome.scored),
     }
