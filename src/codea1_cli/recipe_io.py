@@ -59,7 +59,9 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     if path in seen:
         raise UserError(f"{path}: recipes extend each other in a circle")
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        _refuse_repeated(yaml.compose(text, Loader=yaml.SafeLoader), path)
+        content = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -71,6 +73,23 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
         return content
     base = _read(_parent_path(path, str(parent)), (*seen, path))
     return _merge(base, content)
+
+
+def _refuse_repeated(tree: yaml.Node | None, path: Path, above: tuple[yaml.Node, ...] = ()) -> None:
+    """Raises UserError for a key that stands twice in one section: YAML would silently take the last."""
+    if not isinstance(tree, yaml.MappingNode) or tree in above:  # an alias may stand for what it is in
+        return
+    lines: dict[str, int] = {}
+    for name, value in tree.value:
+        line = name.start_mark.line + 1
+        if isinstance(name, yaml.ScalarNode) and name.value in lines:
+            raise UserError(
+                f"{path}:{line}: {name.value} is there already, on line {lines[name.value]}",
+                hint="a key stands once in its section",
+            )
+        if isinstance(name, yaml.ScalarNode):
+            lines[name.value] = line
+        _refuse_repeated(value, path, (*above, tree))
 
 
 def _parent_path(path: Path, parent: str) -> Path:
