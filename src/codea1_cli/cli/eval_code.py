@@ -88,7 +88,7 @@ def evaluate(
     verbose: VerboseOption = False,
 ) -> int:
     """Sample solutions and score them. Interrupted sampling goes on where it stopped."""
-    from codea1_cli.cli.eval_samples import given_samples, refuse_what_has_no_effect
+    from codea1_cli.cli.eval_samples import given_samples, refuse_what_has_no_effect, usable_cache
     from codea1_cli.cli.eval_view import show_result
     from codea1_cli.cli.interrupted import interruptible
     from codea1_cli.cli.prepare_view import Bar
@@ -96,16 +96,13 @@ def evaluate(
     from codea1_cli.evals.code.choose import open_benchmark
     from codea1_cli.evals.code.results import read_origin, result_file, samples_hash, writable
     from codea1_cli.evals.code.run import record, score_samples
-    from codea1_cli.evals.evalplus.benchmark import default_cache
     from codea1_cli.run_dir import write_atomic
 
     refuse_what_has_no_effect(context, samples, sanitise)
     benchmark = open_benchmark(context.info_name or "", subset)
     style = _one_of(prompt, benchmark.styles, "--prompt")
     tasks = benchmark.load(data)[:limit]
-    options = ScoreOptions(
-        workers or os.cpu_count() or 1, sandbox_python, tuple(require or ()), cache or default_cache()
-    )
+    options = ScoreOptions(workers or os.cpu_count() or 1, sandbox_python, tuple(require or ()), usable_cache(cache))
     said = _SCORES_AGAIN if samples is not None else "the same command goes on where it stopped"
     with interruptible(said), Bar(every_s=_EVERY_S) as bar:
         if samples is not None:

@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import typer
-from click.core import ParameterSource
 
 from codea1_cli.cli import console
-from codea1_cli.errors import UserError
+from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.code.benchmark import Benchmark, CodeTask, Sample
 from codea1_cli.evals.code.samples import missing_tasks, read_samples, some
 
@@ -41,10 +40,30 @@ def refuse_what_has_no_effect(context: typer.Context, samples: Path | None, sani
     given = [
         f"--{name.replace('_', '-')}"
         for name in _OF_SAMPLING
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"  # Typer's own enum, not click's
     ]
     if given:
         raise UserError(f"--samples are there already, so nothing is sampled with {', '.join(given)}")
+
+
+def usable_cache(given: Path | None) -> Path | None:
+    """Where the references' answers are kept; None, with a warning, where the usual place takes no file.
+
+    Raises:
+        EnvironmentFault: the folder that the user gave takes none.
+    """
+    from codea1_cli.evals.code.results import writable
+    from codea1_cli.evals.evalplus.benchmark import default_cache
+
+    folder = given or default_cache()
+    try:
+        return writable(folder / "any").parent
+    except EnvironmentFault as fault:
+        why = f"the cache {folder} cannot be written: {fault.what.rpartition(': ')[2]}"
+        if given is not None:
+            raise EnvironmentFault(why, hint="choose another --cache") from None
+        console.warn(f"{why}; the references run each time")
+        return None
 
 
 def given_samples(file: Path, sanitise: bool, benchmark: Benchmark, tasks: list[CodeTask]) -> list[Sample]:

@@ -174,7 +174,7 @@ def test_a_result_that_cannot_be_written_is_refused_before_scoring(command, rele
     assert "the result wall/r.json cannot be written" in err
     assert "choose another place with --out" in err
     assert "scoring" not in err
-    assert not (tmp_path / "cache").exists()
+    assert not list((tmp_path / "cache").glob("*"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -244,3 +244,31 @@ def offline(self):
     from codea1_cli.errors import EnvironmentFault
 
     raise EnvironmentFault(f"cannot load the dataset {self.dataset}: no network", hint="")
+
+
+def test_a_cache_that_takes_no_file(command, release, tmp_path, monkeypatch):
+    samples, taken = write(tmp_path / "s.jsonl", RIGHT), tmp_path / "taken"
+    taken.touch()
+    score = ("eval-code", "humaneval", "--samples", samples, "--data", release)
+    code, _, err = command(*score, "--cache", taken / "below")
+    assert code == 3
+    assert f"error: the cache {taken}/below cannot be written: Not a directory" in err
+    assert "choose another --cache" in err
+    monkeypatch.setenv("CODEA1_CACHE", str(taken / "below"))
+    code, _, err = command(*score)
+    assert code == 0
+    assert "the references run each time" in err
+
+
+@pytest.mark.parametrize("given", [("--n", "3"), ("--model", "builtin:tiny"), ("--sample-only",), ("--engine", "vllm")])
+def test_options_of_sampling_beside_samples_are_refused(command, release, tmp_path, given):
+    samples = write(tmp_path / "s.jsonl", RIGHT)
+    code, _, err = command("eval-code", "humaneval", "--samples", samples, "--data", release, *given)
+    assert code == 2
+    assert f"nothing is sampled with {given[0]}" in err
+
+
+def test_sanitising_without_given_samples_is_refused(command, release):
+    code, _, err = command("eval-code", "humaneval", *OPTIONS, "--data", release, "--sanitise")
+    assert code == 2
+    assert "--sanitise is for --samples" in err
