@@ -1,9 +1,16 @@
 """The errors that a user may meet: each says what is wrong, how to go on, and which exit code it ends with."""
 
+from collections.abc import Sequence
+
 
 def first_line(error: BaseException) -> str:
     """What a library's error says, on one line; its name where it says nothing."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def some(names: Sequence[str], shown: int = 5) -> str:
+    """The first few of many names, for a message, and how many more there are."""
+    return ", ".join(names[:shown]) + (f" and {len(names) - shown} more" if len(names) > shown else "")
 
 
 class CodeA1Error(Exception):

@@ -9,9 +9,9 @@ from pathlib import Path
 import typer
 
 from codea1_cli.cli import console
-from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.errors import EnvironmentFault, UserError, some
 from codea1_cli.evals.code.benchmark import Benchmark, CodeTask, Sample
-from codea1_cli.evals.code.samples import missing_tasks, read_samples, some
+from codea1_cli.evals.code.samples import missing_tasks, read_samples
 
 _OF_SAMPLING = (
     "model",

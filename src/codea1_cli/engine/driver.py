@@ -22,7 +22,7 @@ from codea1_cli.engine.policy import PolicyWorker
 from codea1_cli.engine.ranks import build_order, rank_specs
 from codea1_cli.engine.schedule import Schedule
 from codea1_cli.engine.setup import RunSetup
-from codea1_cli.errors import RunFailed, SandboxOutage
+from codea1_cli.errors import RunFailed, SandboxOutage, some
 from codea1_cli.problem import Problem
 from codea1_cli.prompts import code_messages
 from codea1_cli.recipe import Recipe
@@ -137,8 +137,7 @@ class Driver:
             problems, faults, lengths, {label: self._device(info) for label, info in loaded.items()}
         )
         for reason, names in setup.skipped.items():
-            shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-            self.view.event({"kind": "note", "text": f"left out {len(names)} problems, {reason}: {shown}"})
+            self.view.event({"kind": "note", "text": f"left out {len(names)} problems, {reason}: {some(names, 3)}"})
         return schedule, kept
 
     def _device(self, info: dict[str, Any]) -> str:

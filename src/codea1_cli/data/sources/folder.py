@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.data.sources.base import FORMATS, FileRows, Row, Skipped, format_of
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, some
 
 log = logging.getLogger(__name__)
 
 _DATA_LIKE = (".json", ".tsv", ".txt", ".xlsx", ".arrow", ".gz", ".zst", ".bz2", ".xz", ".zip", ".py")
-_NAMED = 5  # files that a message names before it counts the rest
 
 
 class FolderRows:
@@ -69,6 +68,4 @@ def visible_files(folder: Path) -> Iterator[Path]:
 
 def named(folder: Path, files: list[Path]) -> str:
     """The files' paths below `folder`, the first few of them."""
-    names = [file.relative_to(folder).as_posix() for file in files[:_NAMED]]
-    more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
-    return ", ".join(names) + more
+    return some([file.relative_to(folder).as_posix() for file in files])

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.errors import EnvironmentFault, UserError, some
 from codea1_cli.evals.code.benchmark import Benchmark, CodeTask, Sample
 
 
@@ -57,11 +57,6 @@ def read_samples(
             hint=f"rows of other tasks: {some(strangers)}" if strangers else "each line needs task_id and solution",
         )
     return samples
-
-
-def some(names: Sequence[str]) -> str:
-    """The first few, to be shown."""
-    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def missing_tasks(samples: Iterable[Sample], tasks: Iterable[CodeTask]) -> list[str]:
