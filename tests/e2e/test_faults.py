@@ -16,20 +16,30 @@ pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: t
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        ("code:0:4:updating:exit", r"error: code\[0\] died at step 4 \(updating\)"),
+        ("code:0:2:updating:exit", r"error: code\[0\] died at step 2 \(updating\)"),
         (
-            "test:0:4:sampling:raise",
-            r"error: test\[0\] failed at step 4 \(sampling\): ZeroDivisionError: fault drill",
+            "test:0:2:sampling:raise",
+            r"error: test\[0\] failed at step 2 \(sampling\): ZeroDivisionError: fault drill",
         ),
-        ("test:0:4:sampling:hang", r"error: test\[0\] hangs: sampling step 4 for \d+ s, the deadline is 6 s"),
+        ("test:0:2:sampling:hang", r"error: test\[0\] hangs: sampling step 2 for \d+ s, the deadline is 6 s"),
     ],
 )
 def test_a_failing_side_ends_the_run(cli: Cli, fault: str, says: str) -> None:
     run = "fault-" + fault.replace(":", "-")
-    done = cli("train", "--recipe", "tiny", "--run", run, *SMALL, "faults.deadline_s=6", env={"CODEA1_FAULT": fault})
+    done = cli(
+        "train",
+        "--recipe",
+        "tiny",
+        "--run",
+        run,
+        *SMALL,
+        "checkpoint.every=1",
+        "faults.deadline_s=6",
+        env={"CODEA1_FAULT": fault},
+    )
     assert done.returncode == 1
     assert re.search(says, done.stderr), done.stderr
-    assert f"step 3 is saved: `codea1 train --run {run} --resume`" in done.stderr
+    assert f"step 1 is saved: `codea1 train --run {run} --resume`" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     assert wait_for(lambda: not alive_of(cli.path(run)), 10.0), alive_of(cli.path(run))

@@ -50,6 +50,13 @@ def test_only_the_references_of_sampled_tasks_run(benchmark):
     assert (truth.tasks, list(truth.failing), seen[-1]) == (2, ["BigCodeBench/3"], (2, 2))
 
 
+def test_progress_counts_the_references_that_are_known(benchmark, tmp_path):
+    benchmark.truth(ScoreOptions(cache=tmp_path), nothing, {"BigCodeBench/0", "BigCodeBench/1"})
+    seen = []
+    benchmark.truth(ScoreOptions(cache=tmp_path), lambda done, of: seen.append((done, of)))
+    assert sorted(set(seen)) == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
 def test_samples_are_scored_in_order_and_missing_libraries_are_no_failures(benchmark):
     benchmark.truth(ScoreOptions(), nothing)
     good, bad = "def task_func(n):\n    return n + 1", "def task_func(n):\n    return n"

@@ -73,6 +73,8 @@ def check_references(
     tasks = list(tasks)
     wanted = {task.task_id for task in tasks}
     truths = {t.task_id: t for t in _read(cache) if t.task_id in wanted} if cache else {}
+    for known in truths.values():
+        tick(known)
     for _attempt in range(2):
         jobs = [
             (task, (task, task.reference, 0.0, frozenset(task.names)))
