@@ -16,7 +16,6 @@ from codea1_cli.errors import UserError
 if TYPE_CHECKING:
     from codea1_cli.evals.code.benchmark import Benchmark, CodeTask, Sample, ScoreOptions
 
-_EVERY_S = 15.0  # seconds between two lines of progress where there is no terminal
 _SCORES_AGAIN = "the references' answers are kept, the same command scores the samples again"
 
 app = typer.Typer(
@@ -91,7 +90,7 @@ def evaluate(
     from codea1_cli.cli.eval_samples import given_samples, refuse_what_has_no_effect, usable_cache
     from codea1_cli.cli.eval_view import show_result
     from codea1_cli.cli.interrupted import interruptible
-    from codea1_cli.cli.prepare_view import Bar
+    from codea1_cli.cli.progress import Bar
     from codea1_cli.evals.code.benchmark import ScoreOptions
     from codea1_cli.evals.code.choose import open_benchmark
     from codea1_cli.evals.code.results import read_origin, result_file, samples_hash, writable
@@ -104,7 +103,7 @@ def evaluate(
     tasks = benchmark.load(data)[:limit]
     options = ScoreOptions(workers or os.cpu_count() or 1, sandbox_python, tuple(require or ()), usable_cache(cache))
     said = _SCORES_AGAIN if samples is not None else "the same command goes on where it stopped"
-    with interruptible(said), Bar(every_s=_EVERY_S) as bar:
+    with interruptible(said), Bar() as bar:
         if samples is not None:
             target = writable(result_file(samples, out))
             made, file = given_samples(samples, sanitise, benchmark, tasks), samples

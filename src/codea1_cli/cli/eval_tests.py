@@ -76,6 +76,7 @@ def eval_tests(
     """
     from codea1_cli.cli import eval_tests_view as view
     from codea1_cli.cli.interrupted import interruptible
+    from codea1_cli.cli.progress import Bar
     from codea1_cli.evals.tests.evaluation import PROTOCOLS, Scoring
 
     if target == "compare":
@@ -109,15 +110,15 @@ def eval_tests(
         workers=workers or os.cpu_count() or 1,
     )
     if only_sample:
-        with interruptible(_GOES_ON), view.Bar() as bar:
-            found = sample_only(job, bar.update)
+        with interruptible(_GOES_ON), Bar() as bar:
+            found = sample_only(job, bar)
         if as_json:
             console.emit(found)
         console.note(f"suites in {found['folder']}")
         return
     said = _GOES_ON if target == "ult" else "suites are kept, the same command scores again"
-    with interruptible(said), _sandbox(job, python, require) as sandbox, view.Bar() as bar:
-        found = run_ult(job, sandbox, bar.update) if target == "ult" else run_file(job, sandbox, bar.update)
+    with interruptible(said), _sandbox(job, python, require) as sandbox, Bar() as bar:
+        found = run_ult(job, sandbox, bar) if target == "ult" else run_file(job, sandbox, bar)
     if as_json:
         console.emit(found)
     elif target == "ult":

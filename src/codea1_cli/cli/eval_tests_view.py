@@ -2,52 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from codea1_cli.cli import console
 from codea1_cli.evals.tests.comparing import Difference
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
-_EVERY_S = 15.0  # plain progress lines where there is no terminal
-
-
-class Bar:
-    """Progress on stderr: a bar with the time left on a terminal, a line now and then elsewhere."""
-
-    def __init__(self) -> None:
-        self._progress: Progress | None = None
-        self._tasks: dict[str, Any] = {}
-        self._last = 0.0
-
-    def __enter__(self) -> Bar:
-        if sys.stderr.isatty():
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-            self._progress = Progress(*columns, console=console.err(), transient=True)
-            self._progress.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-    def update(self, done: int, total: int, what: str) -> None:
-        if self._progress is None:
-            if done == total or time.monotonic() - self._last > _EVERY_S:
-                self._last = time.monotonic()
-                console.note(f"{what}: {done} of {total}")
-            return
-        name = what.partition(" ")[0]
-        if name not in self._tasks:
-            self._tasks[name] = self._progress.add_task(what, total=total)
-        self._progress.update(self._tasks[name], completed=done, total=total, description=what)
 
 
 def show_ult(found: dict[str, Any], table: bool) -> None:

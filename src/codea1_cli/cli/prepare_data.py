@@ -157,7 +157,8 @@ def prepare_data(
 
 
 def _run(source: "Source", options: "Options", report: bool, as_json: bool, benchmark: bool) -> int:
-    from codea1_cli.cli.prepare_view import Bar, show_report, show_summary
+    from codea1_cli.cli.prepare_view import STAGES, show_report, show_summary
+    from codea1_cli.cli.progress import Bar
     from codea1_cli.data.benchmarks import missing_benchmarks
     from codea1_cli.data.pipeline import Pipeline
     from codea1_cli.data.publish import WORK, check_out, new_card, publish, removed, shown
@@ -172,7 +173,7 @@ def _run(source: "Source", options: "Options", report: bool, as_json: bool, benc
     for note in notes:
         console.warn(note)
     try:
-        with Work(options.out / WORK).locked() as work, Bar(every_s=_EVERY_S) as bar:
+        with Work(options.out / WORK).locked() as work, Bar(_EVERY_S, STAGES) as bar:
             pipeline = Pipeline(source, options, work, bar)
             card = new_card(source.title, options, pipeline.identity)
             prepared = pipeline.run()

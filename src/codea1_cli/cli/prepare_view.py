@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.cli import console
@@ -24,50 +22,6 @@ STAGES = {
     "near": "near-duplicates",
     "solve": "solve rate",
 }
-
-
-class Bar:
-    """Progress on stderr; where that is no terminal, a line every `every_s` seconds and at a stage's end, or none."""
-
-    def __init__(self, every_s: float | None = None) -> None:
-        self._every_s = every_s
-        self._progress: Any = None
-        self._tasks: dict[str, Any] = {}
-        self._last = 0.0
-
-    def __enter__(self) -> Bar:
-        if console.err().is_terminal:
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._progress = Progress(
-                TextColumn("{task.description:<18}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
-                console=console.err(),
-            )
-            self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-    def __call__(self, stage: str, done: int, total: int | None) -> None:
-        now = time.monotonic()
-        if self._progress is None:
-            if self._every_s is not None and total and (done == total or now - self._last > self._every_s):
-                self._last = now
-                console.note(f"{STAGES.get(stage, stage)}: {done} of {total}")
-            return
-        if done != total and now - self._last < 0.1:
-            return
-        self._last = now
-        if stage not in self._tasks:
-            self._tasks[stage] = self._progress.add_task(STAGES.get(stage, stage), total=total)
-        self._progress.update(self._tasks[stage], completed=done, total=total)
 
 
 def show_summary(card: Card, slow: int, out: Path, benchmark: bool) -> None:

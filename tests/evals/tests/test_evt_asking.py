@@ -54,7 +54,7 @@ def test_all_functions_go_through_a_round_together(tmp_path):
     )
     assert [len(batch) for batch in sampler.asked] == [3, 3, 3]
     assert found == {name: ["assert 0", "assert 1", "assert 2"] for name in ("add", "sign", "neg")}
-    assert told[-1] == (9, 9, "round 3 of 3")
+    assert told[-1] == ("rounds", 9, 9)
     rows = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
     assert [row["task_id"] for row in rows] == ["add", "sign", "neg"]
 

@@ -23,7 +23,7 @@ CHAT_NEXT = (
     "Write another assert statement for `{name}`. It must differ from all those before it, and reach statements and "
     "branches that they do not. Answer with one line that begins with `assert {name}(`."
 )
-Progress = Callable[[int, int, str], None]  # done, of all, what
+Progress = Callable[[str, int, int], None]  # what, done, of all
 
 
 def chat_messages(function: Function, replies: Sequence[str]) -> list[Message]:
@@ -77,7 +77,7 @@ def ask_in_rounds(
             write_rows(file, ({"task_id": name, "protocol": "rounds", "replies": r} for name, r in replies.items()))
             if progress is not None:
                 done = sum(map(len, replies.values()))
-                progress(done, rounds * len(functions), f"round {number + 1} of {rounds}")
+                progress("rounds", done, rounds * len(functions))
     return replies
 
 
@@ -117,7 +117,7 @@ def ask_at_once(
             texts[function.id] = next(answers)[0] if fit else ""
         write_rows(file, ({"task_id": name, "protocol": "one-shot", "suite": text} for name, text in texts.items()))
         if progress is not None:
-            progress(len(functions) - len(due) + at + len(part), len(functions), "suites")
+            progress("suites", len(functions) - len(due) + at + len(part), len(functions))
     return {function.id: texts[function.id] for function in functions}
 
 

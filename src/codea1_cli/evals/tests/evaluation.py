@@ -94,7 +94,7 @@ def score_all(
                     out.write(json.dumps({"key": key, "row": asdict(row)}) + "\n")
             done += 1
             if progress is not None:
-                progress(done, len(jobs), f"scoring, {protocol}")
+                progress(f"scoring, {protocol}", done, len(jobs))
     finally:
         results.close()
     rows = [known.get(key) or fresh[key] for key in keys]

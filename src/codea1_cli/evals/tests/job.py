@@ -118,7 +118,7 @@ def run_file(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
         for number, function in enumerate(there):
             suite = suites.get(function.id, Suite(function.id, (), ""))
             rows.append(_file_row(own_file.score(scorer.runner, function, suite.tests), function))
-            progress(number + 1, len(there), "scoring")
+            progress("scoring", number + 1, len(there))
     unscored = sum(row["unscored"] for row in rows)
     return asked.finish({**asked.about(), "not_loading": faults, "functions": rows, "unscored": unscored})
 
