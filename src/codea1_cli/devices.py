@@ -4,7 +4,11 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from codea1_cli.recipe import Recipe
+
+_BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86, x86, Arm
 _QUERY = ("nvidia-smi", "--query-gpu=index,uuid,name,memory.total,memory.used", "--format=csv,noheader,nounits")
 
 
@@ -48,6 +52,24 @@ def physical_gpus() -> list[PhysicalGpu]:
             index, uuid, name, total, used = fields
             gpus.append(PhysicalGpu(int(index), uuid, name, _mebibytes(total), _mebibytes(used)))
     return gpus
+
+
+def computes_bf16(cpuinfo: str = "/proc/cpuinfo") -> bool:
+    """Whether this machine's CPU has instructions for bf16; without them torch emulates it, many times slower."""
+    try:
+        lines = Path(cpuinfo).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return False
+    flags = next((line.partition(":")[2].split() for line in lines if line.startswith(("flags", "Features"))), [])
+    return not _BF16_FLAGS.isdisjoint(flags)
+
+
+def settle_precision(recipe: Recipe, on_gpu: bool) -> Recipe:
+    """The recipe with `train.precision=auto` replaced, so that a run keeps its precision wherever it goes on."""
+    if recipe.train.precision != "auto":
+        return recipe
+    precision = "bf16" if on_gpu or computes_bf16() else "fp32"
+    return recipe.model_copy(update={"train": recipe.train.model_copy(update={"precision": precision})})
 
 
 def _mebibytes(text: str) -> int:

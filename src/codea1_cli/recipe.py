@@ -108,8 +108,10 @@ class Train(Section):
     max_steps: Positive | None = Field(
         None, description="length of the run in steps; null: epochs x problems / problems_per_step"
     )
-    precision: Literal["bf16", "fp32"] = Field(
-        "bf16", description="of forward and backward; parameters and optimizer stay fp32"
+    precision: Literal["auto", "bf16", "fp32"] = Field(
+        "auto",
+        description="of forward and backward; parameters and optimizer stay fp32. "
+        "auto: bf16 on GPUs and on CPUs with instructions for it, else fp32; settled when a run begins",
     )
     gradient_checkpointing: bool = True
     sharding: Literal["ddp", "fsdp2"] = Field(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from harness import SMALL, Cli
 
+from codea1_cli.recipe_io import load_recipe
 from codea1_cli.run_dir import RunDir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: they share runs
@@ -31,6 +32,7 @@ def test_the_run_directory_is_the_contract(cli: Cli, whole: str) -> None:
     assert info["total_steps"] == 6
     assert len(info["problem_ids"]) == 4
     assert {"torch", "trl", "transformers", "ray"} <= set(info["versions"])
+    assert load_recipe(str(run / "recipe.yaml")).train.precision in ("bf16", "fp32"), "settled for good"
     source = (run / "recipe.source.yaml").read_text()
     assert "# recipe: tiny" in source
     assert "# override: data.limit=4" in source

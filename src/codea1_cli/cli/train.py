@@ -56,7 +56,7 @@ def train(
     from codea1_cli.cli.plan import ahead, free_disk
     from codea1_cli.cli.plan_view import head
     from codea1_cli.data.load import heldout_problems, training_problems
-    from codea1_cli.devices import visible_gpus
+    from codea1_cli.devices import settle_precision, visible_gpus
     from codea1_cli.engine.benchmark_sets import check_sets
     from codea1_cli.engine.models import resolve_model
     from codea1_cli.engine.schedule import check_enough
@@ -88,6 +88,7 @@ def train(
         ranks = slices(chosen, offered, sum(node.cores for node in nodes), f"the cluster at {address}")
     else:
         ranks = slices(chosen, visible_gpus(), os.cpu_count() or 1)
+    chosen = settle_precision(chosen, on_gpu=any(gpu is not None for group in ranks.values() for gpu in group))
     outlook = ahead(chosen, len(problems), ranks, hosts=max(len(nodes), 1))
     if dry_run:
         _show_plan(chosen, len(problems), ranks, outlook, as_json)

@@ -86,7 +86,7 @@ def trainer_arguments(
         output_dir=str(output_dir),
         seed=recipe.seed,
         use_cpu=cpu,
-        bf16=train.precision == "bf16",
+        bf16=train.precision == "bf16" or (train.precision == "auto" and not cpu),  # a run has settled it
         gradient_checkpointing=train.gradient_checkpointing,
         model_init_kwargs={"dtype": "float32"},
         disable_dropout=True,

@@ -73,7 +73,7 @@ def _update(recipe: Recipe, role: str, shape: ModelShape, cut: Batches) -> dict[
     section = recipe.role(role)
     longest = section.max_prompt_tokens + section.max_completion_tokens
     tokens, scored = cut.micro_batch * longest, cut.micro_batch * section.max_completion_tokens
-    bf16 = recipe.train.precision == "bf16"
+    bf16 = recipe.train.precision != "fp32"
     layer = (
         c.LAYER_HIDDEN_BYTES * shape.hidden
         + c.LAYER_HEAD_BYTES * (shape.head_width + shape.kv_width)
