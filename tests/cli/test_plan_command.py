@@ -47,6 +47,13 @@ def test_unknown_things_are_named(call):
     assert "the shape of nobody/nothing is not known here" in done.err
 
 
+def test_what_no_run_could_be_is_refused(call):
+    done = call(app, "plan", "-r", "1.5b", "--gpu", "h200", "--problems", "100")
+    assert done.code == 2
+    assert "100 problems do not fill a step of 256" in done.err
+    assert call(app, "plan", "-r", "1.5b", "--gpu", "h200", "--gpus", "100000").code == 2
+
+
 def test_assumed_lengths_can_be_set(call):
     short, long = (
         call(app, "plan", "-r", "135m", "--gpu", "a100", "--problems", 100, "--mean-completion", n, "--json").data

@@ -72,9 +72,12 @@ def test_a_used_run_and_a_locked_run_are_refused(cli: Cli, whole: str) -> None:
     assert again.returncode == 2
     assert "--resume" in again.stderr
     with RunDir(cli.path(whole)).locked():
-        locked = cli("train", "--run", whole, "--resume")
-    assert locked.returncode == 2
-    assert "is being trained by process" in locked.stderr
+        for command in (("--run", whole, "--resume"), ("--recipe", "tiny", "--run", whole)):
+            locked = cli("train", *command)
+            assert locked.returncode == 2
+            assert "is being trained by process" in locked.stderr
+            assert "prune" not in locked.stderr
     finished = cli("train", "--run", whole, "--resume")
     assert finished.returncode == 2
     assert "nothing left to do" in finished.stderr
+    assert "hint" not in finished.stderr

@@ -95,9 +95,10 @@ def evaluate(
     from codea1_cli.evals.code.choose import open_benchmark
     from codea1_cli.evals.code.results import read_origin, result_file, samples_hash, writable
     from codea1_cli.evals.code.run import record, score_samples
+    from codea1_cli.evals.code.samples import missing_tasks
     from codea1_cli.run_dir import write_atomic
 
-    refuse_what_has_no_effect(context, samples, sanitise)
+    refuse_what_has_no_effect(context)
     benchmark = open_benchmark(context.info_name or "", subset)
     style = _one_of(prompt, benchmark.styles, "--prompt")
     tasks = benchmark.load(data)[:limit]
@@ -117,7 +118,8 @@ def evaluate(
             if as_json:
                 console.emit({"samples_file": file, "samples": len(made), **about})
             return console.EXIT_OK
-        about |= {"samples_hash": samples_hash(file), "limit": limit}
+        missing = len(missing_tasks(made, tasks))
+        about |= {"samples_hash": samples_hash(file), "limit": limit, "tasks_without_sample": missing}
         try:
             _warn_of_layers(options)
             outcome = score_samples(benchmark, made, options, bar)
@@ -133,8 +135,10 @@ def evaluate(
         console.warn(f"{result['unscored']} samples unscored: the sandbox itself failed on them")
     if fail_under is not None:
         reached = result["figures"][benchmark.columns[-1]].get("pass@1")
-        if reached is None or reached < fail_under:
+        if reached is None or missing or reached < fail_under:
             shown = "nothing was scored" if reached is None else f"pass@1 is {reached:.4f}"
+            if missing:  # a figure of some tasks is not the benchmark's
+                shown = f"{missing} of {len(tasks)} tasks have no sample"
             console.err().print(f"{shown}, below --fail-under {fail_under}", style="bad", markup=False)
             return console.EXIT_BELOW
     return console.EXIT_OK

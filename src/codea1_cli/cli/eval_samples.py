@@ -26,24 +26,26 @@ _OF_SAMPLING = (
     "sample_only",
 )
 
+_OF_SCORING = ("fail_under", "per_task")  # what a user would wait for in vain
 
-def refuse_what_has_no_effect(context: typer.Context, samples: Path | None, sanitise: bool) -> None:
+
+def refuse_what_has_no_effect(context: typer.Context) -> None:
     """Options that a user gave and that would change nothing.
 
     Raises:
         UserError: names them.
     """
-    if samples is None:
-        if sanitise:
-            raise UserError("--sanitise is for --samples: what is sampled here is sanitised anyway")
-        return
-    given = [
-        f"--{name.replace('_', '-')}"
-        for name in _OF_SAMPLING
+    given = {
+        name: f"--{name.replace('_', '-')}"
+        for name in context.params
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"  # Typer's own enum, not click's
-    ]
-    if given:
-        raise UserError(f"--samples are there already, so nothing is sampled with {', '.join(given)}")
+    }
+    if "samples" not in given and "sanitise" in given:
+        raise UserError("--sanitise is for --samples: what is sampled here is sanitised anyway")
+    if "samples" in given and (idle := [given[name] for name in _OF_SAMPLING if name in given]):
+        raise UserError(f"--samples are there already, so nothing is sampled with {', '.join(idle)}")
+    if "sample_only" in given and (idle := [given[name] for name in _OF_SCORING if name in given]):
+        raise UserError(f"--sample-only scores nothing, so {', '.join(idle)} would have no effect")
 
 
 def usable_cache(given: Path | None) -> Path | None:

@@ -34,7 +34,9 @@ def plan(
     ] = None,
     gpus: Annotated[
         int | None,
-        typer.Option("--gpus", min=1, help="How many GPUs there are; as many as the recipe asks for when left out."),
+        typer.Option(
+            "--gpus", min=1, max=1024, help="How many GPUs there are; as many as the recipe asks for when left out."
+        ),
     ] = None,
     problems: Annotated[
         int | None,
@@ -55,6 +57,7 @@ def plan(
     from dataclasses import replace
 
     from codea1_cli.cli.plan_view import as_data, show
+    from codea1_cli.engine.schedule import check_enough
     from codea1_cli.planning.machine import places
     from codea1_cli.planning.outlook import best_slices, look_ahead
     from codea1_cli.planning.refusal import check_disk, check_fits
@@ -68,6 +71,7 @@ def plan(
     shapes = known_shapes(chosen)
     notes: list[str] = []
     count = _problems(chosen, problems, notes)
+    check_enough(count, chosen.train.problems_per_step, "problems")
     setting, ranks = _where(chosen, gpu, gpus, notes)
     setting = replace(setting, prompt=mean_prompt, completion=mean_completion)
     outlook = look_ahead(chosen, shapes, places(ranks), setting, count)

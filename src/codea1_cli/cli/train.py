@@ -152,6 +152,8 @@ def _directory(recipe: "Recipe", run: str | None, root: Path, resume: bool) -> "
     directory = RunDir(root / (run or f"{recipe.name}-{datetime.now():%Y%m%d-%H%M%S}"))
     never_started = directory.exists() and not directory.info()
     if directory.path.is_dir() and not never_started and any(p.name != "lock" for p in directory.path.iterdir()):
+        with directory.locked():  # a run that is being trained is neither to go on with nor to remove
+            pass
         raise UserError(
             f"run {directory.name} exists already",
             hint=f"go on with it: {directory.options} --resume; start another: --run OTHER; "
@@ -184,7 +186,10 @@ def _train(
         resume_step = prepare_resume(directory)
         total = directory.info()["total_steps"]
         if resume_step >= min(total, max_steps or total):
-            raise UserError(f"run {directory.name} is at step {resume_step} of {total}: there is nothing left to do")
+            raise UserError(
+                f"run {directory.name} is at step {resume_step} of {total}: there is nothing left to do",
+                hint=f"raise --max-steps {max_steps}, or leave it out" if resume_step < total else None,
+            )
         console.note(f"run {directory.name} goes on from step {resume_step}")
     elif not resume:
         directory.create()

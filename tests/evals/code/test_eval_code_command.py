@@ -268,6 +268,25 @@ def test_options_of_sampling_beside_samples_are_refused(command, release, tmp_pa
     assert f"nothing is sampled with {given[0]}" in err
 
 
+@pytest.mark.parametrize("given", [("--fail-under", "0.5"), ("--per-task",)])
+def test_options_of_scoring_beside_sample_only_are_refused(command, release, given):
+    code, _, err = command(
+        "eval-code", "humaneval", "--model", "builtin:tiny", "--data", release, "--sample-only", *given
+    )
+    assert code == 2
+    assert f"so {given[0]} would have no effect" in err
+
+
+def test_some_tasks_do_not_pass_a_threshold_for_all(command, release, tmp_path):
+    samples = write(tmp_path / "s.jsonl", {"HumanEval/0": RIGHT["HumanEval/0"]})
+    score = ("eval-code", "humaneval", "--samples", samples, "--data", release, "--fail-under", "0.5")
+    code, out, err = command(*score, "--json")
+    assert code == 4
+    assert "2 of 3 tasks have no sample, below --fail-under 0.5" in err
+    assert json.loads(out)["tasks_without_sample"] == 2
+    assert command(*score, "--limit", "1")[0] == 0
+
+
 def test_sanitising_without_given_samples_is_refused(command, release):
     code, _, err = command("eval-code", "humaneval", *OPTIONS, "--data", release, "--sanitise")
     assert code == 2
