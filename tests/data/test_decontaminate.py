@@ -106,6 +106,7 @@ def test_a_folder_of_benchmarks(tmp_path, monkeypatch):
 
 
 @pytest.mark.shared
+@pytest.mark.slow
 def test_mbpp_against_the_benchmarks(shared):
     tasks = load_benchmarks(shared / "data" / "bench")
     assert {name: sum(t.benchmark == name for t in tasks) for name in FILES} == {

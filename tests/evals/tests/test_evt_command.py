@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 
 import pytest
@@ -25,11 +26,29 @@ SUITES = [
 ]
 
 
+def written(folder):
+    (folder / "ult.json").write_text(json.dumps(TASKS))
+    (folder / "suites.jsonl").write_text("\n".join(map(json.dumps, SUITES)))
+    return folder
+
+
 @pytest.fixture
 def files(tmp_path):
-    (tmp_path / "ult.json").write_text(json.dumps(TASKS))
-    (tmp_path / "suites.jsonl").write_text("\n".join(map(json.dumps, SUITES)))
-    return tmp_path
+    return written(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory):
+    """The results of these suites, in the folder `r`."""
+    folder = written(tmp_path_factory.mktemp("scored"))
+    assert run_app(app, ["eval-tests", *map(str, ult(folder, "--out", folder / "r", "--json"))]) == 0
+    return folder / "r"
+
+
+@pytest.fixture
+def there(files, scored):
+    """A copy of them beside the files."""
+    return shutil.copytree(scored, files / "r")
 
 
 @pytest.fixture
@@ -47,10 +66,8 @@ def ult(files, *more):
     return ("ult", "--data", files / "ult.json", "--suites", files / "suites.jsonl", "--k", 2, "--tests", 4, *more)
 
 
-def test_suites_are_scored_without_a_model(files, call):
-    code, out, err = call(*ult(files, "--out", files / "r", "--json"))
-    assert code == 0, err
-    found = json.loads(out)
+def test_suites_are_scored_without_a_model(scored):
+    found = json.loads((scored / "results.json").read_text())
     assert list(found["not_loading"]) == ["3"]
     assert found["unknown_suites"] == ["77"]
     figures = found["protocols"]["published"]
@@ -61,11 +78,10 @@ def test_suites_are_scored_without_a_model(files, call):
     assert honest["mutation"] == pytest.approx(100 * (10 / 11 + 6 / 16) / 2)
     assert honest["mutation_by_calls"] == pytest.approx(100 * (10 / 11 + 13 / 16) / 2)
     assert honest["intervals"]["mutation"]["functions"] == 2
-    assert json.loads((files / "r/results.json").read_text())["protocols"] == found["protocols"]
 
 
-def test_tables_say_their_protocol_and_the_conditional_figure_its_condition(files, call):
-    code, out, err = call(*ult(files, "--out", files / "r", "--table"))
+def test_tables_say_their_protocol_and_the_conditional_figure_its_condition(files, there, call):
+    code, out, err = call(*ult(files, "--out", there, "--table"))
     assert code == 0
     assert "published protocol (2 functions, 27 mutants)" in out
     assert "one-shot protocol (2 functions, 27 mutants)" in out
@@ -84,9 +100,9 @@ def test_a_file_none_of_whose_functions_loads_is_an_error(files, call):
     assert not (files / "r").exists()
 
 
-def test_the_same_folder_goes_on_and_other_settings_are_refused(files, call, monkeypatch):
-    first = json.loads(call(*ult(files, "--out", files / "r", "--json"))[1])
-    rows = files / "r/rows.published.jsonl"
+def test_the_same_folder_goes_on_and_other_settings_are_refused(files, there, call, monkeypatch):
+    first = json.loads((there / "results.json").read_text())
+    rows = there / "rows.published.jsonl"
     rows.write_text(rows.read_text().splitlines()[0] + '\n{"cut of')  # as if stopped amid the second row
     scored = []
     plain = evaluation.Scorer.score
@@ -96,16 +112,16 @@ def test_the_same_folder_goes_on_and_other_settings_are_refused(files, call, mon
         return plain(self, protocol, function, suite)
 
     monkeypatch.setattr(evaluation.Scorer, "score", counted)
-    again = json.loads(call(*ult(files, "--out", files / "r", "--json"))[1])
+    again = json.loads(call(*ult(files, "--out", there, "--json"))[1])
     assert scored == [("published", "2")]
     assert again["protocols"] == first["protocols"]
-    code, _, err = call(*ult(files, "--out", files / "r", "--memory-mb", 256))
+    code, _, err = call(*ult(files, "--out", there, "--memory-mb", 256))
     assert code == 2
     assert "other settings: scoring" in err
 
 
-def test_compare_two_results(files, call):
-    call(*ult(files, "--out", files / "a"))
+def test_compare_two_results(files, scored, call):
+    shutil.copytree(scored, files / "a")
     better = [{"task_id": "2", "asserts": ["assert sign(5) == 1", "assert sign(-3) == -1"]}, *SUITES[:1]]
     (files / "suites.jsonl").write_text("\n".join(map(json.dumps, better)))
     call(*ult(files, "--out", files / "b"))
