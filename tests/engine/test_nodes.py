@@ -4,7 +4,7 @@ import pytest
 
 from codea1_cli.devices import Gpu
 from codea1_cli.engine import nodes as module
-from codea1_cli.engine.nodes import Node, check_shared, place, survey, threads_on
+from codea1_cli.engine.nodes import Node, check_shared, cpu_threads, place, survey, threads_on
 from codea1_cli.engine.slices import slices
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.recipe_io import load_recipe
@@ -81,3 +81,11 @@ def test_a_node_that_does_not_see_the_run_is_named(tmp_path, monkeypatch):
 def test_rays_client_is_refused():
     with pytest.raises(UserError, match="not of Ray's client"):
         survey("ray://somewhere:10001")
+
+
+@pytest.mark.parametrize(
+    ("cores", "ranks", "threads"),
+    [(1, 2, 1), (2, 2, 2), (4, 2, 2), (8, 2, 4), (16, 2, 8), (2, 4, 1), (16, 3, 5), (64, 0, 64), (4, 1, 4), (2, 0, 2)],
+)
+def test_threads_of_the_ranks_that_share_cores(cores, ranks, threads):
+    assert cpu_threads(cores, ranks) == threads

@@ -170,5 +170,12 @@ def meeting_points(ray: Any, placed: Mapping[str, Sequence[Node]]) -> dict[str, 
 
 def threads_on(node: Node, placed: Mapping[str, Sequence[Node]]) -> int:
     """CPU threads for each of the ranks on a node of CPUs."""
-    there = sum(other.id == node.id for group in placed.values() for other in group)
-    return max(1, node.cores // max(there, 1))
+    return cpu_threads(node.cores, sum(other.id == node.id for group in placed.values() for other in group))
+
+
+def cpu_threads(cores: int, ranks: int) -> int:
+    """The threads of each of so many ranks that share these cores.
+
+    Two policies on two cores get both: while one samples the other mostly waits (a step of `tiny` takes a fifth less).
+    """
+    return max(cores // max(ranks, 1), min(cores, 2) if ranks == 2 else 1)

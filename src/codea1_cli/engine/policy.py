@@ -139,6 +139,7 @@ def _environment(spec: RankSpec) -> dict[str, str]:
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "CUDA_VISIBLE_DEVICES": spec.gpu or "",
         "OMP_NUM_THREADS": str(spec.threads),
+        "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait busily would take the other policy's core
     }
     if spec.gpu is None:
         # accelerate would number the CPU as it numbers GPUs, and torch restores no checkpoint to "cpu:0".

@@ -8,7 +8,7 @@ from typing import Any
 
 from codea1_cli.devices import Gpu
 from codea1_cli.engine.cluster import free_ports
-from codea1_cli.engine.nodes import Node, meeting_points, place, threads_on
+from codea1_cli.engine.nodes import Node, cpu_threads, meeting_points, place, threads_on
 from codea1_cli.engine.policy import RankSpec
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.plan import ROLES
@@ -21,8 +21,7 @@ def rank_specs(
 ) -> list[RankSpec]:
     """One spec a rank; each policy has its own port, because two trainers on one port collide."""
     on_cpu = sum(gpu is None for group in ranks.values() for gpu in group)
-    # More threads than cores make every parallel section wait for a thread that is not running.
-    threads = recipe.train.threads or max(1, (os.cpu_count() or 1) // max(on_cpu, 1))
+    threads = recipe.train.threads or cpu_threads(os.cpu_count() or 1, on_cpu)
     specs = []
     placed = place(ranks, nodes) if nodes else {}
     if placed:
