@@ -22,11 +22,11 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
-from codea1_cli.evals.bigcode.room import open_room
-from codea1_cli.evals.bigcode.score import Job, ScoreSettings, score_all
-from codea1_cli.evals.bigcode.tasks import BigCodeTask, load_tasks
-from codea1_cli.evals.code.benchmark import Sample
-from codea1_cli.evals.code.samples import SampleFile
+from codea1_cli.evals.benchmark import Sample
+from codea1_cli.evals.bigcodebench.rootfs import open_room
+from codea1_cli.evals.bigcodebench.scoring import Job, ScoreSettings, score_all
+from codea1_cli.evals.bigcodebench.tasks import BigCodeTask, load_tasks
+from codea1_cli.evals.samples import SampleFile
 
 
 class Perturb(ast.NodeTransformer):

@@ -12,10 +12,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from codea1_cli.evals.bigcode.room import environment_key, open_room
-from codea1_cli.evals.bigcode.score import ScoreSettings
-from codea1_cli.evals.bigcode.tasks import load_tasks
-from codea1_cli.evals.bigcode.truth import cache_name, check_references
+from codea1_cli.evals.bigcodebench.reference_report import cache_name, check_references
+from codea1_cli.evals.bigcodebench.rootfs import environment_key, open_room
+from codea1_cli.evals.bigcodebench.scoring import ScoreSettings
+from codea1_cli.evals.bigcodebench.tasks import load_tasks
 
 
 def main() -> None:

@@ -17,10 +17,10 @@ from pathlib import Path
 import official
 from wrong import wrong_solutions
 
-from codea1_cli.evals.code.benchmark import ScoreOptions
-from codea1_cli.evals.code.run import score_samples
-from codea1_cli.evals.code.samples import read_samples
+from codea1_cli.evals.benchmark import ScoreOptions
 from codea1_cli.evals.evalplus.benchmark import EvalPlusBenchmark
+from codea1_cli.evals.samples import read_samples
+from codea1_cli.evals.scoring import score_samples
 
 
 def main() -> None:

@@ -20,9 +20,9 @@ from typing import Any
 import official
 from wrong import wrong_solutions
 
-from codea1_cli.evals.code.benchmark import ScoreOptions
-from codea1_cli.evals.code.samples import read_samples
+from codea1_cli.evals.benchmark import ScoreOptions
 from codea1_cli.evals.evalplus.benchmark import EvalPlusBenchmark
+from codea1_cli.evals.samples import read_samples
 
 SLOW = {
     "humaneval": ("HumanEval/15", "HumanEval/139"),

@@ -19,8 +19,8 @@ from pathlib import Path
 from cosmic import run_session
 from suites import Case, choose
 
-from codea1_cli.evals.tests.covered import covered
-from codea1_cli.evals.tests.running import Outcome, TestRunner
+from codea1_cli.evals.test_generation.coverage import covered
+from codea1_cli.evals.test_generation.execution import Outcome, TestRunner
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.local import LocalSandbox
 

@@ -7,10 +7,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from codea1_cli.evals.tests.mutants import Mutant, make_mutants
+from codea1_cli.evals.test_generation.mutants import Mutant, make_mutants
 from codea1_cli.extract import parse_suite
+from codea1_cli.judging.judge import Judge
 from codea1_cli.sandbox.base import Limits, Sandbox
-from codea1_cli.sandbox.judge import Judge
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from codea1_cli.data.verify import Verifier, in_order
-from codea1_cli.problem import Problem, read_problems
+from codea1_cli.problems.problem import Problem, read_problems
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.local import LocalSandbox
 

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 import codea1_cli.tiny
-from codea1_cli.problem import write_problems
+from codea1_cli.problems.problem import write_problems
 from codea1_cli.tiny.problems import problems
 from codea1_cli.tiny.splits import SPLITS
 

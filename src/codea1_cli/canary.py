@@ -1,8 +1,8 @@
 """Whether the sandbox tells right from wrong on this machine: a few small programs whose verdicts are known."""
 
 from codea1_cli.doctor import Check, Status
-from codea1_cli.recipe import Recipe
-from codea1_cli.sandbox.known import KNOWN, REFERENCE, verdicts_of_known
+from codea1_cli.judging.canaries import KNOWN, REFERENCE, verdicts_of_known
+from codea1_cli.recipe.schema import Recipe
 from codea1_cli.sandbox.verdicts import Verdict
 
 _PROGRAMS = ("right", "wrong", "lying", "raising", "looping", "exiting")

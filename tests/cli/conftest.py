@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import typer
-from fake_run import make_run
 
 from codea1_cli.cli.console import run_app
-from codea1_cli.run_dir import RunDir
+from codea1_cli.runs.run_dir import RunDir
+from tests.cli.fake_run import make_run
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from codea1_cli.mistakes.store import MistakeStore
-from codea1_cli.problem import Problem, write_problems
-from codea1_cli.recipe import Recipe
-from codea1_cli.recipe_io import recipe_text
-from codea1_cli.run_dir import RunDir
+from codea1_cli.problems.problem import Problem, write_problems
+from codea1_cli.recipe.files import recipe_text
+from codea1_cli.recipe.schema import Recipe
+from codea1_cli.runs.run_dir import RunDir
 
 PROBLEMS = [
     Problem(

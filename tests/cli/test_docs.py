@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from codea1_cli.cli import app
-from codea1_cli.recipe_io import all_keys
+from codea1_cli.recipe.files import all_keys
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])

@@ -7,8 +7,8 @@ import pytest
 from codea1_cli import doctor as checks
 from codea1_cli.canary import sandbox_checks
 from codea1_cli.cli.doctor import doctor
-from codea1_cli.devices import PhysicalGpu, visible_gpus
 from codea1_cli.doctor import Status, version_clashes
+from codea1_cli.planning.devices import PhysicalGpu, visible_gpus
 from codea1_cli.sandbox.base import ProgramRun
 from codea1_cli.sandbox.local.layers import NAMES
 from codea1_cli.sandbox.local.pool import LocalSandbox

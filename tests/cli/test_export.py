@@ -4,10 +4,10 @@ import json
 import shutil
 
 import pytest
-from fake_run import make_run
 
 from codea1_cli.cli.export import export
-from codea1_cli.recipe_io import recipe_text
+from codea1_cli.recipe.files import recipe_text
+from tests.cli.fake_run import make_run
 
 
 def test_export_takes_the_newest_or_the_named_step_and_model_files_only(run, call, tmp_path):

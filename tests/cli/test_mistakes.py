@@ -5,18 +5,18 @@ import json
 from collections import Counter, OrderedDict, deque
 
 import pytest
-from fake_run import LETTERS, PROBLEMS, WRONG_DOUBLE, age, make_run, run_pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from codea1_cli.cli import mistakes
+from codea1_cli.judging.compare import same
 from codea1_cli.mistakes.export import pytest_file, text_source, value_source
 from codea1_cli.mistakes.inspect import sparkline
 from codea1_cli.mistakes.replay import judge_of
 from codea1_cli.mistakes.rollouts import call_of
 from codea1_cli.mistakes.trace import possible_lines, traced_line
-from codea1_cli.recipe import Recipe
-from codea1_cli.sandbox.compare import same
+from codea1_cli.recipe.schema import Recipe
+from tests.cli.fake_run import LETTERS, PROBLEMS, WRONG_DOUBLE, age, make_run, run_pytest
 
 DOUBLE = "basic/double it:1"
 

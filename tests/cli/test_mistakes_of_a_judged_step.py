@@ -1,15 +1,15 @@
 """`codea1 mistakes` on what the engine itself writes: a real judge, a real book, real rollout files."""
 
 import pytest
-from fake_run import PROBLEMS, run_pytest
 
 from codea1_cli.cli import mistakes
-from codea1_cli.engine.judging import StepJudge
-from codea1_cli.engine.ledger import Ledger
-from codea1_cli.problem import write_problems
-from codea1_cli.recipe import Recipe
-from codea1_cli.recipe_io import recipe_text
-from codea1_cli.run_dir import RunDir
+from codea1_cli.engine.run_writer import Ledger
+from codea1_cli.engine.step_judge import StepJudge
+from codea1_cli.problems.problem import write_problems
+from codea1_cli.recipe.files import recipe_text
+from codea1_cli.recipe.schema import Recipe
+from codea1_cli.runs.run_dir import RunDir
+from tests.cli.fake_run import PROBLEMS, run_pytest
 
 SUITE = """```python
 assert ratio(1, 2) == 0.5

@@ -3,11 +3,11 @@
 import fcntl
 
 import pytest
-from fake_run import age, make_run
 
 from codea1_cli.cli import runs
 from codea1_cli.cli.runs import size_text
 from codea1_cli.cli.train import train
+from tests.cli.fake_run import age, make_run
 
 
 def test_list_tells_states_apart(run, call):

@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from codea1_cli.data.benchmarks import FILES, Task, load_benchmarks, missing_benchmarks
 from codea1_cli.data.decontaminate import Decontaminator
 from codea1_cli.data.sources.base import Skipped
 from codea1_cli.data.sources.mbpp import Mbpp
 from codea1_cli.data.thresholds import Thresholds, read_thresholds
 from codea1_cli.errors import UserError
-from codea1_cli.problem import Problem
+from codea1_cli.problems.benchmark_files import FILES, Task, load_benchmarks, missing_benchmarks
+from codea1_cli.problems.problem import Problem
 
 CODE = """def largest_gap(values):
     ordered = sorted(set(values))

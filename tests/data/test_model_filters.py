@@ -12,7 +12,7 @@ from codea1_cli.data.sources.base import FileRows
 from codea1_cli.data.sources.table import Table
 from codea1_cli.data.work import Work
 from codea1_cli.errors import UserError
-from codea1_cli.problem import read_problems
+from codea1_cli.problems.problem import read_problems
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.tiny import problems_path

@@ -13,7 +13,6 @@ import typer
 
 from codea1_cli.cli.console import run_app
 from codea1_cli.cli.prepare_data import prepare_data
-from codea1_cli.data.load import training_problems
 from codea1_cli.data.options import Options
 from codea1_cli.data.pipeline import Pipeline
 from codea1_cli.data.sources.base import FileRows
@@ -22,8 +21,9 @@ from codea1_cli.data.split import split_of
 from codea1_cli.data.thresholds import Thresholds
 from codea1_cli.data.verify import Verifier
 from codea1_cli.data.work import Work
-from codea1_cli.problem import read_problems
-from codea1_cli.recipe import Data, Recipe
+from codea1_cli.problems.problem import read_problems
+from codea1_cli.recipe.problems import training_problems
+from codea1_cli.recipe.schema import Data, Recipe
 
 app = typer.Typer()
 app.command()(prepare_data)

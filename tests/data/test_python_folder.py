@@ -4,7 +4,7 @@ import pytest
 
 from codea1_cli.data.sources.base import Skipped
 from codea1_cli.data.sources.python_folder import PythonFolder
-from codea1_cli.problem import Problem
+from codea1_cli.problems.problem import Problem
 
 MODULE = '''"""A module."""
 from __future__ import annotations

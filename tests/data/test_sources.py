@@ -15,7 +15,7 @@ from codea1_cli.data.sources.kodcode import KodCode
 from codea1_cli.data.sources.mbpp import Mbpp
 from codea1_cli.data.sources.table import Table
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.problem import Problem
+from codea1_cli.problems.problem import Problem
 
 KODCODE = {  # the columns of the newer revisions
     "version": "v1.0",

@@ -4,7 +4,7 @@ import pytest
 
 from codea1_cli.data.verify import Verifier, in_order
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.problem import Problem
+from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.base import Limits, ProgramRun
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind

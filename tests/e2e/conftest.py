@@ -4,7 +4,8 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from harness import SMALL, Cli
+
+from tests.e2e.harness import SMALL, Cli
 
 
 @pytest.fixture(scope="session")

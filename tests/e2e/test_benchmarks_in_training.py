@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import SMALL, Cli, comparable
+
+from tests.e2e.harness import SMALL, Cli, comparable
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import SMALL, Cli, alive_of, wait_for
+
+from tests.e2e.harness import SMALL, Cli, alive_of, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e")]  # one process: they share runs
 

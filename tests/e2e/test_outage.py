@@ -1,13 +1,9 @@
 """The sandbox service goes away in the middle of a run: what was learned is saved, and the run goes on from there."""
 
-import sys
-from pathlib import Path
-
 import pytest
-from harness import SMALL, Cli, wait_for
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "sandbox"))
-from fusion_standin import stand_in
+from tests.e2e.harness import SMALL, Cli, wait_for
+from tests.sandbox.fusion_standin import stand_in
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e")]  # one process: they share runs
 

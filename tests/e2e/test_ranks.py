@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from harness import SMALL, Cli
+
+from tests.e2e.harness import SMALL, Cli
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e-ranks")]
 

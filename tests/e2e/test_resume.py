@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from harness import SMALL, Cli, alive_of, comparable, kill_when, wait_for
+
+from tests.e2e.harness import SMALL, Cli, alive_of, comparable, kill_when, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: they share runs
 

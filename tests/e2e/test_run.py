@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import SMALL, Cli
 
-from codea1_cli.recipe_io import load_recipe
-from codea1_cli.run_dir import RunDir
+from codea1_cli.recipe.files import load_recipe
+from codea1_cli.runs.run_dir import RunDir
+from tests.e2e.harness import SMALL, Cli
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: they share runs
 

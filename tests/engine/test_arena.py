@@ -10,9 +10,9 @@ from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.messages import Decision
 from codea1_cli.engine.schedule import Schedule
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.problem import Problem
-from codea1_cli.recipe_io import load_recipe
-from codea1_cli.run_dir import RunDir
+from codea1_cli.problems.problem import Problem
+from codea1_cli.recipe.files import load_recipe
+from codea1_cli.runs.run_dir import RunDir
 
 HELD = Problem(id="h", question="q", declaration="def h():", entry_point="h", reference="r", tests=["assert h() == 1"])
 

@@ -8,16 +8,16 @@ from types import SimpleNamespace
 import pytest
 from pydantic import ValidationError
 
-from codea1_cli.best import best_of, figure_of, mark_best, prunable
 from codea1_cli.engine import arena as arena_module
 from codea1_cli.engine import benchmark_desk
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.benchmarks import due, engine_length, fitting, sampling_as
-from codea1_cli.engine.sampling import beside_training
 from codea1_cli.engine.schedule import Schedule
+from codea1_cli.engine.trl.sampling import beside_training
 from codea1_cli.errors import UserError
-from codea1_cli.recipe_io import load_recipe
-from codea1_cli.run_dir import RunDir
+from codea1_cli.recipe.files import load_recipe
+from codea1_cli.runs.best import best_of, figure_of, mark_best, prunable
+from codea1_cli.runs.run_dir import RunDir
 
 FIGURE = "humaneval/plus/pass@1"
 

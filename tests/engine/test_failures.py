@@ -8,7 +8,7 @@ from ray import exceptions
 from codea1_cli.engine import failures
 from codea1_cli.engine.failures import LOG_HEAD, as_error
 from codea1_cli.errors import EnvironmentFault, RunFailed, UserError
-from codea1_cli.run_dir import RunDir
+from codea1_cli.runs.run_dir import RunDir
 
 AT = ("saving", 4)
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from codea1_cli.devices import Gpu
 from codea1_cli.engine import nodes as module
 from codea1_cli.engine.nodes import Node, check_shared, cpu_threads, place, survey, threads_on
-from codea1_cli.engine.slices import slices
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.recipe_io import load_recipe
+from codea1_cli.planning.devices import Gpu
+from codea1_cli.planning.gpu_assignment import slices
+from codea1_cli.recipe.files import load_recipe
 
 
 def gpu_nodes(*counts):

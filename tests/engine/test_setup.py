@@ -2,12 +2,12 @@ import json
 
 import pytest
 
-from codea1_cli.data.load import heldout_problems
 from codea1_cli.engine.setup import RunSetup
 from codea1_cli.errors import UserError
-from codea1_cli.problem import Problem, write_problems
-from codea1_cli.recipe_io import load_recipe
-from codea1_cli.run_dir import RunDir
+from codea1_cli.problems.problem import Problem, write_problems
+from codea1_cli.recipe.files import load_recipe
+from codea1_cli.recipe.problems import heldout_problems
+from codea1_cli.runs.run_dir import RunDir
 
 
 def problem(name, **fields):

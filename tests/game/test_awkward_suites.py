@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from play import judge
 
 from codea1_cli.game.rules import GameRules
-from codea1_cli.sandbox.compare import same
+from codea1_cli.judging.compare import same
 from codea1_cli.sandbox.verdicts import Verdict
+from tests.game.play import judge
 
 
 @pytest.mark.shared

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from play import judge
 
-from codea1_cli.game.plan import JudgedSuite, JudgedTest
+from codea1_cli.game.judged_tests import JudgedSuite, JudgedTest
 from codea1_cli.game.rules import GameRules
-from codea1_cli.game.score import JudgedCandidate, score_problem
+from codea1_cli.game.scoring import JudgedCandidate, score_problem
 from codea1_cli.sandbox.verdicts import Verdict
+from tests.game.play import judge
 
 DEFAULT = GameRules(tests_per_suite=4)
 PAPER = GameRules(mode="paper", tests_per_suite=4)

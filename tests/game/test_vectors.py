@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-from play import judge
 
 from codea1_cli.game.book import Book
 from codea1_cli.game.rewards import SuiteCounts, code_reward, suite_reward
 from codea1_cli.game.rules import GameRules
-from codea1_cli.game.score import score_problem
-from codea1_cli.game.select import population_std
+from codea1_cli.game.scoring import score_problem
+from codea1_cli.game.selection import population_std
 from codea1_cli.sandbox.verdicts import Verdict
+from tests.game.play import judge
 
 pytestmark = pytest.mark.shared
 K = 8

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from codea1_cli.extract import parse_suite
-from codea1_cli.game.plan import calls_for_reference, judged_book, judged_suite, read_book_test
+from codea1_cli.game.judged_tests import calls_for_reference, judged_book, judged_suite, read_book_test
 from codea1_cli.game.rules import GameRules
-from codea1_cli.game.score import JudgedCandidate, score_problem
+from codea1_cli.game.scoring import JudgedCandidate, score_problem
+from codea1_cli.judging.judge import Judge
 from codea1_cli.sandbox.base import Limits
-from codea1_cli.sandbox.judge import Judge
 from codea1_cli.sandbox.local import LocalSandbox
 
 pytestmark = pytest.mark.shared

@@ -19,11 +19,11 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def trainer(tmp_path_factory):
     from codea1_cli.engine import policy
-    from codea1_cli.engine.models import load_tokenizer
     from codea1_cli.engine.schedule import make_schedule
-    from codea1_cli.engine.trainer import build_trainer
-    from codea1_cli.plan import batches
-    from codea1_cli.recipe_io import load_recipe
+    from codea1_cli.engine.trl.trainer import build_trainer
+    from codea1_cli.models.tokenizers import load_tokenizer
+    from codea1_cli.recipe.batching import batches
+    from codea1_cli.recipe.files import load_recipe
 
     folder = tmp_path_factory.mktemp("run")
     recipe = load_recipe(
@@ -52,7 +52,8 @@ def trainer(tmp_path_factory):
 
 def sampled(trainer):
     """A greedy completion and the log-probs that vLLM reports for its tokens."""
-    from codea1_cli.engine.sampling import render, sample_groups, sync_weights
+    from codea1_cli.engine.trl.sampling import sample_groups, sync_weights
+    from codea1_cli.models.tokenizers import render
 
     prompt = render(trainer.processing_class, trainer.chat)
     sync_weights(trainer)

@@ -4,7 +4,7 @@ import pytest
 
 from codea1_cli.errors import UserError
 from codea1_cli.planning.shapes import TABLE, find_shape, shape_of_config
-from codea1_cli.recipe import Lora
+from codea1_cli.recipe.schema import Lora
 
 
 @pytest.mark.parametrize(

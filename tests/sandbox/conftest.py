@@ -3,10 +3,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest_sandbox import QUICK
 
-from codea1_cli.sandbox.judge import Judge
+from codea1_cli.judging.judge import Judge
 from codea1_cli.sandbox.local import LocalSandbox
+from tests.sandbox.shared import QUICK
 
 
 @pytest.fixture(scope="session")

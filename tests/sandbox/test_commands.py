@@ -100,7 +100,7 @@ def test_check_reports_every_layer_and_every_canary(capsys) -> None:
 
 
 def test_check_says_so_when_the_sandbox_does_not_hold(capsys, monkeypatch) -> None:
-    from codea1_cli.sandbox import selfcheck
+    from codea1_cli.judging import selfcheck
 
     monkeypatch.setattr(selfcheck, "run_canaries", lambda box: [selfcheck.Canary("the parent lives", False, "it died")])
     assert run_app(sandbox_command.app, ["check"]) == 3

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest_sandbox import QUICK, verdicts
-from fusion_standin import StandIn, stand_in
 
 from codea1_cli.errors import EnvironmentFault
+from codea1_cli.judging.files import Row, RowJudge
+from codea1_cli.judging.judge import Judge
 from codea1_cli.sandbox.base import ProgramRun
 from codea1_cli.sandbox.fusion import FusionSandbox
-from codea1_cli.sandbox.judge import Judge
-from codea1_cli.sandbox.judge_file import Row, RowJudge
+from tests.sandbox.fusion_standin import StandIn, stand_in
+from tests.sandbox.shared import QUICK, verdicts
 
 LIMITS = replace(QUICK, load_s=5.0)
 GOOD = "def f(x): return x + 1"

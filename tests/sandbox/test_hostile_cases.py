@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from codea1_cli.judging.files import Row, RowJudge
 from codea1_cli.sandbox.base import Limits
-from codea1_cli.sandbox.judge_file import Row, RowJudge
 from codea1_cli.sandbox.local import LocalSandbox
 
 pytestmark = [pytest.mark.shared, pytest.mark.usefixtures("canary")]

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest_sandbox import QUICK, children, verdicts
 
 import codea1_cli
+from codea1_cli.judging.judge import Judge
 from codea1_cli.sandbox.base import Limits
-from codea1_cli.sandbox.judge import Judge
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.verdicts import AnswerKind, Verdict
+from tests.sandbox.shared import QUICK, children, verdicts
 
 REFERENCE = "def f(x):\n    return x + 1\n"
 CALLS = ["f(1)", "f(2)", "f(3)"]

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest_sandbox import QUICK, verdicts
 
+from codea1_cli.judging.judge import Judge
 from codea1_cli.sandbox.base import Limits
-from codea1_cli.sandbox.judge import Judge
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.verdicts import AnswerKind
+from tests.sandbox.shared import QUICK, verdicts
 
 
 def pythons() -> list[str]:

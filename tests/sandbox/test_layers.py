@@ -9,13 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest_sandbox import QUICK, verdicts
 
 import codea1_cli
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.sandbox.judge import Judge
+from codea1_cli.judging.judge import Judge
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.local.layers import NAMES, demand, missing, report, warning
+from tests.sandbox.shared import QUICK, verdicts
 
 NAMESPACES = ["user_namespace", "pid_namespace", "net_namespace", "ipc_namespace", "mount_namespace"]
 SOURCE = Path(codea1_cli.__file__).parents[1]
@@ -144,7 +144,7 @@ def test_as_an_ordinary_user() -> None:
         pytest.skip("needs root to become an ordinary user, and a Python that this user may run")
     script = (
         f"import sys, json\nsys.path[:0] = [{str(SOURCE)!r}]\n"
-        "from codea1_cli.sandbox.local import LocalSandbox\nfrom codea1_cli.sandbox.judge import Judge\n"
+        "from codea1_cli.sandbox.local import LocalSandbox\nfrom codea1_cli.judging.judge import Judge\n"
         "from codea1_cli.sandbox.base import Limits\n"
         f"programs = { {k: v[0] for k, v in PROGRAMS.items()}!r}\n"
         "box = LocalSandbox(1)\njudge = Judge(box, limits=Limits(time_s=0.5, memory_mb=512, processes=32))\n"

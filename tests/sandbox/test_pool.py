@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from conftest_sandbox import QUICK
 
 from codea1_cli.sandbox.base import Limits, ProgramRun
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.local.worker import Worker, WorkerLost
 from codea1_cli.sandbox.verdicts import AnswerKind
+from tests.sandbox.shared import QUICK
 
 
 def kinds(run: ProgramRun) -> list[str]:

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from codea1_cli.prompts import code_messages, test_messages
+from codea1_cli.problems.prompts import code_messages, test_messages
 from codea1_cli.tiny.corpus import Mixture, documents
 from codea1_cli.tiny.families import families
 from codea1_cli.tiny.problems import problems

@@ -10,7 +10,7 @@ from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 def doctor(runs: RunsOption = None, as_json: JsonOption = False, verbose: VerboseOption = False) -> None:
     """Check versions, devices, sandbox and disk. Exit 3 when something that `codea1 train` needs is broken."""
     from codea1_cli.doctor import Status, diagnose
-    from codea1_cli.run_dir import runs_root
+    from codea1_cli.runs.run_dir import runs_root
 
     checks = diagnose(runs_root(runs))
     healthy = all(check.status is not Status.BROKEN for check in checks)

@@ -14,7 +14,7 @@ from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.errors import UserError
 
 if TYPE_CHECKING:
-    from codea1_cli.evals.code.benchmark import Benchmark, CodeTask, Sample, ScoreOptions
+    from codea1_cli.evals.benchmark import Benchmark, CodeTask, Sample, ScoreOptions
 
 _SCORES_AGAIN = "the references' answers are kept, the same command scores the samples again"
 
@@ -87,16 +87,16 @@ def evaluate(
     verbose: VerboseOption = False,
 ) -> int:
     """Sample solutions and score them. Interrupted sampling goes on where it stopped."""
+    from codea1_cli.cli.eval_code_view import show_result
     from codea1_cli.cli.eval_samples import given_samples, refuse_what_has_no_effect, usable_cache
-    from codea1_cli.cli.eval_view import show_result
     from codea1_cli.cli.interrupted import interruptible
     from codea1_cli.cli.progress import Bar
-    from codea1_cli.evals.code.benchmark import ScoreOptions
-    from codea1_cli.evals.code.choose import open_benchmark
-    from codea1_cli.evals.code.results import read_origin, result_file, samples_hash, writable
-    from codea1_cli.evals.code.run import record, score_samples
-    from codea1_cli.evals.code.samples import missing_tasks
-    from codea1_cli.run_dir import write_atomic
+    from codea1_cli.durable import write_atomic
+    from codea1_cli.evals.benchmark import ScoreOptions
+    from codea1_cli.evals.registry import open_benchmark
+    from codea1_cli.evals.results import read_origin, result_file, samples_hash, writable
+    from codea1_cli.evals.samples import missing_tasks
+    from codea1_cli.evals.scoring import record, score_samples
 
     refuse_what_has_no_effect(context)
     benchmark = open_benchmark(context.info_name or "", subset)
@@ -160,9 +160,9 @@ def compare(
     verbose: VerboseOption = False,
 ) -> None:
     """Compare two results task by task: the paired difference of pass@1 with its interval, tasks won and lost by B."""
-    from codea1_cli.cli.eval_view import show_comparison
-    from codea1_cli.evals.code.results import compare as compared
-    from codea1_cli.evals.code.results import read_result, unshared
+    from codea1_cli.cli.eval_code_view import show_comparison
+    from codea1_cli.evals.results import compare as compared
+    from codea1_cli.evals.results import read_result, unshared
 
     first, second = read_result(a), read_result(b)
     found, alone = compared(first, second), unshared(first, second)
@@ -196,8 +196,8 @@ def sanitise_file(
 ) -> None:
     """Write a sample file's solutions as the benchmark's own sanitiser would."""
     from codea1_cli.cli.eval_samples import given_samples
-    from codea1_cli.evals.code.choose import open_benchmark
-    from codea1_cli.run_dir import write_atomic
+    from codea1_cli.durable import write_atomic
+    from codea1_cli.evals.registry import open_benchmark
 
     chosen = open_benchmark(benchmark)
     tasks = chosen.load(data)
@@ -224,7 +224,7 @@ def _settings(
     seed: int,
     style: str,
 ) -> Any:
-    from codea1_cli.evals.sampler import SamplingSettings
+    from codea1_cli.models.sampler import SamplingSettings
 
     count: int = n if n is not None else getattr(benchmark, "n", 1)
     if temperature is None:
@@ -247,11 +247,11 @@ def _sampled(
     import time
     from dataclasses import asdict, replace
 
-    from codea1_cli.evals.code.results import keep_origin, read_origin
-    from codea1_cli.evals.code.run import sample_tasks
-    from codea1_cli.evals.code.samples import SampleFile
-    from codea1_cli.evals.model_ref import find_model
-    from codea1_cli.evals.sampler import open_sampler
+    from codea1_cli.evals.results import keep_origin, read_origin
+    from codea1_cli.evals.samples import SampleFile
+    from codea1_cli.evals.scoring import sample_tasks
+    from codea1_cli.models.sampler import open_sampler
+    from codea1_cli.runs.model_reference import find_model
 
     ref = find_model(model, role="code", step=step, runs_root=runs)
     file = out or _default_file(benchmark, ref.label, style, settings)
@@ -265,7 +265,7 @@ def _sampled(
     target = SampleFile(file, {key: value for key, value in kept.items() if key != "stop"})
     about: dict[str, Any] = {"label": ref.label, "style": style, "sampling": asdict(settings), "seconds_sampling": 0.0}
     if all(target.counts[task.id] >= settings.n for task in tasks):
-        from codea1_cli.evals.code.samples import read_samples
+        from codea1_cli.evals.samples import read_samples
 
         console.note(f"all samples are there: {file}")
         about["model"] = {"model": ref.path, "label": ref.label}

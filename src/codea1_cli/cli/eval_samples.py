@@ -10,8 +10,8 @@ import typer
 
 from codea1_cli.cli import console
 from codea1_cli.errors import EnvironmentFault, UserError, some
-from codea1_cli.evals.code.benchmark import Benchmark, CodeTask, Sample
-from codea1_cli.evals.code.samples import missing_tasks, read_samples
+from codea1_cli.evals.benchmark import Benchmark, CodeTask, Sample
+from codea1_cli.evals.samples import missing_tasks, read_samples
 
 _OF_SAMPLING = (
     "model",
@@ -54,8 +54,8 @@ def usable_cache(given: Path | None) -> Path | None:
     Raises:
         EnvironmentFault: the folder that the user gave takes none.
     """
-    from codea1_cli.evals.code.results import writable
     from codea1_cli.evals.evalplus.benchmark import default_cache
+    from codea1_cli.evals.results import writable
 
     folder = given or default_cache()
     try:

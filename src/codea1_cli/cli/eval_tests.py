@@ -15,7 +15,7 @@ from codea1_cli.cli.judge import PythonOption, RequireOption, WorkersOption
 from codea1_cli.errors import UserError
 
 if TYPE_CHECKING:
-    from codea1_cli.evals.tests.job import Job
+    from codea1_cli.evals.test_generation.job import Job
 
 BOTH = "both"
 _GOES_ON = "the same command goes on where it stopped"
@@ -77,7 +77,7 @@ def eval_tests(
     from codea1_cli.cli import eval_tests_view as view
     from codea1_cli.cli.interrupted import interruptible
     from codea1_cli.cli.progress import Bar
-    from codea1_cli.evals.tests.evaluation import PROTOCOLS, Scoring
+    from codea1_cli.evals.test_generation.evaluation import PROTOCOLS, Scoring
 
     if target == "compare":
         _compare(results or [], as_json)
@@ -89,8 +89,8 @@ def eval_tests(
     if protocol not in (*PROTOCOLS, BOTH):
         raise UserError(f"no protocol is called {protocol!r}", hint=f"one of {', '.join(PROTOCOLS)}, {BOTH}")
 
-    from codea1_cli.evals.sampler import SamplingSettings
-    from codea1_cli.evals.tests.job import Job, run_file, run_ult, sample_only
+    from codea1_cli.evals.test_generation.job import Job, run_file, run_ult, sample_only
+    from codea1_cli.models.sampler import SamplingSettings
 
     job = Job(
         target=target,
@@ -133,7 +133,7 @@ def eval_tests(
 
 
 def _sandbox(job: Job, python: str | None, require: list[str] | None) -> Any:
-    from codea1_cli.evals.tests.evaluation import WARM
+    from codea1_cli.evals.test_generation.evaluation import WARM
     from codea1_cli.sandbox.local import LocalSandbox
     from codea1_cli.sandbox.local.layers import warning
 
@@ -145,7 +145,7 @@ def _sandbox(job: Job, python: str | None, require: list[str] | None) -> Any:
 
 def _compare(folders: list[Path], as_json: bool) -> None:
     from codea1_cli.cli import eval_tests_view as view
-    from codea1_cli.evals.tests.comparing import compare
+    from codea1_cli.evals.test_generation.comparing import compare
 
     if len(folders) != 2:
         raise UserError("compare takes two folders of results", hint="codea1 eval-tests compare A B")

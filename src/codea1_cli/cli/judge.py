@@ -44,8 +44,8 @@ def judge(
 ) -> None:
     """Judge candidates against references. Each row holds `id`, `reference`, `candidate`, `entry_point`, and `tests`
     (a list of asserts) or `suite` (a reply's text); it may set `tolerance`, `time_limit_s` and `memory_mb`."""
+    from codea1_cli.judging.files import RowJudge, read_rows
     from codea1_cli.sandbox.base import Limits
-    from codea1_cli.sandbox.judge_file import RowJudge, read_rows
 
     count = workers or os.cpu_count() or 1
     limits = Limits(time_s=time_limit, memory_mb=memory_mb)

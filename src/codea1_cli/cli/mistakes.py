@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from codea1_cli.mistakes.inspect import ProblemView
     from codea1_cli.mistakes.replay import Replayed
     from codea1_cli.mistakes.store import MistakeStore
-    from codea1_cli.problem import Problem
-    from codea1_cli.run_dir import RunDir
+    from codea1_cli.problems.problem import Problem
+    from codea1_cli.runs.run_dir import RunDir
 
 app = typer.Typer(no_args_is_help=True, help="Show, inspect and export the Mistake Book of a run.")
 
@@ -141,7 +141,7 @@ def export(
     if to is None:
         typer.echo(text, nl=False)
     else:
-        from codea1_cli.run_dir import write_atomic
+        from codea1_cli.durable import write_atomic
 
         if not to.absolute().parent.is_dir():
             raise UserError(f"no folder {to.parent}", hint="create it first")
@@ -199,7 +199,7 @@ def _exported(
 
 def _open(run: str | None, runs: Path | None) -> "tuple[RunDir, MistakeStore]":
     from codea1_cli.mistakes.store import MistakeStore
-    from codea1_cli.run_dir import find_run, list_runs, runs_root
+    from codea1_cli.runs.run_dir import find_run, list_runs, runs_root
 
     root = runs_root(runs)
     chosen = find_run(run, root)

@@ -10,10 +10,10 @@ from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError
 
 if TYPE_CHECKING:
-    from codea1_cli.engine.slices import Slices
-    from codea1_cli.planning.outlook import Outlook, Setting
+    from codea1_cli.planning.estimate import Outlook, Setting
+    from codea1_cli.planning.gpu_assignment import Slices
     from codea1_cli.planning.shapes import ModelShape
-    from codea1_cli.recipe import Recipe
+    from codea1_cli.recipe.schema import Recipe
 
 _PROBLEMS = 9688
 
@@ -58,12 +58,12 @@ def plan(
 
     from codea1_cli.cli.plan_view import as_data, show
     from codea1_cli.engine.schedule import check_enough
+    from codea1_cli.planning.estimate import best_slices, look_ahead
+    from codea1_cli.planning.fit_check import check_disk, check_fits
     from codea1_cli.planning.machine import places
-    from codea1_cli.planning.outlook import best_slices, look_ahead
-    from codea1_cli.planning.refusal import check_disk, check_fits
-    from codea1_cli.planning.ways import ways_out
-    from codea1_cli.recipe_io import load_recipe, recipe_names
-    from codea1_cli.run_dir import runs_root
+    from codea1_cli.planning.suggestions import ways_out
+    from codea1_cli.recipe.files import load_recipe, recipe_names
+    from codea1_cli.runs.run_dir import runs_root
 
     if recipe is None:
         raise UserError("no recipe given", hint=f"--recipe NAME, one of {', '.join(recipe_names())}, or a file")
@@ -103,9 +103,9 @@ def ahead(recipe: "Recipe", problems: int, ranks: "Slices", hosts: int = 1) -> "
     Raises:
         EnvironmentFault: it cannot fit.
     """
+    from codea1_cli.planning.estimate import look_ahead
+    from codea1_cli.planning.fit_check import check_fits
     from codea1_cli.planning.machine import here, places
-    from codea1_cli.planning.outlook import look_ahead
-    from codea1_cli.planning.refusal import check_fits
 
     try:
         shapes = known_shapes(recipe)
@@ -123,8 +123,8 @@ def known_shapes(recipe: "Recipe") -> "dict[str, ModelShape]":
     Raises:
         UserError: nothing here tells a model's shape.
     """
-    from codea1_cli.plan import ROLES
     from codea1_cli.planning.shapes import TABLE, find_shape
+    from codea1_cli.recipe.batching import ROLES
 
     shapes = {}
     for role in ROLES:
@@ -150,7 +150,7 @@ def free_disk(root: Path) -> int:
 
 
 def _problems(recipe: "Recipe", given: int | None, notes: list[str]) -> int:
-    from codea1_cli.data.load import training_problems
+    from codea1_cli.recipe.problems import training_problems
 
     if given is not None:
         return given
@@ -163,8 +163,8 @@ def _problems(recipe: "Recipe", given: int | None, notes: list[str]) -> int:
 def _where(recipe: "Recipe", gpu: str | None, gpus: int | None, notes: list[str]) -> "tuple[Setting, Slices]":
     import os
 
-    from codea1_cli.devices import visible_gpus
-    from codea1_cli.engine.slices import slices
+    from codea1_cli.planning.devices import visible_gpus
+    from codea1_cli.planning.gpu_assignment import slices
     from codea1_cli.planning.machine import elsewhere, here
 
     if gpu is not None or gpus is not None:

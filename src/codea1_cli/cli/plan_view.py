@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from codea1_cli.cli import console
 from codea1_cli.planning import constants as c
-from codea1_cli.planning.refusal import gib
+from codea1_cli.planning.fit_check import gib
 
 if TYPE_CHECKING:
     from codea1_cli.errors import CodeA1Error
+    from codea1_cli.planning.estimate import Outlook
     from codea1_cli.planning.memory import RankMemory
-    from codea1_cli.planning.outlook import Outlook
 
 
 def assumptions(outlook: Outlook) -> list[str]:

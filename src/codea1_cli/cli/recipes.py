@@ -11,7 +11,7 @@ from codea1_cli.cli.console import JsonOption, VerboseOption
 from codea1_cli.errors import CodeA1Error, UserError
 
 if TYPE_CHECKING:
-    from codea1_cli.recipe import Recipe
+    from codea1_cli.recipe.schema import Recipe
 
 app = typer.Typer(no_args_is_help=True, help="List, show and check recipes.")
 
@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, help="List, show and check recipes.")
 @app.command("list")
 def list_(as_json: JsonOption = False, verbose: VerboseOption = False) -> None:
     """List the shipped recipes, smallest model first."""
-    from codea1_cli.recipe_io import load_recipe, recipe_names, recipe_path
+    from codea1_cli.recipe.files import load_recipe, recipe_names, recipe_path
 
     rows = []
     for name in recipe_names():
@@ -57,7 +57,7 @@ def show(
     verbose: VerboseOption = False,
 ) -> None:
     """Print a recipe as YAML with every default written out and explained; the output is itself a recipe."""
-    from codea1_cli.recipe_io import load_recipe
+    from codea1_cli.recipe.files import load_recipe
 
     loaded = load_recipe(recipe, overrides or ())
     if as_json:
@@ -79,7 +79,7 @@ def check(
     verbose: VerboseOption = False,
 ) -> None:
     """Check recipes: keys, values, batch arithmetic, and the files that they name. Exit 2 when one is wrong."""
-    from codea1_cli.recipe_io import recipe_names
+    from codea1_cli.recipe.files import recipe_names
 
     overrides = [word for word in recipes or () if "=" in word and not Path(word).is_file()]
     names = [word for word in recipes or () if word not in overrides] or recipe_names()
@@ -98,7 +98,7 @@ def check(
 
 
 def _checked(name: str, overrides: list[str]) -> dict[str, Any]:
-    from codea1_cli.recipe_io import load_recipe
+    from codea1_cli.recipe.files import load_recipe
 
     result: dict[str, Any] = {"recipe": name, "ok": True, "error": None, "hint": None, "notes": []}
     try:
@@ -113,9 +113,9 @@ def _holds_together(recipe: "Recipe") -> list[str]:
 
     Raises UserError for batches that cannot be cut, a missing data file or a missing model folder.
     """
-    from codea1_cli.data.load import problems_file
-    from codea1_cli.engine.models import resolve_model
-    from codea1_cli.plan import ROLES, batches
+    from codea1_cli.models.resolving import resolve_model
+    from codea1_cli.recipe.batching import ROLES, batches
+    from codea1_cli.recipe.problems import problems_file
 
     notes = []
     for role in ROLES:
@@ -141,8 +141,8 @@ def commented_yaml(recipe: "Recipe") -> str:
     """
     import yaml
 
-    from codea1_cli.recipe import Recipe as Model
-    from codea1_cli.recipe_io import walk_fields
+    from codea1_cli.recipe.files import walk_fields
+    from codea1_cli.recipe.schema import Recipe as Model
 
     meaning = {key: info.description for key, info in walk_fields(Model) if info.description}
     # An endless width keeps each value on its line, where a comment can follow it.

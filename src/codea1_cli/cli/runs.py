@@ -11,7 +11,7 @@ from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.errors import UserError
 
 if TYPE_CHECKING:
-    from codea1_cli.run_dir import RunDir
+    from codea1_cli.runs.run_dir import RunDir
 
 app = typer.Typer(no_args_is_help=True, help="List, show and prune runs.")
 
@@ -23,8 +23,8 @@ NameArgument = Annotated[
 @app.command("list")
 def list_(runs: RunsOption = None, as_json: JsonOption = False, verbose: VerboseOption = False) -> None:
     """List the runs, newest first."""
-    from codea1_cli.run_dir import list_runs, runs_root
-    from codea1_cli.run_summary import summarise
+    from codea1_cli.runs.run_dir import list_runs, runs_root
+    from codea1_cli.runs.summary import summarise
 
     root = runs_root(runs)
     rows = [summarise(run) for run in list_runs(root)]
@@ -64,8 +64,8 @@ def show(
     verbose: VerboseOption = False,
 ) -> None:
     """Show one run: where it stands, its checkpoints, its last steps and evaluations."""
-    from codea1_cli.run_dir import find_run, runs_root
-    from codea1_cli.run_summary import checkpoints, last_metrics, summarise
+    from codea1_cli.runs.run_dir import find_run, runs_root
+    from codea1_cli.runs.summary import checkpoints, last_metrics, summarise
 
     run = find_run(name, runs_root(runs))
     row, info, kept, best = summarise(run), run.info(), checkpoints(run), run.best()
@@ -151,7 +151,7 @@ def prune(
     verbose: VerboseOption = False,
 ) -> None:
     """Delete old checkpoints, never a run's newest; with --whole, a whole run. Runs in progress are left alone."""
-    from codea1_cli.run_dir import find_run, list_runs, runs_root
+    from codea1_cli.runs.run_dir import find_run, list_runs, runs_root
 
     if whole and run is None:
         raise UserError("--whole deletes the run that --run names, and none is named", hint="add --run NAME")
@@ -182,7 +182,7 @@ def prune(
 
 
 def _plan(chosen: "list[RunDir]", keep: int, whole: bool) -> list[dict[str, Any]]:
-    from codea1_cli.run_summary import folder_bytes
+    from codea1_cli.runs.summary import folder_bytes
 
     if whole:
         return [{"run": item.name, "step": None, "bytes": folder_bytes(item.path)} for item in chosen]

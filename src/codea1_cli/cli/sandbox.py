@@ -13,9 +13,9 @@ from codea1_cli.cli.console import JsonOption, VerboseOption
 from codea1_cli.cli.judge import PythonOption, RequireOption, open_sandbox
 
 if TYPE_CHECKING:
-    from codea1_cli.problem import Problem
+    from codea1_cli.judging.selfcheck import Canary
+    from codea1_cli.problems.problem import Problem
     from codea1_cli.sandbox.bench import Arm
-    from codea1_cli.sandbox.selfcheck import Canary
 
 app = typer.Typer(no_args_is_help=True, help="Check the sandbox and measure it.")
 
@@ -28,7 +28,7 @@ def check(
     verbose: VerboseOption = False,
 ) -> None:
     """Probe every layer and run canary programs that try to cheat, hang or break out. Exit 3 when one succeeds."""
-    from codea1_cli.sandbox.selfcheck import run_canaries
+    from codea1_cli.judging.selfcheck import run_canaries
 
     with open_sandbox(1, python, require) as sandbox:
         canaries = run_canaries(sandbox)
@@ -83,7 +83,7 @@ def bench(
 
 
 def _problems(path: Path | None) -> list[Problem]:
-    from codea1_cli.problem import read_problems
+    from codea1_cli.problems.problem import read_problems
 
     if path is not None:
         return read_problems(path)

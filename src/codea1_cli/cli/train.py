@@ -12,9 +12,9 @@ from codea1_cli.errors import UserError
 
 if TYPE_CHECKING:
     from codea1_cli.engine.nodes import Node
-    from codea1_cli.planning.outlook import Outlook
-    from codea1_cli.recipe import Recipe
-    from codea1_cli.run_dir import RunDir
+    from codea1_cli.planning.estimate import Outlook
+    from codea1_cli.recipe.schema import Recipe
+    from codea1_cli.runs.run_dir import RunDir
 
 
 def train(
@@ -55,15 +55,15 @@ def train(
 
     from codea1_cli.cli.plan import ahead, free_disk
     from codea1_cli.cli.plan_view import head
-    from codea1_cli.data.load import heldout_problems, training_problems
-    from codea1_cli.devices import settle_precision, visible_gpus
     from codea1_cli.engine.benchmark_sets import check_sets
-    from codea1_cli.engine.models import resolve_model
     from codea1_cli.engine.schedule import check_enough
-    from codea1_cli.engine.slices import slices
-    from codea1_cli.plan import ROLES
-    from codea1_cli.planning.refusal import check_disk
-    from codea1_cli.run_dir import runs_root
+    from codea1_cli.models.resolving import resolve_model
+    from codea1_cli.planning.devices import settle_precision, visible_gpus
+    from codea1_cli.planning.fit_check import check_disk
+    from codea1_cli.planning.gpu_assignment import slices
+    from codea1_cli.recipe.batching import ROLES
+    from codea1_cli.recipe.problems import heldout_problems, training_problems
+    from codea1_cli.runs.run_dir import runs_root
 
     root = runs_root(runs)
     if no_preflight and not resume:
@@ -112,8 +112,8 @@ def train(
 
 
 def _new(recipe: str | None, overrides: list[str], run: str | None, root: Path) -> "tuple[Recipe, str]":
-    from codea1_cli.recipe_io import load_recipe, recipe_names, recipe_path, with_absolute_paths
-    from codea1_cli.run_dir import RunDir
+    from codea1_cli.recipe.files import load_recipe, recipe_names, recipe_path, with_absolute_paths
+    from codea1_cli.runs.run_dir import RunDir
 
     if recipe is None:
         if run and (there := RunDir(root / run)).exists():
@@ -131,7 +131,7 @@ def _new(recipe: str | None, overrides: list[str], run: str | None, root: Path) 
 
 
 def _resumed(recipe: str | None, overrides: list[str], run: str | None, root: Path) -> "tuple[Recipe, str]":
-    from codea1_cli.run_dir import find_run
+    from codea1_cli.runs.run_dir import find_run
 
     if recipe is not None or overrides:
         raise UserError(
@@ -143,7 +143,7 @@ def _resumed(recipe: str | None, overrides: list[str], run: str | None, root: Pa
 def _directory(recipe: "Recipe", run: str | None, root: Path, resume: bool) -> "RunDir":
     from datetime import datetime
 
-    from codea1_cli.run_dir import RunDir, find_run
+    from codea1_cli.runs.run_dir import RunDir, find_run
 
     if resume:
         return find_run(run, root)
@@ -174,12 +174,12 @@ def _train(
     address: str | None,
     as_json: bool,
 ) -> int:
-    from codea1_cli.cli.view import TrainView
+    from codea1_cli.cli.train_view import TrainView
+    from codea1_cli.durable import write_atomic
     from codea1_cli.engine.driver import Driver
-    from codea1_cli.engine.ledger import prepare_resume
     from codea1_cli.engine.nodes import place
-    from codea1_cli.recipe_io import recipe_text
-    from codea1_cli.run_dir import write_atomic
+    from codea1_cli.engine.run_writer import prepare_resume
+    from codea1_cli.recipe.files import recipe_text
 
     resume_step = 0
     if resume and directory.info():
@@ -222,7 +222,7 @@ def _show_plan(
     recipe: "Recipe", problems: int, ranks: dict[str, list[Any]], outlook: "Outlook | None", as_json: bool
 ) -> None:
     from codea1_cli.cli.plan_view import as_data, head
-    from codea1_cli.plan import run_plan
+    from codea1_cli.recipe.batching import run_plan
 
     plan = run_plan(recipe, problems, {role: len(group) for role, group in ranks.items()})
     plan["slices"] = {

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from codea1_cli.data.benchmarks import Task
 from codea1_cli.data.fingerprint import blind_hash, blind_tokens
-from codea1_cli.data.near import NUM_PERM, Signer, bands
+from codea1_cli.data.minhash import NUM_PERM, Signer, bands
 from codea1_cli.data.program import stated_facts
+from codea1_cli.data.text_similarity import jaccard, prose, question_set, shingles, telling, words
 from codea1_cli.data.thresholds import Thresholds
-from codea1_cli.data.words import jaccard, prose, question_set, shingles, telling, words
-from codea1_cli.problem import Problem
+from codea1_cli.problems.benchmark_files import Task
+from codea1_cli.problems.problem import Problem
 
 CODE_SHINGLE = 3
 _SMALL = 12  # a reference of fewer distinct runs of tokens is too short to be like another by accident or otherwise

@@ -7,11 +7,11 @@ from functools import lru_cache
 
 from codea1_cli.data.decontaminate import code_set
 from codea1_cli.data.fingerprint import blind_hash, text_hash
-from codea1_cli.data.near import Bands, Signer
+from codea1_cli.data.minhash import Bands, Signer
+from codea1_cli.data.text_similarity import jaccard, question_set
 from codea1_cli.data.thresholds import Thresholds
-from codea1_cli.data.words import jaccard, question_set
 from codea1_cli.data.work import Rows
-from codea1_cli.problem import Problem
+from codea1_cli.problems.problem import Problem
 
 Found = tuple[int, str, int, float | None]
 """(row, reason, the earlier row, similarity or None)"""

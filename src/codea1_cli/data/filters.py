@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import UserError
-from codea1_cli.problem import Problem
-from codea1_cli.prompts import code_messages
+from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.prompts import code_messages
 
 
 class PromptCounter:
@@ -18,7 +18,7 @@ class PromptCounter:
     """
 
     def __init__(self, tokenizer: str, chat_template: Path | None = None) -> None:
-        from codea1_cli.engine.models import load_tokenizer
+        from codea1_cli.models.tokenizers import load_tokenizer
 
         self.tokenizer: Any = load_tokenizer(tokenizer)
         if chat_template is not None:
@@ -30,7 +30,7 @@ class PromptCounter:
     def count(self, problem: Problem) -> int:
         from jinja2 import TemplateError
 
-        from codea1_cli.engine.sampling import render
+        from codea1_cli.models.tokenizers import render
 
         try:
             return len(render(self.tokenizer, code_messages(problem)))

@@ -10,7 +10,7 @@ from itertools import islice
 
 from codea1_cli.data.stages import Line, Prepared, Stages, digest
 from codea1_cli.data.work import Stage
-from codea1_cli.problem import Problem
+from codea1_cli.problems.problem import Problem
 
 SOLVE_BATCH = 16  # problems sampled together; fixed, since samples depend on it
 
@@ -58,8 +58,8 @@ class Pipeline(Stages):
         return {}
 
     def _decontaminate(self) -> None:
-        from codea1_cli.data.benchmarks import load_benchmarks
         from codea1_cli.data.decontaminate import Decontaminator
+        from codea1_cli.problems.benchmark_files import load_benchmarks
 
         tasks = load_benchmarks(self.options.benchmarks)
         self.out.benchmarks = dict(Counter(task.benchmark for task in tasks))

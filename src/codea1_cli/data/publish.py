@@ -17,9 +17,9 @@ from codea1_cli.data.split import split_of
 from codea1_cli.data.stages import Line, Prepared
 from codea1_cli.data.work import Work
 from codea1_cli.data.write import SplitWriter, sealed
+from codea1_cli.durable import fsync_folder
 from codea1_cli.errors import UserError
-from codea1_cli.problem import Problem
-from codea1_cli.run_dir import fsync_folder
+from codea1_cli.problems.problem import Problem
 
 CARD, WORK = "card.json", ".work"
 REMOVED, SLOW = "removed.jsonl", "slow.jsonl"

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from codea1_cli.data.collected import (
+from codea1_cli.data.program import names_in
+from codea1_cli.data.pytest_rules import (
     asserts_in,
     assigned,
     class_reason,
@@ -24,10 +25,9 @@ from codea1_cli.data.collected import (
     name_of,
     returned,
 )
-from codea1_cli.data.program import names_in
-from codea1_cli.data.substitute import MAX_NODES, Substitute
 from codea1_cli.extract.arguments import bound_names
 from codea1_cli.extract.source import parse, unparse
+from codea1_cli.extract.substitute import MAX_NODES, Substitute
 from codea1_cli.extract.suite import parse_suite
 
 MAX_CASES = 64  # of a parametrised test or an unrolled loop

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from codea1_cli.errors import UserError
 from codea1_cli.extract import extract_code
-from codea1_cli.problem import Problem
-from codea1_cli.prompts import code_messages
+from codea1_cli.judging.judge import Judge, ReferenceCache
+from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.prompts import code_messages
 from codea1_cli.sandbox.base import Limits, Sandbox
-from codea1_cli.sandbox.judge import Judge, ReferenceCache
 from codea1_cli.sandbox.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from codea1_cli.evals.sampler import Sampler as TextSampler
+    from codea1_cli.models.sampler import Sampler as TextSampler
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,8 @@ class Sampler(Protocol):
 
 def make_sampler(rule: SolveRule) -> Sampler:
     """Replies of `rule.model`: vLLM where it is installed and there is a GPU, else transformers' generate."""
-    from codea1_cli.engine.models import resolve_model
-    from codea1_cli.evals.model_ref import ModelRef
-    from codea1_cli.evals.sampler import open_sampler
+    from codea1_cli.models.resolving import resolve_model
+    from codea1_cli.models.sampler import ModelRef, open_sampler
 
     return ModelSampler(open_sampler(ModelRef(resolve_model(rule.model), label=rule.model)), rule)
 
@@ -68,8 +67,8 @@ class ModelSampler:
         self.sampler, self.rule = sampler, rule
 
     def sample(self, problems: Sequence[Problem], seed: int) -> list[list[str]]:
-        from codea1_cli.engine.sampling import render
-        from codea1_cli.evals.sampler import SamplingSettings
+        from codea1_cli.models.sampler import SamplingSettings
+        from codea1_cli.models.tokenizers import render
 
         rule = self.rule
         settings = SamplingSettings(

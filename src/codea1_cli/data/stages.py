@@ -15,7 +15,7 @@ from codea1_cli.data.options import Options
 from codea1_cli.data.sources.base import NOT_UNICODE, Skipped, Source
 from codea1_cli.data.work import Rows, Stage, Work
 from codea1_cli.errors import first_line
-from codea1_cli.problem import Problem
+from codea1_cli.problems.problem import Problem
 
 if TYPE_CHECKING:
     from codea1_cli.sandbox.base import Limits, Sandbox
@@ -129,7 +129,7 @@ class Stages:
     def sandbox(self) -> Sandbox:
         """The judge's sandbox, started when first needed."""
         if self._sandbox is None:
-            from codea1_cli.recipe import SandboxSection
+            from codea1_cli.recipe.schema import SandboxSection
             from codea1_cli.sandbox.make import make_sandbox
 
             self._sandbox = make_sandbox(SandboxSection(python=self.options.python), self.workers())

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.extract import AssertStatement, parse_suite
-from codea1_cli.problem import Problem
+from codea1_cli.judging.judge import HASH_SEEDS, Expected, Judge, ReferenceCache
+from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox
-from codea1_cli.sandbox.judge import HASH_SEEDS, Expected, Judge, ReferenceCache
 
 _REASONS = {
     "load_error": "reference_does_not_load",

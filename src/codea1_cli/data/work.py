@@ -15,10 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from codea1_cli.durable import take_lock, write_atomic
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.problem import Problem
-from codea1_cli.run_dir import write_atomic
-from codea1_cli.run_lock import take_lock
+from codea1_cli.problems.problem import Problem
 
 _FLUSH_LINES = 256
 _FLUSH_SECONDS = 2.0

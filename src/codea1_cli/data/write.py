@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.problem import FIELDS, Problem
+from codea1_cli.problems.problem import FIELDS, Problem
 
 _GROUP = 1024  # rows of a parquet row group; fixed, since the bytes depend on it
 

@@ -17,17 +17,17 @@ from typing import Any
 from codea1_cli.engine.benchmark_desk import BenchmarkDesk
 from codea1_cli.engine.examiner import Examiner
 from codea1_cli.engine.heartbeats import Heartbeats
-from codea1_cli.engine.judging import StepJudge
-from codea1_cli.engine.ledger import Ledger
 from codea1_cli.engine.messages import CandidateView, Decision, RankReport, SuiteResults
 from codea1_cli.engine.nodes import several_nodes
 from codea1_cli.engine.preflight import PreflightDesk
+from codea1_cli.engine.run_writer import Ledger
 from codea1_cli.engine.schedule import Schedule
+from codea1_cli.engine.step_judge import StepJudge
 from codea1_cli.engine.step_state import StepState, new_future
 from codea1_cli.errors import EnvironmentFault, SandboxOutage
-from codea1_cli.problem import Problem
-from codea1_cli.recipe import Recipe
-from codea1_cli.run_dir import RunDir
+from codea1_cli.problems.problem import Problem
+from codea1_cli.recipe.schema import Recipe
+from codea1_cli.runs.run_dir import RunDir
 
 _CANARY_PAUSES_S = (1.0, 5.0)
 

@@ -16,16 +16,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from codea1_cli.best import figure_of
+from codea1_cli.durable import write_atomic
 from codea1_cli.engine import evaluation
 from codea1_cli.engine.benchmark_sets import BenchmarkSet, open_sets
 from codea1_cli.engine.benchmarks import due
-from codea1_cli.run_dir import write_atomic
+from codea1_cli.runs.best import figure_of
 
 if TYPE_CHECKING:
-    from codea1_cli.engine.ledger import Ledger
-    from codea1_cli.recipe import Recipe
-    from codea1_cli.run_dir import RunDir
+    from codea1_cli.engine.run_writer import Ledger
+    from codea1_cli.recipe.schema import Recipe
+    from codea1_cli.runs.run_dir import RunDir
 
 Share = tuple[dict[str, list[str]], int]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.recipe import Recipe
+from codea1_cli.recipe.schema import Recipe
 
 _FUNCTIONS = 64  # of ult, where the recipe sets no limit
 Texts = Mapping[str, Sequence[str]]
@@ -38,9 +38,9 @@ class CodeSet:
     role = "code"
 
     def __init__(self, name: str, recipe: Recipe, workers: int) -> None:
-        from codea1_cli.evals.code.benchmark import ScoreOptions
-        from codea1_cli.evals.code.choose import open_benchmark
+        from codea1_cli.evals.benchmark import ScoreOptions
         from codea1_cli.evals.evalplus.benchmark import default_cache
+        from codea1_cli.evals.registry import open_benchmark
 
         self.name = name
         self.benchmark = open_benchmark(name)
@@ -50,7 +50,7 @@ class CodeSet:
         )
 
     def score(self, texts: Texts) -> tuple[dict[str, float | None], dict[str, Any]]:
-        from codea1_cli.evals.code.run import score_texts
+        from codea1_cli.evals.scoring import score_texts
 
         style = self.benchmark.styles[0]
         told, rows = score_texts(self.benchmark, dict(texts), self.items, style=style, options=self.options)
@@ -67,15 +67,15 @@ class TestSet:
     role = "test"
 
     def __init__(self, recipe: Recipe, workers: int) -> None:
-        from codea1_cli.evals.tests.in_training import fixed_set
+        from codea1_cli.evals.test_generation.in_training import fixed_set
 
         self.recipe, self.workers = recipe, workers
         self.items = fixed_set(_data(recipe), recipe.eval.benchmark_limit or _FUNCTIONS)
         self.sandbox: Any = None
 
     def score(self, texts: Texts) -> tuple[dict[str, float | None], dict[str, Any]]:
-        from codea1_cli.evals.tests.evaluation import WARM
-        from codea1_cli.evals.tests.in_training import figures
+        from codea1_cli.evals.test_generation.evaluation import WARM
+        from codea1_cli.evals.test_generation.in_training import figures
         from codea1_cli.sandbox.local import LocalSandbox
 
         if self.sandbox is None:

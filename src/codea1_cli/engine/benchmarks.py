@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from codea1_cli.engine.benchmark_sets import role_of
-from codea1_cli.engine.sampling import beside_training, sample_groups, sync_weights
-from codea1_cli.recipe import Recipe
+from codea1_cli.engine.trl.sampling import beside_training, sample_groups, sync_weights
+from codea1_cli.recipe.schema import Recipe
 
 
 def due(recipe: Recipe, step: int, total: int) -> bool:
@@ -60,7 +60,7 @@ def sample_benchmarks(side: Any, step: int) -> None:
 
 
 def _sample(side: Any, step: int, name: str) -> None:
-    from codea1_cli.evals.sampler import cut_at_stop
+    from codea1_cli.models.sampler import cut_at_stop
 
     spec, recipe, trainer = side.spec, side.recipe, side.trainer
     tokenizer = trainer.processing_class
@@ -70,11 +70,11 @@ def _sample(side: Any, step: int, name: str) -> None:
     most, n = recipe.role(spec.role).max_completion_tokens, recipe.eval.benchmark_n
     stop: tuple[str, ...] = ()
     if name == "ult":
-        from codea1_cli.evals.tests.in_training import prompts as suite_prompts
+        from codea1_cli.evals.test_generation.in_training import prompts as suite_prompts
 
         prompts, n = suite_prompts(tokenizer, items, recipe.game.tests_per_suite), 1
     else:
-        from codea1_cli.evals.code.choose import open_benchmark
+        from codea1_cli.evals.registry import open_benchmark
 
         benchmark = open_benchmark(name)
         style = benchmark.styles[0]

@@ -10,23 +10,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from codea1_cli.data.load import heldout_problems
-from codea1_cli.devices import Gpu
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.cluster import ray_cluster
 from codea1_cli.engine.failures import as_error, resume_hint, stack_hint
-from codea1_cli.engine.guardian import MARK
 from codea1_cli.engine.interrupts import EXIT_INTERRUPTED, interrupts, stop_note, stoppable
 from codea1_cli.engine.nodes import Node, check_shared, on_node, pinned
+from codea1_cli.engine.orphan_reaper import MARK
 from codea1_cli.engine.policy import PolicyWorker
 from codea1_cli.engine.ranks import build_order, rank_specs
 from codea1_cli.engine.schedule import Schedule
 from codea1_cli.engine.setup import RunSetup
 from codea1_cli.errors import RunFailed, SandboxOutage, some
-from codea1_cli.problem import Problem
-from codea1_cli.prompts import code_messages
-from codea1_cli.recipe import Recipe
-from codea1_cli.run_dir import RunDir
+from codea1_cli.planning.devices import Gpu
+from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.prompts import code_messages
+from codea1_cli.recipe.problems import heldout_problems
+from codea1_cli.recipe.schema import Recipe
+from codea1_cli.runs.run_dir import RunDir
 
 _REFERENCES_AT_ONCE = 256  # so that each call of the arena ends within the patience of a start
 

@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from codea1_cli.problem import Problem
+from codea1_cli.problems.problem import Problem
 
 if TYPE_CHECKING:
     from codea1_cli.engine.arena import Arena
-    from codea1_cli.engine.ledger import Ledger
+    from codea1_cli.engine.run_writer import Ledger
 
 Items = list[tuple[Any, list[str]]]
 

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, RunFailed
-from codea1_cli.run_dir import RunDir
+from codea1_cli.runs.run_dir import RunDir
 
 LOG_HEAD = "--- codea1: a rank starts\n"
 """Where one session's part of a rank's log begins: a resumed run appends."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.devices import Gpu, physical_gpus, visible_gpus
-from codea1_cli.engine.slices import Slices
 from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.planning.devices import Gpu, physical_gpus, visible_gpus
+from codea1_cli.planning.gpu_assignment import Slices
 
 _PATIENCE_S = 120.0
 

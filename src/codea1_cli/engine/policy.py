@@ -12,10 +12,10 @@ from typing import Any
 from codea1_cli.engine.failures import LOG_HEAD
 from codea1_cli.engine.schedule import Schedule
 from codea1_cli.errors import CodeA1Error, RunFailed, SandboxOutage
-from codea1_cli.plan import batches
-from codea1_cli.problem import Problem
-from codea1_cli.prompts import code_messages
-from codea1_cli.recipe import Recipe
+from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.prompts import code_messages
+from codea1_cli.recipe.batching import batches
+from codea1_cli.recipe.schema import Recipe
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class PolicyWorker:
         import transformers
         import trl  # noqa: F401  (the slow import happens here, while the other side does the same)
 
-        from codea1_cli.engine.models import load_tokenizer
+        from codea1_cli.models.tokenizers import load_tokenizer
 
         torch.set_num_threads(self.spec.threads)
         transformers.logging.set_verbosity_error()
@@ -67,7 +67,7 @@ class PolicyWorker:
 
     def prompt_lengths(self, chats: list[list[dict[str, str]]]) -> list[int]:
         """Tokens of each rendered prompt."""
-        from codea1_cli.engine.sampling import render
+        from codea1_cli.models.tokenizers import render
 
         return [len(render(self.tokenizer, chat)) for chat in chats]
 
@@ -76,8 +76,8 @@ class PolicyWorker:
 
         Returns what was chosen for the sampling engine.
         """
-        from codea1_cli.engine.hooks import CodeSide, TestSide
-        from codea1_cli.engine.trainer import build_trainer
+        from codea1_cli.engine.trl.rollouts import CodeSide, TestSide
+        from codea1_cli.engine.trl.trainer import build_trainer
 
         spec, recipe = self.spec, self.recipe
         shape = batches(recipe, spec.role, spec.ranks)

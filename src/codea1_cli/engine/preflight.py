@@ -10,14 +10,15 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from codea1_cli.engine.sampling import beside_training, render, sample_groups, sync_weights
+from codea1_cli.durable import write_atomic
+from codea1_cli.engine.preflight_findings import Tried, findings, problem_choice
 from codea1_cli.engine.step_state import new_future
+from codea1_cli.engine.trl.sampling import beside_training, sample_groups, sync_weights
 from codea1_cli.errors import UserError
 from codea1_cli.extract import extract_code, parse_suite
-from codea1_cli.plan import ROLES
-from codea1_cli.planning.preflight import Tried, findings, problem_choice
-from codea1_cli.prompts import code_messages, test_messages
-from codea1_cli.run_dir import write_atomic
+from codea1_cli.models.tokenizers import render
+from codea1_cli.problems.prompts import code_messages, test_messages
+from codea1_cli.recipe.batching import ROLES
 
 Samples = list[tuple[str, list[str]]]  # (problem id, replies)
 

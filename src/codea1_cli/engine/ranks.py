@@ -6,14 +6,14 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from codea1_cli.devices import Gpu
 from codea1_cli.engine.cluster import free_ports
 from codea1_cli.engine.nodes import Node, cpu_threads, meeting_points, place, threads_on
 from codea1_cli.engine.policy import RankSpec
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.plan import ROLES
-from codea1_cli.recipe import Recipe
-from codea1_cli.run_dir import RunDir
+from codea1_cli.planning.devices import Gpu
+from codea1_cli.recipe.batching import ROLES
+from codea1_cli.recipe.schema import Recipe
+from codea1_cli.runs.run_dir import RunDir
 
 
 def rank_specs(

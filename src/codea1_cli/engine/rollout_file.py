@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from codea1_cli.engine.judging import Judged
-from codea1_cli.game.plan import JudgedTest
-from codea1_cli.game.score import ProblemOutcome
-from codea1_cli.run_dir import write_atomic
+from codea1_cli.durable import write_atomic
+from codea1_cli.engine.step_judge import Judged
+from codea1_cli.game.judged_tests import JudgedTest
+from codea1_cli.game.scoring import ProblemOutcome
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,12 +13,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.load import file_hash
+from codea1_cli.durable import write_atomic
 from codea1_cli.engine.schedule import Schedule, make_schedule
 from codea1_cli.errors import UserError
-from codea1_cli.problem import Problem
-from codea1_cli.recipe import Recipe
-from codea1_cli.run_dir import RunDir, write_atomic
+from codea1_cli.problems.problem import Problem
+from codea1_cli.recipe.problems import file_hash
+from codea1_cli.recipe.schema import Recipe
+from codea1_cli.runs.run_dir import RunDir
 
 _PACKAGES = ("codea1", "torch", "transformers", "trl", "ray", "vllm", "peft", "accelerate", "datasets")
 

@@ -11,11 +11,11 @@ from codea1_cli.mistakes.inspect import LiveTest
 from codea1_cli.mistakes.rollouts import call_of
 from codea1_cli.mistakes.store import BookRow
 from codea1_cli.mistakes.trace import traced_line
-from codea1_cli.problem import Problem
-from codea1_cli.recipe import Recipe
+from codea1_cli.problems.problem import Problem
+from codea1_cli.recipe.schema import Recipe
 
 if TYPE_CHECKING:
-    from codea1_cli.sandbox.judge import Judge
+    from codea1_cli.judging.judge import Judge
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ def judge_of(recipe: Recipe) -> Iterator["Judge"]:
 
     Raises EnvironmentFault when the sandbox cannot start.
     """
-    from codea1_cli.engine.judging import limits_of
-    from codea1_cli.sandbox.judge import Judge
+    from codea1_cli.engine.step_judge import limits_of
+    from codea1_cli.judging.judge import Judge
     from codea1_cli.sandbox.make import make_sandbox
 
     sandbox = make_sandbox(recipe.sandbox, recipe.judge.workers or 1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from codea1_cli.mistakes.rollouts import call_of
 
 if TYPE_CHECKING:
-    from codea1_cli.sandbox.judge import Judge
+    from codea1_cli.judging.judge import Judge
 
 _TRACER = "codea1_line_of"
 

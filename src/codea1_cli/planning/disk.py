@@ -8,7 +8,7 @@ from codea1_cli.planning import constants as c
 from codea1_cli.planning.memory import sampled, trainable
 from codea1_cli.planning.shapes import ModelShape
 from codea1_cli.planning.timing import Lengths
-from codea1_cli.recipe import Recipe
+from codea1_cli.recipe.schema import Recipe
 
 
 def checkpoint_bytes(recipe: Recipe, shapes: Mapping[str, ModelShape]) -> int:

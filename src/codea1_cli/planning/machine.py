@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from codea1_cli.devices import Gpu
-from codea1_cli.engine.slices import Slices, slices
 from codea1_cli.errors import UserError
 from codea1_cli.planning import constants as c
-from codea1_cli.planning.outlook import Place, Setting
-from codea1_cli.recipe import Recipe
+from codea1_cli.planning.devices import Gpu
+from codea1_cli.planning.estimate import Place, Setting
+from codea1_cli.planning.gpu_assignment import Slices, slices
+from codea1_cli.recipe.schema import Recipe
 
 
 def elsewhere(recipe: Recipe, name: str, count: int | None) -> tuple[Setting, Slices]:

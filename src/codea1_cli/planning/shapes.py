@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import UserError
-from codea1_cli.recipe import Lora
+from codea1_cli.recipe.schema import Lora
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def find_shape(model: str) -> ModelShape | None:
     Raises:
         UserError: a folder that is no model, or whose config.json does not describe one.
     """
-    from codea1_cli.engine.models import read_config, resolve_model
+    from codea1_cli.models.resolving import read_config, resolve_model
 
     folder = Path(resolve_model(model))
     config = folder / "config.json" if folder.is_dir() else _cached_config(model)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codea1_cli.plan import Batches
 from codea1_cli.planning import constants as c
 from codea1_cli.planning.memory import sampled
 from codea1_cli.planning.shapes import ModelShape
-from codea1_cli.recipe import Recipe
+from codea1_cli.recipe.batching import Batches
+from codea1_cli.recipe.schema import Recipe
 
 
 @dataclass(frozen=True)

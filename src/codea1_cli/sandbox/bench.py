@@ -20,9 +20,9 @@ from typing import Any
 
 from codea1_cli.errors import UserError
 from codea1_cli.extract import parse_suite
-from codea1_cli.problem import Problem
+from codea1_cli.judging.judge import Expected, Judge
+from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.base import Limits
-from codea1_cli.sandbox.judge import Expected, Judge
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.verdicts import Verdict
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from codea1_cli.sandbox.base import Sandbox
 
 if TYPE_CHECKING:
-    from codea1_cli.recipe import SandboxSection
+    from codea1_cli.recipe.schema import SandboxSection
 
 
 def make_sandbox(section: SandboxSection, workers: int | None, *, spread: bool = False) -> Sandbox:
@@ -21,7 +21,7 @@ def make_sandbox(section: SandboxSection, workers: int | None, *, spread: bool =
         EnvironmentFault: it does not start, or lacks a required layer.
     """
     if section.backend == "local" and spread:
-        from codea1_cli.sandbox.spread import SpreadSandbox
+        from codea1_cli.sandbox.cluster import SpreadSandbox
 
         return SpreadSandbox(section, workers)
     if section.backend == "local":

@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from codea1_cli.problem import Problem
-from codea1_cli.prompts import Message, code_messages, test_messages
+from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.prompts import Message, code_messages, test_messages
 from codea1_cli.tiny.family import ENTRY_POINT
 from codea1_cli.tiny.splits import Instance, draw, families_in_turn
 from codea1_cli.tiny.suites import TESTS_PER_SUITE, Manners, suite

@@ -2,7 +2,7 @@
 
 import random
 
-from codea1_cli.problem import Problem
+from codea1_cli.problems.problem import Problem
 from codea1_cli.tiny.family import ENTRY_POINT
 from codea1_cli.tiny.splits import Instance, Split, draw, families_in_turn
 from codea1_cli.tiny.variants import Arguments, Variant, answer

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from codea1_cli.errors import UserError
-from codea1_cli.problem import Problem
+from codea1_cli.problems.problem import Problem
 
 Row = Mapping[str, Any]
 FORMATS = (".jsonl", ".jsonl.gz", ".parquet", ".csv")

@@ -13,7 +13,7 @@ from codea1_cli.data.pytests import Converted, convert_tests
 from codea1_cli.data.sources.base import NOT_UNICODE, Skipped, no_text
 from codea1_cli.errors import first_line
 from codea1_cli.extract.source import parse
-from codea1_cli.problem import Problem
+from codea1_cli.problems.problem import Problem
 
 
 def build(

@@ -9,12 +9,12 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.benchmarks import FILES, benchmark_folder, docstring_of
 from codea1_cli.data.sources.base import Row, Skipped, file_identity, no_text, read_rows
 from codea1_cli.data.sources.build import build
 from codea1_cli.errors import UserError
 from codea1_cli.extract.source import parse, unparse
-from codea1_cli.problem import Problem
+from codea1_cli.problems.benchmark_files import FILES, benchmark_folder, docstring_of
+from codea1_cli.problems.problem import Problem
 
 _WANTED = ("HumanEval+", "MBPP+")
 MAX_PLUS = 32  # further inputs a task

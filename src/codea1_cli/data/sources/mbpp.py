@@ -10,7 +10,7 @@ from codea1_cli.data.sources.base import Row, Skipped
 from codea1_cli.data.sources.build import build
 from codea1_cli.data.sources.folder import local_rows
 from codea1_cli.data.sources.hub import HubRows
-from codea1_cli.problem import Problem
+from codea1_cli.problems.problem import Problem
 
 DATASET = "google-research-datasets/mbpp"
 

@@ -19,7 +19,7 @@ from codea1_cli.data.sources.base import Row, Skipped
 from codea1_cli.data.sources.build import build
 from codea1_cli.errors import UserError
 from codea1_cli.extract.source import normal_newlines, parse
-from codea1_cli.problem import Problem
+from codea1_cli.problems.problem import Problem
 
 _SKIPPED_FOLDERS = {".git", ".venv", "venv", "node_modules", "__pycache__", "build", "dist", "site-packages"}
 

@@ -15,7 +15,7 @@ from codea1_cli.data.sources.build import build
 from codea1_cli.data.sources.folder import FolderRows
 from codea1_cli.data.sources.hub import HubRows
 from codea1_cli.errors import UserError
-from codea1_cli.problem import Problem
+from codea1_cli.problems.problem import Problem
 
 TARGETS = (
     "id", "question", "reference", "tests", "extra_tests", "test_code", "entry_point", "source", "license",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.evals.code.benchmark import CodeTask, Progress, Sample, Scored, ScoreOptions, Status, Truth
+from codea1_cli.evals.benchmark import CodeTask, Progress, Sample, Scored, ScoreOptions, Status, Truth
 from codea1_cli.evals.evalplus import prompts
 from codea1_cli.evals.evalplus.checking import PARTS, Checker, Expected, in_jail_source
 from codea1_cli.evals.evalplus.sanitize import sanitise
@@ -175,7 +175,7 @@ class _Cache:
             return {}
 
     def write(self, told: dict[str, dict[str, Expected]]) -> None:
-        from codea1_cli.run_dir import write_atomic
+        from codea1_cli.durable import write_atomic
 
         tasks = {task: {name: asdict(part) for name, part in parts.items()} for task, parts in told.items()}
         with self._guard, contextlib.suppress(EnvironmentFault, OSError):  # a cache that cannot be kept is none

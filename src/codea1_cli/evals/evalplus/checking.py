@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.evals.code.benchmark import Status
+from codea1_cli.evals.benchmark import Status
 from codea1_cli.evals.evalplus.inputs import shipped
 from codea1_cli.evals.evalplus.oracle import Rules, post_of
 from codea1_cli.evals.evalplus.tasks import PlusTask

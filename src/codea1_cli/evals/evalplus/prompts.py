@@ -41,7 +41,7 @@ def prompt_ids(task: PlusTask, tokenizer: Any, style: str) -> list[int]:
     if style == "completion":
         return list(tokenizer(text)["input_ids"])
     if style == "codea1":
-        from codea1_cli.engine.sampling import render
+        from codea1_cli.models.tokenizers import render
 
         return render(tokenizer, _training_chat(task))
     chat = [
@@ -61,9 +61,9 @@ def raw_solution(task: PlusTask, text: str, style: str) -> str:
 
 
 def _training_chat(task: PlusTask) -> list[dict[str, str]]:
-    from codea1_cli.data.benchmarks import docstring_of
-    from codea1_cli.problem import Problem
-    from codea1_cli.prompts import code_messages
+    from codea1_cli.problems.benchmark_files import docstring_of
+    from codea1_cli.problems.problem import Problem
+    from codea1_cli.problems.prompts import code_messages
 
     problem = Problem(
         id=task.id,

@@ -1,0 +1,99 @@
+"""What `codea1 eval-code` shows: figures, references, tasks, and two results side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from codea1_cli.cli import console
+
+if TYPE_CHECKING:
+    from codea1_cli.evals.results import Compared
+
+
+def show_result(result: Mapping[str, Any], per_task: bool, file: Path) -> None:
+    """The figures by column, how the references fared, and where all of it lies."""
+    from rich.table import Table
+
+    figures = result["figures"]
+    names = [key for key in next(iter(figures.values())) if key.startswith(("pass@", "avg@"))]
+    table = Table(title=f"{result['title']}: {result['label']}", title_justify="left")
+    table.add_column("")
+    for name in [*names, "95 % of pass@1"]:
+        table.add_column(name, justify="right")
+    table.add_column("tasks", justify="right")
+    for column, told in figures.items():
+        if not told["tasks"]:
+            table.add_row(column, *["-"] * (len(names) + 1), "0")
+            continue
+        low, high = told["interval"]
+        cells = [percent(told.get(name)) for name in names]
+        table.add_row(column, *cells, f"{percent(low)} to {percent(high)}", str(told["tasks"]))
+        if "valid" in told:
+            valid = told["valid"]
+            cells = [percent(valid["pass@1"]) if name == "pass@1" else "" for name in names]
+            table.add_row(f"{column}, references that pass", *cells, "", str(valid["tasks"]))
+    console.out().print(table)
+    _references(result["references"])
+    if per_task:
+        _tasks(result)
+    seconds = result["seconds"]
+    sampling = result.get("seconds_sampling") or 0.0
+    console.note(
+        f"sampling {sampling:.0f} s, references {seconds['references']:.0f} s, scoring {seconds['scoring']:.0f} s"
+    )
+    console.note(f"samples {result['samples_file']}, result {file}")
+
+
+def _references(told: Mapping[str, Any]) -> None:
+    console.out().print(f"references that pass here: {percent(told['rate'])} of {told['tasks'] - len(told['not_run'])}")
+    for task, why in sorted(told["failing"].items()):
+        console.out().print(console.printable(f"  {task} fails: {why}"), markup=False, soft_wrap=True)
+    if told["not_run"]:
+        console.warn(f"{len(told['not_run'])} tasks cannot run here and are no failures; the result file says why")
+
+
+def _tasks(result: Mapping[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None)
+    table.add_column("task")
+    table.add_column("samples", justify="right")
+    for column in result["columns"]:
+        table.add_column(column, justify="right")
+    table.add_column("timeouts", justify="right")
+    for task, row in result["tasks"].items():
+        table.add_row(task, str(row["n"]), *(str(row[c]) for c in result["columns"]), str(row.get("timeouts", "")))
+    console.out().print(table)
+
+
+def show_comparison(first: Mapping[str, Any], second: Mapping[str, Any], found: Sequence[Compared]) -> None:
+    """pass@1 of both, the paired difference, and the tasks that changed."""
+    from rich.table import Table
+
+    table = Table(title=f"A {first['label']}, B {second['label']}", title_justify="left")
+    for name in ("", "tasks", "A", "B", "B - A", "95 %", "won", "lost"):
+        table.add_column(name, justify="right" if name else "left")
+    for one in found:
+        interval = one.difference
+        table.add_row(
+            one.column,
+            str(one.tasks),
+            percent(one.a),
+            percent(one.b),
+            f"{100 * interval.mean:+.1f}",
+            f"{100 * interval.low:+.1f} to {100 * interval.high:+.1f}",
+            str(len(one.won)),
+            str(len(one.lost)),
+            style="bold" if interval.excludes_zero else None,
+        )
+    console.out().print(table)
+    last = found[-1]
+    for name, tasks in (("won by B", last.won), ("lost by B", last.lost)):
+        if tasks:
+            console.out().print(f"{name} ({last.column}): {', '.join(tasks)}", markup=False, soft_wrap=True)
+
+
+def percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}%"

@@ -1,0 +1,210 @@
+"""What a user sees of a run: a line a step, plain when nobody watches, and a closing summary."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from codea1_cli.cli import console
+
+if TYPE_CHECKING:
+    from codea1_cli.engine.driver import Outcome
+    from codea1_cli.planning.devices import Gpu
+    from codea1_cli.recipe.schema import Recipe
+    from codea1_cli.runs.run_dir import RunDir
+
+
+class TrainView:
+    """Prints to stderr; on a terminal a spinner says what is going on between two steps."""
+
+    def __init__(
+        self, recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]], hosts: dict[str, list[str]] | None = None
+    ) -> None:
+        """`hosts`: each rank's node, for a run on a cluster."""
+        self.recipe, self.run, self.ranks, self.hosts = recipe, run, ranks, hosts or {}
+        self.status: Any = None
+        self.started = time.monotonic()
+        self.times: list[float] = []
+        self.total = 0
+        self.warned: set[str] = set()
+        self.rewards: list[float] = []
+        self.solved: list[tuple[int, float]] = []  # (reward lines seen, pass@1) at each evaluation
+
+    def __enter__(self) -> TrainView:
+        console.note(f"run {self.run.name} in {self.run.path}")
+        for role, group in self.ranks.items():
+            places = [f"GPU {g.logical} (physical {g.physical}, {g.name})" if g else "CPU" for g in group]
+            if role in self.hosts:
+                places = [f"{what} of {host}" for what, host in zip(places, self.hosts[role], strict=True)]
+            where = ", ".join(places)
+            console.note(f"{role} policy {self.recipe.model_of(role)} on {where}")
+        if console.err().is_terminal:
+            self.status = console.err().status("starting")
+            self.status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.status is not None:
+            self.status.stop()
+
+    def phase(self, text: str) -> None:
+        if self.status is not None:
+            self.status.update(text)
+        else:
+            console.note(f"{text} ({time.monotonic() - self.started:.0f} s)")
+
+    def event(self, event: dict[str, Any]) -> None:
+        kind = event["kind"]
+        if kind == "step":
+            self._step(event["line"])
+        elif kind == "eval":
+            self._evaluation(event["line"])
+        elif kind == "checkpoint":
+            self._say(f"  saved step {event['step']}")
+        elif kind == "note":
+            self._say(f"  {event['text']}")
+
+    def _say(self, text: str) -> None:
+        console.err().print(text, markup=False, soft_wrap=True)
+
+    def _step(self, line: dict[str, Any]) -> None:
+        arena, code, test = line["arena"], line["code"], line["test"]
+        self.total = self.total or int(self.run.info().get("total_steps", 0))
+        self.times.append(time.monotonic())
+        recent = self.times[-11:]
+        pace = (recent[-1] - recent[0]) / (len(recent) - 1) if len(recent) > 1 else None
+        left = f"  {_clock(pace * (self.total - line['step']))} left" if pace is not None else ""
+        parts = [
+            f"step {line['step']:>{len(str(self.total))}}/{self.total}",
+            f"code reward {_short(code.get('reward'))} signal {_percent(arena['code_signal_share'])}",
+            f"test reward {_short(test.get('reward'))} valid {_percent(arena['valid_share'])} kills {_percent(arena['kill_share'])}",
+            f"book {arena['book_tests']}",
+            f"{line['timing']['step_s']:.1f} s{left}",
+        ]
+        if arena["unscored"]:
+            parts.insert(-1, f"unscored {arena['unscored']}")
+        self._say("  ".join(parts))
+        self._watch(arena)
+        if code.get("reward") is not None:
+            self.rewards.append(code["reward"])
+        if self.status is not None:
+            self.status.update(f"step {line['step'] + 1}")
+
+    def _watch(self, arena: dict[str, Any]) -> None:
+        """Signs of a game that goes wrong without failing, each told once."""
+        signs = {
+            "short_share": "more than half of the suites have fewer asserts than asked",
+            "repeated_share": "more than half of the asserts repeat an earlier one of their suite",
+        }
+        for name, words in signs.items():
+            if (arena.get(name) or 0.0) > 0.5 and name not in self.warned:
+                self.warned.add(name)
+                console.warn(words)
+
+    def _compare(self, solved: float) -> None:
+        """Rewards that rise while held-out problems are solved less often are a warning, not a success."""
+        seen = len(self.rewards)
+        if self.solved and seen > self.solved[-1][0]:
+            before, last = self.solved[-1]
+            early = self.rewards[max(0, before - 5) : before] or self.rewards[:1]
+            late = self.rewards[-5:]
+            if last - solved > 0.02 and sum(late) / len(late) > sum(early) / len(early):
+                console.warn(
+                    f"the code reward rises, but held-out pass@1 fell from {_percent(last)} to {_percent(solved)}"
+                )
+        self.solved.append((seen, solved))
+
+    def _evaluation(self, line: dict[str, Any]) -> None:
+        if line["eval"].get("set", "heldout") != "heldout":
+            self._benchmark(line["step"], line["eval"])
+            return
+        code, test = line["eval"].get("code"), line["eval"].get("test")
+        parts = [f"held-out at step {line['step']}:"]
+        if code:
+            best = f"pass@{code['n']}"
+            parts.append(f"pass@1 {_percent(code['pass@1'])}  {best} {_percent(code[best])}")
+            if code["pass@1"] is not None:
+                self._compare(code["pass@1"])
+        if test:
+            parts.append(f"suite validity {_percent(test['validity'])}  kill rate {_percent(test['kill_rate'])}")
+        self._say("  ".join(parts))
+        if self.status is not None:
+            self.status.update("training")
+
+    def _benchmark(self, step: int, told: dict[str, Any]) -> None:
+        """One line: pass@1 of each set of tests, or what a Test LLM's suites are worth."""
+        if told["set"] == "ult":  # in percent already
+            names = {"validity": "validity", "right_tests": "right tests", "mutation": "mutation score"}
+            shares = {words: _share(told.get(key)) for key, words in names.items()}
+        else:
+            shares = {key: told[key] for key in told if key.endswith("/pass@1")}
+        parts = [f"{told['set']} at step {step}:", *(f"{words} {_percent(value)}" for words, value in shares.items())]
+        parts.append(f"({told['tasks']} tasks x {told['n']}, {told['scoring_s']:.0f} s)")
+        if told["prompts_too_long"]:
+            parts.append(f"{told['prompts_too_long']} prompts too long")
+        if told.get("unscored"):
+            parts.append(f"{told['unscored']:.0f} unscored")
+        self._say("  ".join(parts))
+
+    def finish(self, outcome: Outcome) -> None:
+        """The closing summary: before and after, the book, where it lies, what to type next."""
+        if self.status is not None:
+            self.status.stop()
+        from rich.table import Table
+
+        evaluations = [line for line in self.run.metrics() if "code" in line.get("eval", {})]
+        if len(evaluations) > 1:
+            first, last = evaluations[0], evaluations[-1]
+            table = Table(
+                title=f"Held-out problems, step {first['step']} and step {last['step']}", title_justify="left"
+            )
+            for name in ("", "before", "after"):
+                table.add_column(name, justify="left" if not name else "right")
+            n = first["eval"]["code"]["n"]
+            rows = [
+                ("Code LLM pass@1", "code", "pass@1"),
+                (f"Code LLM pass@{n}", "code", f"pass@{n}"),
+                ("Test LLM suite validity", "test", "validity"),
+                ("Test LLM valid asserts", "test", "valid_asserts"),
+                ("Test LLM kill rate", "test", "kill_rate"),
+                ("Test LLM kills per valid assert", "test", "kills_per_valid"),
+            ]
+            for label, role, key in rows:
+                table.add_row(label, _percent(first["eval"][role][key]), _percent(last["eval"][role][key]))
+            console.err().print(table)
+        word = (
+            "interrupted and saved"
+            if outcome.interrupted
+            else "finished"
+            if outcome.step == outcome.total
+            else "stopped and saved"
+        )
+        self._say(f"{word} at step {outcome.step} of {outcome.total} after {_clock(time.monotonic() - self.started)}")
+        self._say(
+            f"tests in the Mistake Book: {outcome.summary.get('book_tests', 0)} on {outcome.summary.get('book_problems', 0)} problems"
+        )
+        if best := self.run.best():
+            self._say(f"best checkpoint: step {best['step']}, {best['figure']} {best['value']:.4g}")
+        self._say(f"run: {self.run.path}")
+        if outcome.step < outcome.total:
+            self._say(f"next: codea1 train {self.run.options} --resume")
+        else:
+            self._say(f"next: codea1 mistakes list {self.run.options}")
+
+
+def _share(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100
+
+
+def _percent(value: float | None) -> str:
+    return "n/a" if value is None else f"{100 * value:.1f}%"
+
+
+def _short(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.3f}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

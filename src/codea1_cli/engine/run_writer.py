@@ -1,0 +1,253 @@
+"""What a run writes: the Mistake Book, rollouts, metrics and checkpoints. One writer, the arena, uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from codea1_cli.durable import write_atomic
+from codea1_cli.engine.messages import RankReport
+from codea1_cli.engine.rollout_file import write_rollouts
+from codea1_cli.engine.step_judge import Attacked, Judged, Solved, rules_of
+from codea1_cli.errors import EnvironmentFault, RunFailed
+from codea1_cli.evals.heldout import attack_figures, solve_figures
+from codea1_cli.game.book import Book
+from codea1_cli.game.figures import merge_stats
+from codea1_cli.game.scoring import ProblemOutcome, score_problem
+from codea1_cli.game.selection import select
+from codea1_cli.mistakes.store import MistakeStore
+from codea1_cli.problems.problem import Problem
+from codea1_cli.recipe.batching import ROLES
+from codea1_cli.recipe.schema import Recipe
+from codea1_cli.runs.best import mark_best
+from codea1_cli.runs.run_dir import RunDir
+
+
+class Ledger:
+    def __init__(self, recipe: Recipe, run: RunDir, resume_step: int) -> None:
+        self.recipe, self.run, self.rules = recipe, run, rules_of(recipe)
+        self.store = MistakeStore(run.mistakes_file)
+        self.books = {pid: Book(tuple(entries)) for pid, entries in self.store.all_books().items()}
+        self.stats: dict[int, dict[str, Any]] = {}
+        self.reports: dict[int, dict[str, RankReport]] = {}
+        self.evaluations: dict[int, dict[str, Any]] = {}
+        self.lock = threading.Lock()
+        self.last_line = time.monotonic()
+        mark_best(run, recipe.eval.best)
+        if resume_step:
+            self._check_book(resume_step)
+
+    def _check_book(self, step: int) -> None:
+        """A checkpoint knows the book of its step: a lost or foreign file must not pass for an empty book."""
+        state = json.loads((self.run.checkpoint(step) / "arena" / "state.json").read_text(encoding="utf-8"))
+        if state["book"] != self._book_state():
+            raise RunFailed(
+                f"{self.run.mistakes_file} does not hold the Mistake Book of checkpoint {step}",
+                hint="restore the file that belongs to this run; an empty book would change the game",
+            )
+
+    def _book_state(self) -> dict[str, list[list[Any]]]:
+        return {
+            pid: [list(entry) for entry in book.entries] for pid, book in sorted(self.books.items()) if book.entries
+        }
+
+    def training_begins(self) -> None:
+        """Step times count from here: what came before was starting up and evaluating."""
+        self.last_line = time.monotonic()
+
+    def close(self) -> None:
+        self.store.close()
+
+    # -- a step ----------------------------------------------------------------------------------------------------
+    def replayed(self, pid: str) -> tuple[str, ...]:
+        """The book's tests that a problem's candidates face this step, most frequent first."""
+        if not self.rules.book or pid not in self.books:
+            return ()
+        return self.books[pid].replay(self.rules.book_replay)
+
+    def score_step(
+        self, step: int, judged: Mapping[str, Sequence[Judged]]
+    ) -> tuple[dict[str, ProblemOutcome], dict[str, Any]]:
+        """Rewards, selection and book of a whole step, written to disk before anybody learns of them."""
+        outcomes: dict[str, ProblemOutcome] = {}
+        events = []
+        for pid, candidates in judged.items():
+            book = self.books.get(pid, Book())
+            outcome = score_problem(self.rules, book.entries, [c.game for c in candidates], pid)
+            outcome = self._select_distinct(outcome, candidates)
+            outcomes[pid] = outcome
+            self.books[pid] = Book(outcome.book_after)
+            events += [(pid, e.test, e.change, candidates[e.candidate_index].candidate.code) for e in outcome.events]
+        if events:
+            self.store.append(step, events)
+        write_rollouts(self.run.rollout_file(step), step, judged, outcomes)
+        return outcomes, self._figures(outcomes)
+
+    def _select_distinct(self, outcome: ProblemOutcome, candidates: Sequence[Judged]) -> ProblemOutcome:
+        """Candidates that share one set of suites are one group to learn from, not several."""
+        if not self.recipe.game.share_identical:
+            return outcome
+        seen: set[str] = set()
+        rewards = []
+        for judged, row in zip(candidates, outcome.suite_rewards, strict=True):
+            rewards.append([] if judged.candidate.code in seen else row)
+            seen.add(judged.candidate.code)
+        return replace(outcome, selected=select(self.rules, rewards))
+
+    def _figures(self, outcomes: Mapping[str, ProblemOutcome]) -> dict[str, Any]:
+        stats = merge_stats(outcome.stats for outcome in outcomes.values())
+        candidates = stats.get("candidates", 0)
+        code_groups = [o.code_rewards for o in outcomes.values()]
+        test_groups = [o.suite_rewards[i] for o in outcomes.values() for i in o.selected]
+        suites = [part for outcome in outcomes.values() for parts in outcome.suite_parts for part in parts]
+        kill = stats.get("kills", 0)
+        return {
+            **{name: value for name, value in stats.items() if isinstance(value, (int, float))},
+            "valid_share": stats.get("valid_share"),
+            "kill_share": kill / stats["valid_run"] if stats.get("valid_run") else None,
+            "suite_validity": sum(part.validity for part in suites) / len(suites) if suites else None,
+            "code_signal_share": _signal(code_groups),
+            "test_signal_share": _signal(test_groups),
+            "masked_groups": len(outcomes) * self.rules.update_n - len(test_groups),
+            "unscored": stats.get("candidates_unscored", 0) + stats.get("suites_unscored", 0),
+            "unscored_share": stats.get("candidates_unscored", 0) / candidates if candidates else 0.0,
+            "book_tests": sum(len(book.entries) for book in self.books.values()),
+            "book_problems": sum(bool(book.entries) for book in self.books.values()),
+        }
+
+    def arena_stats(self, step: int, stats: dict[str, Any]) -> None:
+        with self.lock:
+            self.stats[step] = stats
+
+    def report(self, report: RankReport) -> dict[str, Any] | None:
+        """Takes a rank's report; the last one that a step's line needs writes the line and returns it."""
+        with self.lock:
+            if not report.label.endswith("[0]"):
+                return None
+            parts = self.reports.setdefault(report.step, {})
+            parts[report.label.partition("[")[0]] = report
+            if len(parts) < len(ROLES):
+                return None
+            now = time.monotonic()
+            del self.reports[report.step]
+            line = {
+                "step": report.step,
+                "time": round(time.time(), 3),
+                "code": parts["code"].logs,
+                "test": parts["test"].logs,
+                "arena": self.stats.pop(report.step),
+                "timing": {
+                    "step_s": round(now - self.last_line, 3),
+                    **{
+                        f"{role}_{part}_s": round(seconds, 3)
+                        for role in ROLES
+                        for part, seconds in parts[role].seconds.items()
+                    },
+                },
+            }
+            self.last_line = now
+            self.run.append_metrics(line)
+            return line
+
+    # -- checkpoints -----------------------------------------------------------------------------------------------
+    def commit(self, step: int, optimizer_step: int, pending: Collection[int] = ()) -> list[int]:
+        """Puts both sides' folders and the arena's state together as one checkpoint. Returns the pruned steps, never one
+        of `pending`, whose evaluation may yet make it the best."""
+        staged, work = self.run.pending, self.run.path / "checkpoints" / ".work"
+        shutil.rmtree(staged, ignore_errors=True)
+        try:
+            staged.mkdir()
+            for role in ROLES:
+                os.replace(work / role / f"checkpoint-{optimizer_step}", staged / role)
+            (staged / "arena").mkdir()
+            state = {"step": step, "book": self._book_state()}
+            write_atomic(staged / "arena" / "state.json", json.dumps(state) + "\n")
+            self.run.commit(step)
+            shutil.rmtree(work, ignore_errors=True)
+        except OSError as error:
+            raise EnvironmentFault(
+                f"checkpoint {step} cannot be written: {error.strerror}: {error.filename}"
+            ) from error
+        mark_best(self.run, self.recipe.eval.best)
+        return self.run.prune(self.recipe.checkpoint.keep, pending)
+
+    def benchmark(self, line: dict[str, Any], pending: Collection[int]) -> None:
+        """Writes a benchmark's line; its checkpoint, which waited for that, is now the best or free to go."""
+        self.run.append_metrics(line)
+        mark_best(self.run, self.recipe.eval.best)
+        self.run.prune(self.recipe.checkpoint.keep, pending)
+
+    # -- evaluation ------------------------------------------------------------------------------------------------
+    def evaluation_targets(self, heldout: Sequence[Problem]) -> list[tuple[str, str]] | None:
+        """Wrong candidates that come with the problems, or those that the run chose before its first step."""
+        limit = self.recipe.eval.wrong_per_problem
+        given = [(p.id, source) for p in heldout for source in _wrong_programs(p)[:limit]]
+        if given or not heldout:
+            return given
+        file = self.run.path / "evaluation" / "targets.json"
+        return [tuple(pair) for pair in json.loads(file.read_text(encoding="utf-8"))] if file.is_file() else None
+
+    def choose_targets(self, rows: Sequence[Solved]) -> list[tuple[str, str]]:
+        """The first policy's own wrong solutions, kept for the whole run."""
+        limit = self.recipe.eval.wrong_per_problem
+        targets = [(row.problem_id, source) for row in rows for source in row.wrong[:limit]]
+        file = self.run.path / "evaluation" / "targets.json"
+        file.parent.mkdir(exist_ok=True)
+        write_atomic(file, json.dumps(targets) + "\n")
+        return targets
+
+    def evaluation(self, step: int, role: str, rows: Sequence[Solved] | Sequence[Attacked]) -> dict[str, Any] | None:
+        """Writes the per-problem rows of one role; the second role completes the step's line and returns it."""
+        folder = self.run.path / "evaluation"
+        folder.mkdir(exist_ok=True)
+        plain = [{key: value for key, value in asdict(row).items() if key != "wrong"} for row in rows]
+        write_atomic(folder / f"step-{step:06d}-{role}.json", json.dumps(plain) + "\n")
+        figures = solve_figures(plain) if role == "code" else attack_figures(plain, self.rules.tests_per_suite)
+        with self.lock:
+            parts = self.evaluations.setdefault(step, {})
+            parts[role] = figures
+            if len(parts) < len(ROLES):
+                return None
+            line = {
+                "step": step,
+                "time": round(time.time(), 3),
+                "eval": {"set": "heldout", **self.evaluations.pop(step)},
+            }
+            self.run.append_metrics(line)
+            return line
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "book_tests": sum(len(book.entries) for book in self.books.values()),
+            "book_problems": sum(bool(book.entries) for book in self.books.values()),
+        }
+
+
+def _wrong_programs(problem: Problem) -> list[str]:
+    """The wrong candidates of `meta.wrong`; a field of that name with something else in it is somebody else's."""
+    wrong = problem.meta.get("wrong")
+    return wrong if isinstance(wrong, list) and all(isinstance(source, str) for source in wrong) else []
+
+
+def _signal(groups: Sequence[Sequence[float | None]]) -> float | None:
+    """The share of groups whose scored rewards differ: only these teach anything."""
+    if not groups:
+        return None
+    scored = [[reward for reward in group if reward is not None] for group in groups]
+    return sum(len(set(group)) > 1 for group in scored) / len(groups)
+
+
+def prepare_resume(run: RunDir) -> int:
+    """Drops everything later than the newest whole checkpoint, the book's events included, and returns its step."""
+    step = run.latest_step()
+    run.drop_after(step)
+    if run.mistakes_file.is_file():
+        with MistakeStore(run.mistakes_file) as store:
+            store.truncate_after(step)
+    return step

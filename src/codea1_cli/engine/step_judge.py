@@ -1,0 +1,256 @@
+"""From texts to judged candidates: extraction, the sandbox, and the pure game put together. Called from threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.errors import EnvironmentFault
+from codea1_cli.extract import extract_code, parse_suite
+from codea1_cli.game.judged_tests import (
+    UNSCORED,
+    calls_for_reference,
+    judged_book,
+    judged_suite,
+    read_book_test,
+    stated_answers,
+)
+from codea1_cli.game.rules import GameRules
+from codea1_cli.game.scoring import JudgedCandidate, score_problem
+from codea1_cli.problems.problem import Problem
+from codea1_cli.recipe.schema import Recipe
+from codea1_cli.sandbox.verdicts import Verdict
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One completion of the Code LLM; `loaded` is None when the sandbox failed."""
+
+    completion: str
+    code: str
+    loaded: bool | None
+    load_detail: str = ""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A candidate with everything that ran on it."""
+
+    candidate: Candidate
+    game: JudgedCandidate
+
+
+@dataclass(frozen=True)
+class Solved:
+    """One held-out problem: which of the sampled solutions pass all its tests."""
+
+    problem_id: str
+    passed: tuple[bool, ...]
+    wrong: tuple[str, ...]  # distinct programs that load and fail
+    unscored: int
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """One suite on one wrong candidate of a held-out problem. `validity` is the game's; the counts are those of the
+    first K asserts."""
+
+    problem_id: str
+    asserts: int
+    valid: int
+    correct: int
+    kills: int
+    validity: float
+    unscored: bool
+
+
+def rules_of(recipe: Recipe) -> GameRules:
+    """The recipe's game section as the rules of the pure game."""
+    game = recipe.game
+    return GameRules(
+        mode=game.mode,
+        tests_per_suite=game.tests_per_suite,
+        max_tests_per_suite=game.max_tests_per_suite,
+        alpha=game.alpha,
+        book=game.book,
+        book_replay=game.book_replay,
+        white_box=game.white_box,
+        validation=game.validation,
+        update_n=game.update_n,
+    )
+
+
+class StepJudge:
+    """Thread-safe: the arena calls it from as many threads as there are sandbox workers."""
+
+    def __init__(self, recipe: Recipe, run_path: Path, *, spread: bool = False) -> None:
+        from codea1_cli.judging.judge import Judge, ReferenceCache
+        from codea1_cli.sandbox.make import make_sandbox
+
+        self.recipe, self.rules = recipe, rules_of(recipe)
+        self.limits = limits_of(recipe)
+        self.sandbox = make_sandbox(recipe.sandbox, recipe.judge.workers, spread=spread)
+        self.workers: int = getattr(self.sandbox, "workers", 1)  # how many programs it runs at once
+        self.cache = ReferenceCache(run_path / "references")
+        self.judge = Judge(self.sandbox, limits=self.limits, tolerance=recipe.judge.float_tolerance, cache=self.cache)
+
+    def canary(self) -> dict[str, Any]:
+        """Judges one right and one wrong program; says which sandbox layers are missing here.
+
+        Raises:
+            EnvironmentFault: the sandbox cannot tell the two apart.
+        """
+        from codea1_cli.judging.canaries import verdicts_of_known
+
+        found = verdicts_of_known(self.judge, ("right", "wrong"))
+        if found != {"right": Verdict.PASSED, "wrong": Verdict.FAILED}:
+            raise EnvironmentFault(
+                f"the sandbox cannot judge: a right program is {found['right']}, a wrong one {found['wrong']}",
+                hint="`codea1 sandbox check` says what is missing",
+            )
+        layers = getattr(self.sandbox, "layers", {})
+        return {"missing": [name for name, fault in layers.items() if fault]}
+
+    def failures(self) -> dict[str, int]:
+        """What went wrong with the sandbox so far, retried or not, by kind."""
+        return dict(getattr(self.sandbox, "failures", {}))
+
+    def reference_fault(self, problem: Problem) -> str | None:
+        """Why a problem cannot be played: its reference does not load, or no test of it has one answer."""
+        loaded = self.judge.loads(problem.reference, problem.entry_point)
+        if loaded is None:
+            raise EnvironmentFault(
+                f"the sandbox failed on the reference of {problem.id}", hint="try `codea1 sandbox check`"
+            )
+        if not loaded:
+            return "its reference does not load"
+        calls = self._test_calls(problem)[:4]
+        if not calls:
+            return None
+        expected = self.judge.expected(problem.reference, problem.entry_point, calls)
+        if any(answer.reason == UNSCORED for answer in expected.values()):
+            raise EnvironmentFault(
+                f"the sandbox failed on the reference of {problem.id}", hint="try `codea1 sandbox check`"
+            )
+        if not any(answer.valid for answer in expected.values()):
+            return f"its reference gives no usable answer to its own tests ({next(iter(expected.values())).reason})"
+        return None
+
+    def load_candidates(self, problem: Problem, texts: Sequence[str]) -> list[Candidate]:
+        """Extracts and loads; identical programs are loaded once."""
+        seen: dict[str, tuple[bool | None, str]] = {"": (False, "the reply holds no program")}
+        candidates = []
+        for text in texts:
+            code = extract_code(text, problem.entry_point, mode=self.rules.mode)
+            if code not in seen:
+                result = self.judge.check(code, problem.entry_point, [], {})
+                seen[code] = (result.loaded, result.load_detail)
+            candidates.append(Candidate(text, code, *seen[code]))
+        return candidates
+
+    def owners(self, candidates: Sequence[Candidate]) -> list[int]:
+        """For each candidate the one whose suites it is judged by: itself, or the first identical one if they share."""
+        if not self.recipe.game.share_identical:
+            return list(range(len(candidates)))
+        first: dict[str, int] = {}
+        return [first.setdefault(candidate.code, index) for index, candidate in enumerate(candidates)]
+
+    def attacked(self, candidates: Sequence[Candidate]) -> list[bool]:
+        """Which candidates the Test LLM writes suites for: by default those that load, in paper mode all."""
+        owners = self.owners(candidates)
+        return [
+            owners[index] == index and (self.rules.paper or candidate.loaded is True)
+            for index, candidate in enumerate(candidates)
+        ]
+
+    def judge_suites(self, problem: Problem, candidate: Candidate, texts: Sequence[str], book: Sequence[str]) -> Judged:
+        """Runs the suites and the replayed book on one candidate."""
+        rules, entry = self.rules, problem.entry_point
+        suites = [parse_suite(text, entry, cap=rules.cap, mode=rules.mode) for text in texts]
+        replayed = [test for source in book if (test := read_book_test(source)) is not None]
+        if rules.validation:
+            calls = calls_for_reference(rules, suites, replayed)
+            expected = self.judge.expected(problem.reference, entry, calls)
+            result = self._check(candidate, entry, expected)
+            judged = [
+                judged_suite(rules, text, statements, expected, result.verdicts, self.judge.equal)
+                for text, statements in zip(texts, suites, strict=True)
+            ]
+            on_book = judged_book(replayed, expected, result.verdicts)
+        else:
+            judged = []
+            for text, statements in zip(texts, suites, strict=True):
+                stated = stated_answers(s for s in statements if s.invalid is None)
+                result = self._check(candidate, entry, stated)
+                judged.append(judged_suite(rules, text, statements, stated, result.verdicts, self.judge.equal))
+            stated = stated_answers(replayed)
+            usable = [test for test in replayed if test.call in stated]
+            on_book = judged_book(usable, stated, self._check(candidate, entry, stated).verdicts)
+        return Judged(candidate, JudgedCandidate(candidate.code, candidate.loaded, on_book, tuple(judged)))
+
+    def _check(self, candidate: Candidate, entry_point: str, expected: Any) -> Any:
+        from codea1_cli.judging.judge import CandidateResult
+
+        calls = [call for call, answer in expected.items() if answer.valid]
+        if not calls or not candidate.loaded:  # loading is known already, and nothing is to be run
+            return CandidateResult(candidate.loaded, candidate.load_detail)
+        return self.judge.check(candidate.code, entry_point, calls, expected)
+
+    # -- held-out evaluation ---------------------------------------------------------------------------------------
+    def _test_calls(self, problem: Problem) -> list[str]:
+        statements = [s for test in problem.tests for s in parse_suite(test, problem.entry_point)]
+        return list(dict.fromkeys(s.call for s in statements if s.invalid is None and s.call is not None))
+
+    def solve_rate(self, problem: Problem, texts: Sequence[str]) -> Solved:
+        """Runs each solution on the problem's own tests; it passes when it passes them all."""
+        entry = problem.entry_point
+        expected = self.judge.expected(problem.reference, entry, self._test_calls(problem))
+        calls = [call for call, answer in expected.items() if answer.valid]
+        # A reference that answers nothing, or that the sandbox failed on, says nothing about a solution.
+        unanswered = not calls or any(answer.reason == UNSCORED for answer in expected.values())
+        verdicts: dict[str, tuple[bool, bool | None]] = {}
+        for candidate in self.load_candidates(problem, texts):
+            if candidate.code in verdicts:
+                continue
+            result = self._check(candidate, entry, expected)
+            found = [test.verdict for test in result.verdicts.values()]
+            unscored = unanswered or candidate.loaded is None or Verdict.UNSCORED in found
+            passed = not unscored and len(found) == len(calls) and all(v is Verdict.PASSED for v in found)
+            verdicts[candidate.code] = (passed, None if unscored else candidate.loaded)
+        codes = [extract_code(text, entry, mode=self.rules.mode) for text in texts]
+        return Solved(
+            problem.id,
+            tuple(verdicts[code][0] for code in codes),
+            tuple(code for code, (passed, loaded) in verdicts.items() if loaded and not passed),
+            sum(verdicts[code][1] is None for code in codes),
+        )
+
+    def suite_on_wrong(self, problem: Problem, wrong: str, text: str) -> Attacked:
+        """One suite on one wrong candidate; only the first K asserts count, so that long suites gain nothing."""
+        candidate = Candidate("", wrong, True)
+        judged = self.judge_suites(problem, candidate, [text], ()).game
+        suite = judged.suites[0]
+        tests = suite.tests[: self.rules.tests_per_suite]
+        valid = [test for test in tests if test.valid]
+        return Attacked(
+            problem.id,
+            asserts=len(tests),
+            valid=len(valid),
+            correct=sum(test.stated_correctly is True for test in valid),
+            kills=sum(test.verdict not in (None, Verdict.PASSED, Verdict.UNSCORED) for test in valid),
+            validity=score_problem(self.rules, (), [judged]).suite_parts[0][0].validity,
+            unscored=suite.unscored,
+        )
+
+    def close(self) -> None:
+        self.sandbox.close()
+        self.cache.close()
+
+
+def limits_of(recipe: Recipe) -> Any:
+    """The recipe's limits on one program."""
+    from codea1_cli.sandbox.base import Limits
+
+    return Limits(time_s=recipe.judge.time_limit_s, memory_mb=recipe.judge.memory_mb)

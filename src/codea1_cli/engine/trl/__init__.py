@@ -1,0 +1,1 @@
+"""Where codea1 meets TRL; no other package imports it."""

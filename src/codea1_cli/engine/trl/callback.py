@@ -1,0 +1,133 @@
+"""The trainer's callback: it reports, evaluates, saves and stops as the arena decides."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from codea1_cli.engine import benchmarks, evaluation
+from codea1_cli.engine.faults import fault_at
+from codea1_cli.engine.messages import RankReport
+from codea1_cli.engine.preflight import preflight
+from codea1_cli.errors import RunFailed
+
+if TYPE_CHECKING:
+    from codea1_cli.engine.trl.rollouts import Side
+
+# TRL's names of what is worth a column in metrics.jsonl.
+_LOGGED = {
+    "loss": "loss",
+    "grad_norm": "grad_norm",
+    "learning_rate": "learning_rate",
+    "reward": "reward",
+    "reward_std": "reward_std",
+    "kl": "kl",
+    "entropy": "entropy",
+    "completions/mean_length": "completion_tokens",
+    "completions/clipped_ratio": "clipped_share",
+    "clip_ratio/region_mean": "ratio_clipped",
+    "sampling/sampling_logp_difference/mean": "logp_mismatch",
+    "sampling/sampling_logp_difference/max": "logp_mismatch_max",
+    "num_tokens": "tokens_seen",
+}
+
+
+def make_callback(side: Side) -> Any:
+    """The TrainerCallback of one rank.
+
+    TRL calls on_step_end, then on_log, then on_save for each optimizer step; only a rollout's last one ends a step.
+    """
+    from transformers import TrainerCallback
+
+    updates = side.shape.updates_per_step
+
+    class StepCallback(TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.global_step == 0:
+                preflight(side)
+                side.evaluate(0)
+            side.step_begins()
+
+        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            fault_at(side.spec.role, side.spec.rank, side.step, "updating")
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+            if state.global_step % updates:
+                return control
+            side.clock("updating")
+            step = state.global_step // updates
+            decision = side.ask("step_ended", side.spec.label, step)
+            control.should_save = decision.save
+            control.should_training_stop = control.should_training_stop or decision.stop
+            return control
+
+        def on_log(
+            self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any
+        ) -> None:
+            if not logs or "loss" not in logs:
+                return
+            step = math.ceil(state.global_step / updates)
+            for name in ("loss", "grad_norm"):
+                if not math.isfinite(float(logs.get(name, 0.0))):
+                    raise RunFailed(
+                        f"{name} of the {side.spec.role} policy is {logs[name]} at step {step} ({side.spec.label})"
+                    )
+            figures = {ours: logs.get(theirs) for theirs, ours in _LOGGED.items()}
+            # An infinite ratio is no figure, and no reason to stop.
+            side.logs.append({k: v for k, v in figures.items() if v is not None and math.isfinite(v)})
+            if state.global_step % updates:
+                return
+            merged = _merge(side.logs) | _machine(side)
+            report = RankReport(side.spec.label, step, merged, dict(side.seconds))
+            side.logs, side.seconds = [], dict.fromkeys(side.seconds, 0.0)
+            # Waited for, so that a step's line is on disk before its checkpoint is.
+            side.ask("report", report)
+            if any(part.due(side.recipe, step, side.total_steps) for part in (evaluation, benchmarks)):
+                side.evaluate(step)
+            if control.should_save:
+                side.phase("saving", step)
+                _check_finite(side, step)
+                fault_at(side.spec.role, side.spec.rank, step, "saving")
+
+        def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            side.ask("checkpoint_written", side.spec.label, state.global_step // updates, state.global_step)
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.global_step % updates == 0:
+                side.step_begins()
+
+    return StepCallback()
+
+
+def _machine(side: Side) -> dict[str, float]:
+    """What a rank sampled in a step, and the most memory that torch and its GPU as a whole have held so far, in GiB."""
+    import torch
+
+    figures: dict[str, float] = {"sampled_tokens": side.sampled_tokens}
+    side.sampled_tokens = 0
+    if torch.cuda.is_available():
+        free, total = torch.cuda.mem_get_info()
+        figures["gpu_gib"] = round((total - free) / 2**30, 2)
+        figures["torch_peak_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 2)
+    return figures
+
+
+def _check_finite(side: Side, step: int) -> None:
+    """A checkpoint with a NaN in it would be the end of a run, and would replace a good one."""
+    import torch
+
+    for name, parameter in side.trainer.model.named_parameters():
+        # Under FSDP2 each rank looks at its own shard.
+        mine = parameter.to_local() if hasattr(parameter, "to_local") else parameter
+        if not bool(torch.isfinite(mine.detach()).all()):
+            raise RunFailed(f"parameter {name} of the {side.spec.role} policy is not finite after step {step}")
+
+
+def _merge(logs: list[dict[str, float]]) -> dict[str, float]:
+    """The mean over a rollout's optimizer steps; counters and rates keep their last value."""
+    keys = dict.fromkeys(key for entry in logs for key in entry)
+    merged = {}
+    for key in keys:
+        values = [entry[key] for entry in logs if key in entry]
+        merged[key] = values[-1] if key in {"tokens_seen", "learning_rate"} else sum(values) / len(values)
+    return merged

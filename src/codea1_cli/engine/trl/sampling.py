@@ -1,0 +1,111 @@
+"""Sampling with a trainer's own engine: TRL's private sampling call, behind one module.
+
+`GRPOTrainer._generate_single_turn` is how TRL itself samples, with transformers or vLLM, weights synchronised. Its
+signature is pinned by a test, so that a TRL upgrade that changes it fails there and not in a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from codea1_cli.engine.randomness import own_randomness
+from codea1_cli.planning.constants import CHUNK
+
+Ids = list[int]
+
+
+def sample_groups(
+    trainer: Any,
+    prompts: Sequence[Ids],
+    n: int,
+    *,
+    chunk: int | None,
+    on_chunk: Callable[[list[int], list[list[Ids]]], None] | None = None,
+) -> tuple[list[list[Ids]], list[list[list[float]]] | None]:
+    """Samples `n` completions for each prompt.
+
+    Args:
+        prompts: token ids, one list a prompt.
+        chunk: sequences sampled together, rounded down to whole groups; None: 256, with vLLM 1024. Prompts of like
+            length go together, so that little is padded.
+        on_chunk: called after each chunk with the prompts' indices and their completions.
+
+    Returns:
+        completions[prompt][n] as token ids, never empty, and the sampler's log-probs in the same shape (None when the
+        engine reports none).
+    """
+    eos = trainer.processing_class.eos_token_id
+    completions: list[list[Ids]] = [[] for _ in prompts]
+    logprobs: list[list[list[float]]] = [[] for _ in prompts]
+    order = sorted(range(len(prompts)), key=lambda i: -len(prompts[i]))
+    groups = max(1, (chunk or CHUNK["vllm" if trainer.use_vllm else "transformers"]) // n)
+    scored = True
+    for start in range(0, len(order), groups):
+        part = order[start : start + groups]
+        flat = [list(prompts[i]) for i in part for _ in range(n)]
+        ids, scores = trainer._generate_single_turn(flat, None, {}, n)
+        scored = scored and scores is not None
+        for place, i in enumerate(part):
+            rows = range(place * n, (place + 1) * n)
+            # TRL cannot take a completion without a token: an empty one becomes a bare end of text.
+            completions[i] = [list(ids[row]) or [eos] for row in rows]
+            if scores is not None:
+                logprobs[i] = [list(scores[row]) or [0.0] for row in rows]
+        if on_chunk is not None:
+            on_chunk(part, [completions[i] for i in part])
+    return completions, logprobs if scored and prompts else None
+
+
+def sync_weights(trainer: Any) -> None:
+    """Brings the policy's weights into vLLM, where that is the engine and they are not there yet.
+
+    Under FSDP2 a sync is a collective: every rank calls this before it samples, also one with nothing to sample.
+    """
+    if trainer.use_vllm and trainer.state.global_step != trainer._last_loaded_step:
+        trainer.vllm_generation.sync_weights()
+        trainer._last_loaded_step = trainer.state.global_step
+
+
+def sample_by_prompt(trainer: Any, seed: int) -> None:
+    """From now on each distinct prompt is sampled alone, under a seed made of `seed`, the prompt and how often it was
+    sampled: what comes out does not depend on which rank samples it, or with what else."""
+    import hashlib
+
+    import torch
+
+    whole = trainer._generate_single_turn
+    seen: dict[tuple[int, ...], int] = {}
+
+    def single(prompts: list[Ids], images: Any, fields: Any, n: int, **rest: Any) -> Any:
+        ids: list[Ids] = []
+        start = 0
+        while start < len(prompts):
+            key = tuple(prompts[start])
+            end = start
+            while end < len(prompts) and tuple(prompts[end]) == key:
+                end += 1
+            seen[key] = seen.get(key, 0) + 1
+            digest = hashlib.sha256(repr((seed, seen[key], key)).encode()).digest()
+            torch.manual_seed(int.from_bytes(digest[:7], "big"))
+            ids += whole(prompts[start:end], images, fields, n, **rest)[0]
+            start = end
+        return ids, None
+
+    single.seen = seen  # type: ignore[attr-defined]
+    trainer._generate_single_turn = single
+
+
+@contextlib.contextmanager
+def beside_training(trainer: Any, seed: int) -> Iterator[None]:
+    """Sampling that training does not notice: under a seed of its own, and what `sample_by_prompt` has counted stays, so
+    that a prompt which training meets too does not find its seed moved on."""
+    counted: dict[Any, int] = getattr(trainer._generate_single_turn, "seen", {})
+    before = dict(counted)
+    try:
+        with own_randomness(seed):
+            yield
+    finally:
+        counted.clear()
+        counted.update(before)

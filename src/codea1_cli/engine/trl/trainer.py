@@ -1,0 +1,167 @@
+"""A recipe's numbers as an ordinary TRL trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.engine.schedule import Schedule
+from codea1_cli.engine.trl.sampling import sample_by_prompt
+from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings
+from codea1_cli.errors import UserError
+from codea1_cli.models.resolving import resolve_model
+from codea1_cli.recipe.batching import Batches
+from codea1_cli.recipe.schema import Recipe
+
+Messages = list[dict[str, str]]
+
+
+def build_trainer(
+    recipe: Recipe,
+    role: str,
+    batches: Batches,
+    schedule: Schedule,
+    prompts: dict[str, Messages],
+    tokenizer: Any,
+    output_dir: Path,
+    reward: Callable[..., Any],
+    rollout: Callable[..., Any] | None,
+    spec: Any,
+    told: dict[str, Any],
+) -> Any:
+    """The GRPOTrainer of one rank of one policy.
+
+    Args:
+        spec: the rank (`policy.RankSpec`).
+        told: receives what was chosen for the sampling engine.
+        prompts: the chat prompt of each problem id. A trainer with a `rollout` gets the bare problem id as its prompt,
+            because TRL hands a rollout function nothing but the prompts.
+    """
+    from datasets import Dataset
+    from transformers import PrinterCallback, ProgressCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    ids = [pid for step in schedule.steps for pid in step for _ in range(batches.groups_per_problem)]
+    chats = prompts if rollout is None else {pid: [{"role": "user", "content": pid}] for pid in prompts}
+    dataset = Dataset.from_dict({"prompt": [chats[pid] for pid in ids], "problem_id": ids})
+    settings = trainer_arguments(recipe, role, batches, len(schedule), output_dir, spec.use_vllm, spec.ranks)
+    if spec.use_vllm:  # what ends a reply is our tokenizer's to say: a converted model's own settings may not know
+        settings["generation_kwargs"] = {"stop_token_ids": [tokenizer.eos_token_id]}
+    arguments = GRPOConfig(**settings)
+    try:
+        with engine_settings(recipe, batches, spec, told):
+            trainer = GRPOTrainer(
+                model=resolve_model(recipe.model_of(role)),
+                args=arguments,
+                train_dataset=dataset,
+                processing_class=tokenizer,
+                reward_funcs=reward,
+                rollout_func=rollout,
+                peft_config=_peft(recipe),
+            )
+    except (OSError, ValueError) as error:
+        if "config.json" in str(error) or "huggingface" in str(error).lower():
+            first = str(error).strip().splitlines()[0]
+            raise UserError(f"cannot load the model {recipe.model_of(role)}: {first}") from None
+        raise
+    if spec.use_vllm:
+        WeightCheck(trainer.vllm_generation, spec.label)
+    if recipe.sampling.seed_by_prompt:
+        sample_by_prompt(trainer, recipe.seed)
+    for callback in (PrinterCallback, ProgressCallback):
+        trainer.remove_callback(callback)
+    return trainer
+
+
+def trainer_arguments(
+    recipe: Recipe, role: str, batches: Batches, steps: int, output_dir: Path, use_vllm: bool, ranks: int = 1
+) -> dict[str, Any]:
+    """GRPOConfig's keywords. TRL counts optimizer steps, the run counts rollouts: hence the factors."""
+    import torch
+
+    train, optim, sampling, section = recipe.train, recipe.optim, recipe.sampling, recipe.role(role)
+    cpu = not torch.cuda.is_available()
+    arguments: dict[str, Any] = dict(
+        output_dir=str(output_dir),
+        seed=recipe.seed,
+        use_cpu=cpu,
+        bf16=train.precision == "bf16" or (train.precision == "auto" and not cpu),  # a run has settled it
+        gradient_checkpointing=train.gradient_checkpointing,
+        model_init_kwargs={"dtype": "float32"},
+        disable_dropout=True,
+        # batches
+        num_generations=batches.group,
+        per_device_train_batch_size=batches.micro_batch,
+        steps_per_generation=batches.steps_per_generation,
+        gradient_accumulation_steps=batches.gradient_accumulation,
+        max_steps=steps * batches.updates_per_step,
+        shuffle_dataset=False,  # the schedule is the order: TRL's own shuffle is lost on resume
+        remove_unused_columns=False,
+        # sampling
+        max_completion_length=section.max_completion_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        # objective
+        loss_type=optim.loss,
+        scale_rewards=optim.scale_rewards,
+        beta=optim.kl,
+        use_bias_correction_kl=False,
+        epsilon=optim.epsilon_low,
+        epsilon_high=optim.epsilon_high,
+        delta=optim.dual_clip,
+        # optimizer
+        learning_rate=recipe.learning_rate_of(role),
+        lr_scheduler_type=optim.lr_scheduler,
+        warmup_steps=optim.warmup_steps * batches.updates_per_step,
+        weight_decay=optim.weight_decay,
+        adam_beta2=optim.adam_beta2,
+        max_grad_norm=optim.max_grad_norm,
+        # the run directory is ours: TRL saves when a callback says so, and reports to nobody
+        save_strategy="no",
+        logging_steps=1,
+        report_to="none",
+        disable_tqdm=True,
+        logging_nan_inf_filter=False,  # a NaN loss shall be seen, not averaged away
+    )
+    if ranks > 1:
+        # Our own deadline names the rank that hangs; the collective's must not come first.
+        arguments |= dict(ddp_timeout=int(recipe.faults.deadline_s) + 300, ddp_find_unused_parameters=False)
+    if train.sharding == "fsdp2" and ranks > 1:
+        arguments |= dict(
+            fsdp=True,
+            fsdp_config={
+                "version": 2,
+                "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+                "state_dict_type": "FULL_STATE_DICT",
+                "activation_checkpointing": train.gradient_checkpointing,
+                "reshard_after_forward": True,
+            },
+            gradient_checkpointing=False,  # FSDP's own, or both would recompute
+        )
+    if use_vllm:
+        arguments |= dict(
+            use_vllm=True,
+            vllm_mode="colocate",
+            vllm_gpu_memory_utilization=sampling.vllm_memory,
+            vllm_enable_sleep_mode=sampling.vllm_sleep,
+            vllm_max_model_length=section.max_prompt_tokens + section.max_completion_tokens,
+            vllm_importance_sampling_correction=sampling.importance_correction,
+        )
+    return arguments
+
+
+def _peft(recipe: Recipe) -> Any:
+    if recipe.lora is None:
+        return None
+    from peft import LoraConfig
+
+    lora = recipe.lora
+    return LoraConfig(
+        r=lora.r,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=lora.target_modules,
+        task_type="CAUSAL_LM",
+    )

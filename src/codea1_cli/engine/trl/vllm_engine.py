@@ -1,0 +1,146 @@
+"""What this project asks of TRL's colocated vLLM engine beyond TRL's own settings.
+
+TRL builds the engine inside its trainer and leaves no door for a seed a run, a share of memory that follows from what is
+free, or a check that the weights arrived. This module adds the three at TRL's names `vllm_generation.LLM`,
+`VLLMGeneration.sync_weights` and `VLLMGeneration._iter_named_params`, pinned by a test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest.mock import patch
+
+from codea1_cli.engine.gpu_memory import engine_share
+from codea1_cli.errors import RunFailed, UserError
+from codea1_cli.planning.constants import VLLM_SEQUENCES
+from codea1_cli.planning.memory import rank_memory, sampled
+from codea1_cli.planning.shapes import find_shape
+from codea1_cli.recipe.batching import Batches, batches
+from codea1_cli.recipe.schema import Recipe
+
+
+@contextlib.contextmanager
+def engine_settings(recipe: Recipe, shape: Batches, spec: Any, told: dict[str, Any]) -> Iterator[None]:
+    """While a trainer is built: its engine gets its own seed and a share of the memory that is free just then.
+
+    Args:
+        spec: the rank (`policy.RankSpec`).
+        told: receives what was chosen, for the log.
+    """
+    import torch
+    from trl.generation import vllm_generation
+
+    if not spec.use_vllm:
+        yield
+        return
+    build: Callable[..., Any] = vllm_generation.LLM
+    training, weights = training_to_come(recipe, spec.role, shape, spec.ranks)
+    still = 0
+    if spec.mate_ranks:  # the other policy's training begins only when both engines are up
+        mate = "test" if spec.role == "code" else "code"
+        later, its_weights = training_to_come(recipe, mate, batches(recipe, mate, spec.mate_ranks), spec.mate_ranks)
+        still = later + (its_weights if spec.role == "code" else 0)
+
+    fewest, most = VLLM_SEQUENCES
+
+    def engine(**settings: Any) -> Any:
+        free, total = torch.cuda.mem_get_info()
+        share = engine_share(
+            total,
+            free,
+            training,
+            still,
+            2 if spec.mate_ranks and spec.role == "code" else 1,
+            weights,
+            recipe.sampling.vllm_memory,
+            spec.label,
+        )
+        told.update(vllm_share=share, free_gib=round(free / 2**30, 1), total_gib=round(total / 2**30, 1))
+        settings |= {
+            "gpu_memory_utilization": share,
+            "seed": recipe.seed * 1009 + (503 if spec.role == "test" else 0) + spec.rank,
+            "max_num_seqs": max(fewest, min(most, sampled(recipe, spec.role) // spec.ranks)),
+            "enforce_eager": recipe.sampling.vllm_eager,
+            "disable_log_stats": True,
+        }
+        return build(**settings)
+
+    with patch.object(vllm_generation, "LLM", engine):
+        yield
+
+
+def training_to_come(recipe: Recipe, role: str, shape: Batches, ranks: int) -> tuple[int, int]:
+    """Bytes that training will still take on a rank's GPU when its engine comes up, and bytes of its weights there.
+
+    Raises:
+        UserError: the model's configuration does not describe a decoder.
+    """
+    model = find_shape(recipe.model_of(role))
+    if model is None:  # a hub id whose configuration was fetched a moment ago
+        raise UserError(f"the shape of {recipe.model_of(role)} is not known", hint="give a local folder: model=FOLDER")
+    memory = rank_memory(recipe, role, model, shape, vllm=True, gpu=True)
+    sharded = recipe.train.sharding == "fsdp2" and ranks > 1
+    # Under FSDP2 the weights stay on the CPU until training begins; else they and CUDA are there already.
+    there = memory.held["CUDA"] + (0 if sharded else memory.held["weights"])
+    return memory.training - there, memory.held["weights"]
+
+
+class WeightCheck:
+    """Compares, after each weight sync, what the trainer sent with what the engine holds: one sum a tensor.
+
+    Tensors that the engine fuses (query, key and value; gate and up) are left out; norms, output and down projections
+    and embeddings of every layer are compared, in the engine's precision.
+    """
+
+    def __init__(self, generation: Any, who: str) -> None:
+        self.generation, self.who = generation, who
+        self.sent: dict[str, Any] = {}
+        self.compared = 0
+        self._params = generation._iter_named_params
+        self._sync = generation.sync_weights
+        generation._iter_named_params = self.watched
+        generation.sync_weights = self.sync
+
+    def engine_parameters(self) -> dict[str, Any]:
+        return dict(self.generation.llm.llm_engine.model_executor.driver_worker.model_runner.model.named_parameters())
+
+    def watched(self) -> Iterator[tuple[str, Any]]:
+        known = self.engine_parameters()
+        for name, parameter in self._params():
+            twin = known.get(name)
+            if twin is not None and twin.shape == parameter.shape:
+                self.sent[name] = _sum(parameter, twin.dtype)
+            yield name, parameter
+
+    def sync(self) -> None:
+        """Syncs, then compares.
+
+        Raises:
+            RunFailed: a tensor differs, which would mean sampling from another policy than the one that learns.
+        """
+        import torch
+
+        self.sent = {}
+        self._sync()
+        if not self.sent:
+            raise RunFailed(f"{self.who}: no tensor of the vLLM engine has a name that the policy knows")
+        known = self.engine_parameters()
+        names = list(self.sent)
+        ours = torch.stack([self.sent[name] for name in names])
+        theirs = torch.stack([_sum(known[name], known[name].dtype) for name in names])
+        wrong = (~torch.isclose(ours, theirs, rtol=1e-6, atol=1e-6, equal_nan=True)).nonzero().flatten().tolist()
+        if wrong:
+            raise RunFailed(
+                f"{self.who}: after the weight sync {len(wrong)} of {len(names)} tensors of vLLM differ from the "
+                f"policy's, the first is {names[wrong[0]]}"
+            )
+        self.compared = len(names)
+        self.sent = {}
+
+
+def _sum(tensor: Any, dtype: Any) -> Any:
+    import torch
+
+    return tensor.detach().to(dtype).sum(dtype=torch.float32)

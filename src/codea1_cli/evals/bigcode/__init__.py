@@ -1,1 +1,0 @@
-"""BigCodeBench: tasks, prompts, sample files, and verdicts that equal those of its own checker."""

@@ -1,0 +1,1 @@
+"""BigCodeBench: its tasks, the environment they run in, and their scores."""

@@ -1,0 +1,155 @@
+"""BigCodeBench as `codea1 eval-code` sees it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.errors import UserError
+from codea1_cli.evals.benchmark import CodeTask, Progress, Sample, Scored, ScoreOptions, Status
+from codea1_cli.evals.benchmark import Truth as TruthReport
+from codea1_cli.evals.bigcodebench import prompts, sanitize
+from codea1_cli.evals.bigcodebench.reference_report import FAILS, Truth, cache_name, check_references
+from codea1_cli.evals.bigcodebench.rootfs import environment_key, open_room
+from codea1_cli.evals.bigcodebench.scoring import BigCodeVerdict, Job, ScoreSettings, score_all
+from codea1_cli.evals.bigcodebench.tasks import BigCodeTask, TaskSet, load_tasks
+
+_STATUS = {
+    BigCodeVerdict.PASS: Status.PASS,
+    BigCodeVerdict.FAIL: Status.FAIL,
+    BigCodeVerdict.LIE: Status.FAIL,
+    BigCodeVerdict.TIMEOUT: Status.TIMEOUT,
+    BigCodeVerdict.UNSCORED: Status.UNSCORED,
+}
+
+
+class BigCodeBenchmark:
+    """The full set (1,140 tasks) or its hard part (148). Styles are the splits: complete, the published protocol's, and instruct.
+
+    `n`, `temperature`, `top_p` and `max_new_tokens` are the published protocol's.
+    """
+
+    columns: tuple[str, ...] = ("tests",)
+    styles: tuple[str, ...] = prompts.SPLITS
+    n, temperature, top_p, max_new_tokens = 32, 0.7, 0.95, 2048
+
+    def __init__(self, hard: bool = False, settings: ScoreSettings | None = None) -> None:
+        self.subset = "hard" if hard else "full"
+        self.name = "bigcodebench-hard" if hard else "bigcodebench"
+        self.title = "BigCodeBench-Hard" if hard else "BigCodeBench"
+        self.settings = settings or ScoreSettings()
+        self._set: TaskSet | None = None
+        self._truths: dict[str, Truth] = {}
+        self._room: Any = None
+        self._plain = False
+
+    @property
+    def tasks(self) -> Mapping[str, BigCodeTask]:
+        """The loaded tasks by id."""
+        if self._set is None:
+            raise RuntimeError("load() comes first")
+        return {task.task_id: task for task in self._set.tasks}
+
+    def load(self, data: Path | None) -> list[CodeTask]:
+        """The subset's tasks. Raises UserError."""
+        self._set = load_tasks(data, self.subset)
+        return [CodeTask(t.task_id, t.entry_point, t.complete_prompt, t.reference, t) for t in self._set.tasks]
+
+    def data_hash(self) -> str:
+        """The hash of the loaded tasks."""
+        if self._set is None:
+            raise RuntimeError("load() comes first")
+        return self._set.digest
+
+    def prompts(self, tasks: Sequence[CodeTask], tokenizer: Any, style: str) -> list[list[int]]:
+        """Token ids a task: the chat template's text as it stands, or a base model's own prompt.
+
+        Raises:
+            UserError: the instruct split with a model that has no chat template.
+        """
+        chat = getattr(tokenizer, "chat_template", None) is not None
+        self._plain = not chat
+        try:
+            texts = [prompts.render(task.data, tokenizer, style) for task in tasks]
+        except ValueError as fault:
+            raise UserError(str(fault), hint="use the complete split") from None
+        return [list(tokenizer(text, add_special_tokens=not chat)["input_ids"]) for text in texts]
+
+    def stop(self, style: str) -> tuple[str, ...]:
+        """Where a sample ends; `prompts` has to come first, since it depends on whether the model chats."""
+        return prompts.BASE_STOPS if self._plain else prompts.CHAT_STOPS
+
+    def sample(self, task: CodeTask, text: str, number: int, style: str) -> Sample:
+        """A sampled text as a sample; a base model's text continues the prompt."""
+        raw = text.replace("\t", "    ")
+        raw = task.prompt + raw if self._plain else raw
+        return Sample(task.id, self.sanitise(task, raw), raw, number)
+
+    def read(self, row: dict[str, Any], task: CodeTask, number: int) -> Sample:
+        """A row of a sample file: `solution`, or `completion` behind the prompt. Raises UserError."""
+        solution = row.get("solution")
+        if solution is None and isinstance(row.get("completion"), str):
+            solution = task.prompt + row["completion"]
+        if not isinstance(solution, str):
+            raise UserError(f"{task.id}: neither solution nor completion", hint="each must be one text")
+        return Sample(task.id, solution, str(row.get("raw_solution") or ""), number)
+
+    def sanitise(self, task: CodeTask, raw: str) -> str:
+        """The program in a raw solution."""
+        return sanitize.sanitize(raw, task.entry_point)
+
+    def truth(self, options: ScoreOptions, progress: Progress, ids: Collection[str] | None = None) -> TruthReport:
+        """Runs these tasks' references, or reads what a check with the same data and libraries found."""
+        tasks = [task for task in self.tasks.values() if ids is None or task.task_id in ids]
+        room = self._open(options)
+        cache = None
+        if options.cache is not None:
+            options.cache.mkdir(parents=True, exist_ok=True)
+            key = environment_key(options.python or sys.executable)
+            cache = options.cache / cache_name(self.data_hash(), key, self.settings)
+        done: set[str] = set()
+
+        def tick(truth: Truth) -> None:
+            done.add(truth.task_id)
+            progress(len(done), len(tasks))
+
+        self._truths = check_references(room, tasks, self.settings, cache, tick)
+        progress(len(tasks), len(tasks))
+        failing = {t.task_id: t.detail for t in self._truths.values() if t.state == FAILS}
+        missing = {
+            t.task_id: f"{t.state}: {t.detail}" for t in self._truths.values() if not t.runs and t.state != FAILS
+        }
+        return TruthReport(len(tasks), failing, missing)
+
+    def score(self, samples: Sequence[Sample], options: ScoreOptions, progress: Progress) -> list[Scored]:
+        """Verdicts in the samples' order; `truth` has to come first."""
+        room, tasks = self._open(options), self.tasks
+        found: dict[int, Scored] = {}
+        jobs: list[tuple[int, Job]] = []
+        for at, sample in enumerate(samples):
+            truth = self._truths.get(sample.task_id)
+            if truth is not None and not truth.runs and truth.state != FAILS:
+                found[at] = self._scored(sample, Status.NOT_RUN, truth.state, 0.0)
+                continue
+            seconds, skipped = (truth.seconds, frozenset(truth.skipped)) if truth else (0.0, frozenset())
+            jobs.append((at, (tasks[sample.task_id], sample.solution, seconds, skipped)))
+        for at, scored in score_all(room, jobs, self.settings):
+            found[at] = self._scored(samples[at], _STATUS[scored.verdict], scored.detail, scored.seconds)
+            progress(len(found), len(samples))
+        return [found[at] for at in range(len(samples))]
+
+    def _scored(self, sample: Sample, status: Status, detail: str, seconds: float) -> Scored:
+        return Scored(sample.task_id, sample.number, {self.columns[0]: status}, detail, seconds)
+
+    def _open(self, options: ScoreOptions) -> Any:
+        if self._room is None:
+            self._room = open_room(options.python or sys.executable, options.workers, require=options.require)
+        return self._room
+
+    def close(self) -> None:
+        """Ends the sandbox."""
+        if self._room is not None:
+            self._room.close()
+            self._room = None

@@ -1,0 +1,138 @@
+"""Verdicts on solutions of BigCodeBench: the program and its tests in one module, in the jail, by the checker's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from codea1_cli.evals.bigcodebench.always_equal import lie_in
+from codea1_cli.evals.bigcodebench.tasks import CLASS, BigCodeTask
+from codea1_cli.sandbox.base import Limits
+from codea1_cli.sandbox.units import Outcome, TestOutcome, UnitModule, UnitRun
+
+CHECKER_S = 240.0
+"""The checker's limit for a task; a reference that takes longer gets its own time."""
+
+
+class BigCodeVerdict(StrEnum):
+    """`PASS`, `FAIL` and `TIMEOUT` are the checker's; `LIE` is a pass that rests on no comparison; `UNSCORED` is ours."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    TIMEOUT = "timeout"
+    LIE = "lie"
+    UNSCORED = "unscored"
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One solution's verdict; `detail` says why it is no pass, `passed` counts tests, `skipped` names the skipped ones."""
+
+    task_id: str
+    verdict: BigCodeVerdict
+    detail: str = ""
+    passed: int = 0
+    tests: int = 0
+    seconds: float = 0.0
+    skipped: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "verdict": self.verdict.value, "skipped": list(self.skipped)}
+
+
+class UnitSandbox(Protocol):
+    """What scoring needs of a sandbox."""
+
+    workers: int
+
+    def run_unit(self, module: UnitModule, limits: Limits, hash_seed: int = 0) -> UnitRun: ...
+
+
+@dataclass(frozen=True)
+class ScoreSettings:
+    """calibrated: put the task's imports and head before each solution, the checker's default.
+
+    time_limit_s: seconds a solution may take; None: the checker's 240, or the reference's own time where that is more.
+    """
+
+    calibrated: bool = True
+    time_limit_s: float | None = None
+    memory_mb: int = 8192
+
+    def limits(self, reference_s: float) -> Limits:
+        """The limits of a task whose reference takes so long."""
+        time_s = max(CHECKER_S, reference_s) + 1.0 if self.time_limit_s is None else self.time_limit_s
+        return Limits(time_s=time_s, load_s=time_s, memory_mb=self.memory_mb, output_kb=1 << 18, processes=512)
+
+
+def score(
+    sandbox: UnitSandbox,
+    task: BigCodeTask,
+    solution: str,
+    settings: ScoreSettings,
+    reference_s: float = 0.0,
+    may_skip: frozenset[str] = frozenset(),
+) -> Scored:
+    """The verdict on one solution. `may_skip`: tests that the reference skips here; another skipped one is no pass."""
+    code = task.calibrated(solution) if settings.calibrated else solution
+    module = UnitModule(code, task.test, task.names, CLASS)
+    run = sandbox.run_unit(module, settings.limits(reference_s))
+    return judge(task, solution, run, may_skip)
+
+
+def judge(task: BigCodeTask, solution: str, run: UnitRun, may_skip: frozenset[str]) -> Scored:
+    """From a run to the verdict."""
+    skipped = tuple(n for n, o in zip(task.names, run.tests, strict=True) if o.kind is Outcome.SKIPPED)
+    passed = sum(o.kind is Outcome.OK for o in run.tests)
+    fault = run.first_fault
+    if fault is not None:
+        verdict = _VERDICTS.get(fault.kind, BigCodeVerdict.FAIL)
+        detail = _say(task, run, fault)
+    elif not task.names:
+        verdict, detail = BigCodeVerdict.FAIL, "there is no test"
+    elif set(skipped) - may_skip:
+        verdict, detail = BigCodeVerdict.LIE, f"skipped {', '.join(sorted(set(skipped) - may_skip))}"
+    else:
+        detail = lie_in(solution)
+        verdict = BigCodeVerdict.LIE if detail else BigCodeVerdict.PASS
+    return Scored(task.task_id, verdict, detail, passed, len(task.names), round(run.seconds, 3), skipped)
+
+
+_VERDICTS = {
+    Outcome.TIMEOUT: BigCodeVerdict.TIMEOUT,
+    Outcome.TAMPERED: BigCodeVerdict.LIE,
+    Outcome.UNSCORED: BigCodeVerdict.UNSCORED,
+}
+
+
+def _say(task: BigCodeTask, run: UnitRun, fault: TestOutcome) -> str:
+    at = next((n for n, o in zip(task.names, run.tests, strict=True) if o is fault), None)
+    return f"{f'{at}: ' if at and run.loaded else ''}{fault.kind.value}: {fault.detail}"
+
+
+Job = tuple[BigCodeTask, str, float, frozenset[str]]
+"""A task, a solution, the reference's seconds, the tests that may be skipped."""
+
+
+def score_all(
+    sandbox: UnitSandbox, jobs: Mapping[Any, Job] | Sequence[tuple[Any, Job]], settings: ScoreSettings
+) -> Iterator[tuple[Any, Scored]]:
+    """Scores jobs on all workers; each (key, verdict) comes as soon as it is there. Equal programs run once a task."""
+    pairs = list(jobs.items()) if isinstance(jobs, Mapping) else list(jobs)
+    same: dict[tuple[str, str], list[Any]] = {}
+    for key, job in pairs:
+        same.setdefault((job[0].task_id, job[1]), []).append((key, job))
+    queue = list(same.values())[::-1]
+    with ThreadPoolExecutor(sandbox.workers) as threads:
+        running: dict[Future[Scored], list[Any]] = {}
+        while queue or running:
+            while queue and len(running) < sandbox.workers:
+                group = queue.pop()
+                task, solution, seconds, may_skip = group[0][1]
+                running[threads.submit(score, sandbox, task, solution, settings, seconds, may_skip)] = group
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                scored = done.result()
+                yield from ((key, scored) for key, _job in running.pop(done))

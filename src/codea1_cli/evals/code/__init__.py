@@ -1,1 +1,0 @@
-"""Code benchmarks whatever their origin: sample files, statistics, comparison, results."""

@@ -1,0 +1,179 @@
+"""Result files: what `codea1 eval-code` found and all that it takes to find it again; and two of them compared."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.durable import write_atomic
+from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.evals.benchmark import Scored, Status, Truth
+from codea1_cli.evals.passk import Interval, paired_bootstrap
+
+FORMAT = "codea1-eval-code-1"
+
+
+def result_file(samples: Path, out: Path | None = None) -> Path:
+    """The result file beside a sample file or folder; with `out` that file, or the one of that name in the folder `out`,
+    or the one beside the sample file `out`."""
+    if out is not None and out.suffix == ".json":
+        return out
+    if out is not None:
+        samples = out / samples.name if out.is_dir() else out
+    return samples.with_name(samples.name.removesuffix(".gz").removesuffix(".jsonl") + ".results.json")
+
+
+def writable(file: Path) -> Path:
+    """`file`, once its folder is there and takes a file: before the hour of scoring, not after it.
+
+    Raises:
+        EnvironmentFault: it cannot be written.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=file.parent):
+            pass
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    except OSError as fault:
+        raise EnvironmentFault(
+            f"the result {file} cannot be written: {fault.strerror}",
+            hint="choose another place with --out",
+        ) from None
+    return file
+
+
+def samples_hash(samples: Path) -> str:
+    """sha256 of a sample file, or of the names and programs of a folder of samples."""
+    digest = hashlib.sha256()
+    if not samples.is_dir():
+        digest.update(samples.read_bytes())
+    else:
+        for file in sorted(samples.glob("*/*.py")):
+            digest.update(f"{file.relative_to(samples)} {file.stat().st_size}\n".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def keep_origin(samples: Path, origin: Mapping[str, Any]) -> None:
+    """Writes beside a sample file what made it: `NAME.origin.json`, for results of a later scoring."""
+    text = json.dumps({**origin, "samples_hash": samples_hash(samples)}, indent=1)
+    write_atomic(_origin_file(samples), text + "\n")
+
+
+def read_origin(samples: Path) -> dict[str, Any]:
+    """What `keep_origin` wrote of this very file; empty where nothing did, or where the file is another one now."""
+    try:
+        origin = json.loads(_origin_file(samples).read_text(encoding="utf-8"))
+        return origin if origin.pop("samples_hash") == samples_hash(samples) else {}
+    except (OSError, ValueError, KeyError, AttributeError):
+        return {}
+
+
+def _origin_file(samples: Path) -> Path:
+    return samples.with_name(samples.name.removesuffix(".jsonl") + ".origin.json")
+
+
+def truth_record(truth: Truth) -> dict[str, Any]:
+    return {"tasks": truth.tasks, "rate": truth.rate, "failing": truth.failing, "not_run": truth.not_run}
+
+
+def verdict_rows(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+    return [
+        {"task_id": one.task_id, "number": one.number, **{k: str(v) for k, v in one.verdicts.items()}}
+        | ({"detail": one.detail} if one.detail else {})
+        for one in scored
+    ]
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """A result file, by its own path or that of its samples; EvalPlus' own result files too.
+
+    Raises:
+        UserError: it is none, or the samples were changed since.
+    """
+    chosen = path if path.suffix == ".json" else result_file(path)
+    try:
+        result = json.loads(chosen.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as fault:
+        raise UserError(f"cannot read {chosen}: {fault}", hint="`codea1 eval-code` writes result files") from None
+    if isinstance(result, dict) and result.get("format") == FORMAT:
+        scored = result.get("samples_hash")
+        if scored and chosen != path and path.exists() and samples_hash(path) != scored:
+            raise UserError(
+                f"{path} was changed after it was scored: {chosen.name} is of other samples",
+                hint=f"score it again: codea1 eval-code {result['benchmark']} --samples {path}",
+            )
+        return result
+    if isinstance(result, dict) and isinstance(result.get("eval"), dict):
+        return _of_evalplus(result, chosen)
+    raise UserError(f"{chosen} is no result of eval-code", hint="give a .results.json file or its samples")
+
+
+def _of_evalplus(result: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    rows = {}
+    for task, samples in result["eval"].items():
+        base = sum(s["base_status"] == Status.PASS for s in samples)
+        plus = sum(s["base_status"] == s.get("plus_status") == Status.PASS for s in samples)
+        rows[task] = {"n": len(samples), "base": base, "plus": plus}
+    columns = ["base", "plus"]
+    name = "humaneval" if next(iter(rows), "").startswith("HumanEval") else "mbpp"
+    return {"benchmark": name, "columns": columns, "tasks": rows, "label": path.name, "data_hash": None}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """B against A in one column, over the tasks that both have: pass@1 of each, their paired difference, and the tasks
+    on which B has the higher or the lower rate."""
+
+    column: str
+    tasks: int
+    a: float
+    b: float
+    difference: Interval
+    won: list[str]
+    lost: list[str]
+
+
+def unshared(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[int, int]:
+    """How many tasks with samples only A has, and only B."""
+    first, second = ({task for task, row in one["tasks"].items() if row["n"]} for one in (a, b))
+    return len(first - second), len(second - first)
+
+
+def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Compared]:
+    """Each column of two results.
+
+    Raises:
+        UserError: they are of different benchmarks or different data, or share no task.
+    """
+    if a["benchmark"] != b["benchmark"]:
+        raise UserError(f"{a['benchmark']} cannot be compared with {b['benchmark']}")
+    if a.get("data_hash") and b.get("data_hash") and a["data_hash"] != b["data_hash"]:
+        raise UserError("the two results are of different data", hint="score both sample files with one --data")
+    tasks = [task for task, row in a["tasks"].items() if row["n"] and b["tasks"].get(task, {}).get("n")]
+    if not tasks:
+        raise UserError("the two results share no task")
+    found = []
+    for column in a["columns"]:
+        before = [a["tasks"][task][column] / a["tasks"][task]["n"] for task in tasks]
+        after = [b["tasks"][task][column] / b["tasks"][task]["n"] for task in tasks]
+        pairs = list(zip(tasks, before, after, strict=True))
+        found.append(
+            Compared(
+                column,
+                len(tasks),
+                sum(before) / len(tasks),
+                sum(after) / len(tasks),
+                paired_bootstrap(before, after),
+                [task for task, x, y in pairs if y > x],
+                [task for task, x, y in pairs if y < x],
+            )
+        )
+    return found

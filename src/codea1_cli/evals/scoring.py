@@ -1,0 +1,133 @@
+"""One evaluation from start to end: references, sampling, scoring, figures."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from codea1_cli.evals import statistics
+from codea1_cli.evals.benchmark import Benchmark, CodeTask, Sample, Scored, ScoreOptions, Status, Truth
+from codea1_cli.evals.results import FORMAT, truth_record, verdict_rows
+from codea1_cli.evals.samples import SampleFile, read_samples
+
+if TYPE_CHECKING:
+    from codea1_cli.models.sampler import Sampler, SamplingSettings
+
+BATCH = 2048  # sequences between two writes where the engine makes its own batches
+Told = Callable[[str, int, int], None]
+
+
+def sample_tasks(
+    benchmark: Benchmark,
+    tasks: Sequence[CodeTask],
+    sampler: Sampler,
+    settings: SamplingSettings,
+    style: str,
+    file: SampleFile,
+    progress: Told,
+) -> list[Sample]:
+    """Samples what the file lacks, and returns all of it in the tasks' order. A task is whole in the file or not there:
+    interrupted, at most a chunk of prompts is sampled again."""
+    left = [task for task in tasks if file.counts[task.id] < settings.n]
+    chunk = max(1, 2 * getattr(sampler, "batch", BATCH) // settings.n)
+    done = len(tasks) - len(left)
+    progress("sampling", done, len(tasks))
+    prompts = benchmark.prompts(left, sampler.tokenizer, style)
+    settings = replace(settings, stop=benchmark.stop(style))  # which may depend on the tokenizer that was just seen
+    # Prompts of like length share a batch.
+    order = sorted(range(len(left)), key=lambda i: -len(prompts[i]))
+    for start in range(0, len(order), chunk):
+        part = order[start : start + chunk]
+        texts = sampler.generate([prompts[i] for i in part], settings)
+        for i, replies in zip(part, texts, strict=True):
+            made = [benchmark.sample(left[i], text, number, style) for number, text in enumerate(replies)]
+            file.append(made[file.counts[left[i].id] :])
+        done += len(part)
+        progress("sampling", done, len(tasks))
+    place = {task.id: number for number, task in enumerate(tasks)}
+    return sorted(read_samples(file.path, benchmark, tasks), key=lambda s: (place[s.task_id], s.number))
+
+
+@dataclass
+class Outcome:
+    """What came of scoring."""
+
+    truth: Truth
+    scored: list[Scored]
+    seconds: float
+    truth_seconds: float
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    figures: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def score_samples(benchmark: Benchmark, samples: Sequence[Sample], options: ScoreOptions, progress: Told) -> Outcome:
+    """References first, then the samples. Tasks without a sample are in no figure."""
+    began = time.monotonic()
+    asked = {sample.task_id for sample in samples}
+    truth = benchmark.truth(options, lambda done, total: progress("references", done, total), asked)
+    middle = time.monotonic()
+    scored = benchmark.score(samples, options, lambda done, total: progress("scoring", done, total))
+    outcome = Outcome(truth, scored, time.monotonic() - middle, middle - began)
+    outcome.rows = statistics.task_rows(scored, benchmark.columns)
+    outcome.figures = statistics.figures(outcome.rows, benchmark.columns, truth)
+    return outcome
+
+
+def record(
+    benchmark: Benchmark, outcome: Outcome, options: ScoreOptions, about: dict[str, Any], samples: Path | None
+) -> dict[str, Any]:
+    """The content of a result file; `about` says what made the samples."""
+    from codea1_cli import __version__
+
+    return {
+        "format": FORMAT,
+        "benchmark": benchmark.name,
+        "title": benchmark.title,
+        "columns": list(benchmark.columns),
+        "codea1": __version__,
+        "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "data_hash": benchmark.data_hash(),
+        "samples_file": str(samples) if samples is not None else None,
+        **about,
+        "figures": outcome.figures,
+        "unscored": sum(Status.UNSCORED in one.verdicts.values() for one in outcome.scored),
+        "references": truth_record(outcome.truth),
+        "seconds": {"references": outcome.truth_seconds, "scoring": outcome.seconds},
+        "options": {k: v for k, v in asdict(options).items() if k in ("workers", "python")},
+        "machine": {"python": platform.python_version(), "platform": platform.platform(), "cores": os.cpu_count()},
+        "tasks": outcome.rows,
+        "verdicts": verdict_rows(outcome.scored),
+    }
+
+
+def score_texts(
+    benchmark: Benchmark,
+    texts: dict[str, Sequence[str]],
+    tasks: Sequence[CodeTask],
+    *,
+    style: str,
+    options: ScoreOptions,
+) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
+    """Scores sampled texts, by task id, as training does between its steps.
+
+    `benchmark` and `tasks` come from `open_benchmark(name)` and its `load`; kept between calls, the references run once.
+    Returns the figures as one level (`humaneval/plus/pass@1`, `.../avg@32`) for metrics.jsonl, and the rows by task.
+    """
+    by_id = {task.id: task for task in tasks}
+    samples = [
+        benchmark.sample(by_id[task], text, number, style)
+        for task, replies in texts.items()
+        for number, text in enumerate(replies)
+    ]
+    outcome = score_samples(benchmark, samples, options, lambda *_: None)
+    metrics = statistics.flat(benchmark.name, outcome.figures)
+    metrics[f"{benchmark.name}/references"] = outcome.truth.rate
+    metrics[f"{benchmark.name}/unscored"] = float(
+        sum(Status.UNSCORED in one.verdicts.values() for one in outcome.scored)
+    )
+    return metrics, outcome.rows

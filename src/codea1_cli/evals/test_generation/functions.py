@@ -1,0 +1,172 @@
+"""The functions that tests are written for: UnLeakedTestBench's, or those of a user's file."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.errors import UserError
+from codea1_cli.evals.test_generation.split_tests import binds
+from codea1_cli.problems.problem import Problem
+
+ENVIRONMENT = "CODEA1_SHARED"
+_PLACES = ("ult_lite.json", "ULT.jsonl", "datasets/ULT.jsonl", "bench/ult_lite.json", "data/bench/ult_lite.json")
+_PLAIN = ("os", "re", "math", "random", "string", "datetime", "warnings", "traceback", "numpy")
+_TYPES = (
+    "Any",
+    "Callable",
+    "Dict",
+    "FrozenSet",
+    "Generator",
+    "Iterable",
+    "List",
+    "Optional",
+    "Sequence",
+    "Set",
+    "Tuple",
+)
+_IMPORTS = {
+    **{name: f"import {name}" for name in _PLAIN},
+    "np": "import numpy as np",
+    **{name: f"from typing import {name}" for name in (*_TYPES, "Union")},
+}
+_DEFINITION = re.compile(r"^(?:async\s+)?def\s+([A-Za-z_]\w*)\s*\(", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function under test. `program` is what loads it; `shown` is what a model sees. `calls` are asserts that came
+    with it, of which only the calls are used; `row` is its number in the file; `first` and `last` are its lines."""
+
+    id: str
+    name: str
+    description: str
+    program: str
+    shown: str = ""
+    calls: tuple[str, ...] = ()
+    row: int = 0
+    first: int = 1
+    last: int = 1_000_000_000
+
+    @property
+    def judged(self) -> str:
+        """The program with imports of the usual modules that it mentions and lacks, for a judge that offers none."""
+        words = set(re.findall(r"[A-Za-z_]\w*", self.program))
+        lines = [line for name, line in _IMPORTS.items() if name in words and not binds(self.program, name)]
+        return "\n".join([*lines, self.program])
+
+    @property
+    def problem(self) -> Problem:
+        """As the training's prompts want it."""
+        source = self.shown or self.program
+        head = next((line.strip() for line in source.splitlines() if line.lstrip().startswith(("def ", "async "))), "")
+        question = self.description.strip() or f"What `{self.name}` does is what its code does."
+        return Problem(id=self.id, question=question, declaration=head, entry_point=self.name, reference=self.program)
+
+
+def load_ult(data: Path | None) -> list[Function]:
+    """The benchmark's functions in the order of its file, which is a JSON list or JSON lines.
+
+    data: the file or a folder that holds it (a clone of the benchmark, say); None: below CODEA1_SHARED.
+
+    Raises:
+        UserError: there is none, or a row lacks a field (its number is named).
+    """
+    file = _find(data)
+    functions = []
+    for number, row in enumerate(_rows(file)):
+        try:
+            code, task = str(row["code"]), str(row["task_id"])
+            found = _DEFINITION.search(code)
+            name = str(row.get("func_name") or (found[1] if found else ""))
+            calls = tuple(test for test in row.get("test_list") or () if isinstance(test, str))
+            functions.append(Function(task, name, str(row.get("prompt") or ""), code, code, calls, number))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{file}: row {number + 1} is no function of the benchmark: {error!r}") from None
+    if len({function.id for function in functions}) < len(functions):
+        raise UserError(f"{file}: a task_id appears twice")
+    return functions
+
+
+def _find(data: Path | None) -> Path:
+    root = data if data is not None else Path(os.environ[ENVIRONMENT]) if os.environ.get(ENVIRONMENT) else None
+    if root is None:
+        raise UserError(
+            "no data of UnLeakedTestBench given",
+            hint=f"--data FILE, or --data FOLDER of a clone of the benchmark, or set {ENVIRONMENT}",
+        )
+    if root.is_file():
+        return root
+    for place in _PLACES:
+        if (root / place).is_file():
+            return root / place
+    raise UserError(f"no UnLeakedTestBench below {root}", hint="looked for " + ", ".join(_PLACES))
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    text = file.read_text(encoding="utf-8")
+    try:
+        if text.lstrip().startswith("["):
+            rows = json.loads(text)
+        else:
+            rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except ValueError as error:
+        raise UserError(f"{file} is neither a JSON list nor JSON lines: {error}") from None
+    return list(rows)
+
+
+def fixed_sample(functions: Sequence[Function], file: Path | None = None, share: float = 0.1) -> set[str]:
+    """The ids whose mutation score the published figure is about: a tenth, at least one.
+
+    file: a JSON list of ids or of `task_ROW` (the published sample's form), of which those that are here count. Without
+    one it is those of smallest SHA-256, so that the choice does not depend on order.
+
+    Raises:
+        UserError: the file is no such list, or names nothing that is here.
+    """
+    if file is None:
+        ordered = sorted(functions, key=lambda function: hashlib.sha256(function.id.encode()).hexdigest())
+        return {function.id for function in ordered[: max(1, int(len(ordered) * share))]}
+    try:
+        wanted = {str(name) for name in json.loads(file.read_text(encoding="utf-8"))}
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"{file} is no JSON list of ids: {error}") from None
+    found = {function.id for function in functions if wanted & {function.id, f"task_{function.row}"}}
+    if not found:
+        raise UserError(f"{file} names no function that is here", hint="it holds task ids or `task_ROW`")
+    return found
+
+
+def functions_of_file(file: Path) -> list[Function]:
+    """The functions at the top level of a Python file, in order; the whole file is the program of each.
+
+    Raises:
+        UserError: it cannot be read or parsed, or holds none.
+    """
+    try:
+        source = file.read_text(encoding="utf-8")
+        tree = ast.parse(source, str(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {file}: {error}") from None
+    except (SyntaxError, ValueError) as error:
+        raise UserError(f"{file} does not parse: {error}") from None
+    found = []
+    lines = source.splitlines()
+    for number, node in enumerate(n for n in tree.body if isinstance(n, ast.FunctionDef)):
+        first = min([node.lineno, *(part.lineno for part in node.decorator_list)])
+        last = node.end_lineno or node.lineno
+        shown = "\n".join(lines[first - 1 : last])
+        found.append(
+            Function(node.name, node.name, ast.get_docstring(node) or "", source, shown, (), number, first, last)
+        )
+    if not found:
+        raise UserError(f"{file} has no function at its top level")
+    last_of = {function.name: function for function in found}  # of two with one name the later counts, as in Python
+    return list(last_of.values())

@@ -1,0 +1,128 @@
+"""Asking a model for tests: in rounds of one test each (the published protocol), or for a whole suite at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.evals.test_generation.functions import Function
+from codea1_cli.evals.test_generation.suites import read_rows, write_rows
+from codea1_cli.models.sampler import Sampler, SamplingSettings
+from codea1_cli.problems.prompts import Message, test_messages
+
+CHAT_SYSTEM = (
+    "You write unit tests in Python. Answer with exactly one assert statement in a python code block and nothing else: "
+    "no explanation, no second assert."
+)
+CHAT_FIRST = (
+    "Write one test for the function `{name}`.\n\nWhat it does: {description}\n\n```python\n{code}\n```\n\n"
+    "The function is already there, do not repeat it. Answer with one line that begins with `assert {name}(`."
+)
+CHAT_NEXT = (
+    "Write another assert statement for `{name}`. It must differ from all those before it, and reach statements and "
+    "branches that they do not. Answer with one line that begins with `assert {name}(`."
+)
+Progress = Callable[[str, int, int], None]  # what, done, of all
+
+
+def chat_messages(function: Function, replies: Sequence[str]) -> list[Message]:
+    """The chat up to the next round: system, the first question, and each earlier reply with the question after it."""
+    first = CHAT_FIRST.format(
+        name=function.name, description=function.description.strip(), code=function.shown.rstrip()
+    )
+    messages = [{"role": "system", "content": CHAT_SYSTEM}, {"role": "user", "content": first}]
+    for reply in replies:
+        messages.append({"role": "assistant", "content": reply})
+        messages.append({"role": "user", "content": CHAT_NEXT.format(name=function.name)})
+    return messages
+
+
+def fitting_prompt(tokenizer: Any, function: Function, replies: Sequence[str], room: int) -> list[int] | None:
+    """The chat as token ids; rounds are forgotten, oldest first, until it fits in `room`. None when it never does."""
+    from codea1_cli.models.tokenizers import render
+
+    for forgotten in range(len(replies) + 1):
+        ids: list[int] = render(tokenizer, chat_messages(function, replies[forgotten:]))
+        if len(ids) <= room:
+            return ids
+    return None
+
+
+def ask_in_rounds(
+    sampler: Sampler,
+    functions: Sequence[Function],
+    rounds: int,
+    settings: SamplingSettings,
+    file: Path,
+    *,
+    chunk: int = 256,
+    context: int = 16_384,
+    progress: Progress | None = None,
+) -> dict[str, list[str]]:
+    """`rounds` replies for each function, kept in `file` after every chunk; what it already holds is not asked again.
+
+    All functions go through a round together, `chunk` prompts at a time. A chat that does not fit in `context` tokens
+    gets an empty reply, which is no test.
+    """
+    replies: dict[str, list[str]] = {function.id: [] for function in functions}
+    for row in read_rows(file):
+        if row.get("task_id") in replies:
+            replies[row["task_id"]] = [str(reply) for reply in row["replies"]][:rounds]
+    for number in range(rounds):
+        due = [function for function in functions if len(replies[function.id]) == number]
+        for at in range(0, len(due), chunk):
+            part = due[at : at + chunk]
+            _reply(sampler, part, replies, settings, context)
+            write_rows(file, ({"task_id": name, "protocol": "rounds", "replies": r} for name, r in replies.items()))
+            if progress is not None:
+                done = sum(map(len, replies.values()))
+                progress("rounds", done, rounds * len(functions))
+    return replies
+
+
+def _reply(
+    sampler: Sampler, part: Sequence[Function], replies: dict[str, list[str]], settings: SamplingSettings, context: int
+) -> None:
+    room = context - settings.max_new_tokens
+    prompts = [fitting_prompt(sampler.tokenizer, function, replies[function.id], room) for function in part]
+    fitting = [prompt for prompt in prompts if prompt is not None]
+    texts = iter(sampler.generate(fitting, settings) if fitting else [])
+    for function, prompt in zip(part, prompts, strict=True):
+        replies[function.id].append(next(texts)[0] if prompt is not None else "")
+
+
+def ask_at_once(
+    sampler: Sampler,
+    functions: Sequence[Function],
+    tests_per_suite: int,
+    settings: SamplingSettings,
+    file: Path,
+    *,
+    chunk: int = 256,
+    context: int = 16_384,
+    progress: Progress | None = None,
+) -> dict[str, str]:
+    """One suite for each function, asked for exactly as in training; kept in `file` after every chunk. A prompt that
+    does not fit in `context` tokens gets an empty reply."""
+    texts = {row["task_id"]: str(row["suite"]) for row in read_rows(file)}
+    due = [function for function in functions if function.id not in texts]
+    for at in range(0, len(due), chunk):
+        part = due[at : at + chunk]
+        prompts = suite_prompts(sampler.tokenizer, part, tests_per_suite)
+        fits = [len(prompt) <= context - settings.max_new_tokens for prompt in prompts]
+        fitting = [prompt for prompt, fit in zip(prompts, fits, strict=True) if fit]
+        answers = iter(sampler.generate(fitting, settings) if fitting else [])
+        for function, fit in zip(part, fits, strict=True):
+            texts[function.id] = next(answers)[0] if fit else ""
+        write_rows(file, ({"task_id": name, "protocol": "one-shot", "suite": text} for name, text in texts.items()))
+        if progress is not None:
+            progress("suites", len(functions) - len(due) + at + len(part), len(functions))
+    return {function.id: texts[function.id] for function in functions}
+
+
+def suite_prompts(tokenizer: Any, functions: Sequence[Function], tests_per_suite: int) -> list[list[int]]:
+    """The training's white-box prompt for each function, as token ids."""
+    from codea1_cli.models.tokenizers import render
+
+    return [render(tokenizer, test_messages(f.problem, f.shown or f.program, tests_per_suite)) for f in functions]

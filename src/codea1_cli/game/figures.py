@@ -1,0 +1,85 @@
+"""Counts of one problem's step and the rates made of them; counts add up over problems, rates are made anew."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from codea1_cli.game.rules import GameRules
+from codea1_cli.sandbox.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from codea1_cli.game.scoring import JudgedCandidate
+
+Stats = dict[str, float | int]
+
+_RATES = {
+    "loaded_share": ("candidates_loaded", "candidates"),
+    "valid_share": ("valid", "asserts"),
+    "stated_correctly_share": ("stated_correctly", "valid"),
+    "kills_per_valid": ("kills", "valid_run"),
+    "repeated_share": ("invalid_duplicate", "asserts"),
+    "short_share": ("suites_short", "suites"),
+    "distinct_share": ("distinct_calls", "valid"),
+    "book_pass_rate": ("book_passed", "book_run"),
+}
+
+
+def problem_stats(
+    rules: GameRules, candidates: Sequence["JudgedCandidate"], suite_rewards: Sequence[Sequence[float | None]]
+) -> Stats:
+    """Counts and rates of one problem.
+
+    `valid_run`: valid tests run to a verdict on candidates that load; `kills`: those of them not passed;
+    `suites_short`: suites of fewer than K asserts; `distinct_calls`: among all valid tests of the problem.
+    """
+    counts: Counter[str] = Counter(candidates=len(candidates))
+    calls: set[str | None] = set()
+    for candidate, rewards in zip(candidates, suite_rewards, strict=True):
+        counts["candidates_loaded"] += candidate.loaded is True
+        counts["candidates_unscored"] += candidate.loaded is None
+        counts["suites"] += len(candidate.suites)
+        counts["suites_unscored"] += sum(reward is None for reward in rewards)
+        for test in candidate.book if rules.book else ():
+            if candidate.loaded and test.verdict not in (None, Verdict.UNSCORED):
+                counts["book_run"] += 1
+                counts["book_passed"] += test.verdict is Verdict.PASSED
+        for suite in candidate.suites:
+            counts["suites_short"] += len(suite.tests) < rules.tests_per_suite
+            counts["asserts"] += len(suite.tests)
+            for test in suite.tests:
+                if not test.valid:
+                    counts["invalid"] += 1
+                    counts[f"invalid_{_kind(test.reason)}"] += 1
+                    continue
+                calls.add(test.call)
+                counts["valid"] += 1
+                counts["stated_correctly"] += test.stated_correctly is True
+                if candidate.loaded and test.verdict is not None:
+                    counts[f"verdict_{test.verdict.value}"] += 1
+                    if test.verdict is not Verdict.UNSCORED:
+                        counts["valid_run"] += 1
+                        counts["kills"] += test.verdict is not Verdict.PASSED
+    counts["distinct_calls"] = len(calls)
+    return _with_rates(counts)
+
+
+def _kind(reason: str | None) -> str:
+    """The kind of a reason, less its detail: "raised: ValueError: ..." counts as raised."""
+    return (reason or "unknown").partition(":")[0].replace(" ", "_")
+
+
+def merge_stats(problems: Iterable[Mapping[str, float | int]]) -> Stats:
+    """The counts of several problems added up, with the rates of the sums."""
+    total: Counter[str] = Counter()
+    for stats in problems:
+        total.update({name: int(value) for name, value in stats.items() if name not in _RATES})
+    return _with_rates(total)
+
+
+def _with_rates(counts: Mapping[str, int]) -> Stats:
+    """`counts` and each rate whose denominator is not 0; a rate over nothing is left out, not called 0."""
+    stats: Stats = dict(counts)
+    for name, (part, whole) in _RATES.items():
+        if counts.get(whole):
+            stats[name] = counts.get(part, 0) / counts[whole]
+    return stats

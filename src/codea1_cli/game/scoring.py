@@ -1,0 +1,120 @@
+"""One problem of one step: from judged candidates to rewards, the Mistake Book's events and the suites to train on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from codea1_cli.game.book import Book, BookEvent, Entries
+from codea1_cli.game.figures import Stats, problem_stats
+from codea1_cli.game.judged_tests import JudgedSuite, JudgedTest, read_book_test
+from codea1_cli.game.rewards import SuiteCounts, SuiteReward, code_reward, nonprintable_share, suite_reward
+from codea1_cli.game.rules import GameRules
+from codea1_cli.game.selection import select
+from codea1_cli.sandbox.verdicts import Verdict
+
+MAX_BOOK_TEST_CHARS = 4_000
+"""Longer tests earn their rewards but are not kept: a book is replayed, stored and exported as source text."""
+
+
+@dataclass(frozen=True)
+class JudgedCandidate:
+    """One candidate: `loaded` is None when the sandbox failed; `book` are the replayed tests, `suites` those written
+    against it (by default none for a candidate that does not load)."""
+
+    code: str
+    loaded: bool | None
+    book: tuple[JudgedTest, ...] = ()
+    suites: tuple[JudgedSuite, ...] = ()
+
+
+@dataclass(frozen=True)
+class ProblemOutcome:
+    """What a problem's step came to. Rewards are None where unscored; `suite_rewards[c][s]` belongs to suite s on
+    candidate c, `suite_parts` likewise; `selected` are indices of candidates."""
+
+    code_rewards: list[float | None]
+    suite_rewards: list[list[float | None]]
+    suite_parts: list[list[SuiteReward]]
+    selected: list[int]
+    events: tuple[BookEvent, ...]
+    book_after: Entries
+    stats: Stats = field(default_factory=dict)
+
+
+def score_problem(
+    rules: GameRules, book_entries: Entries, candidates: Sequence[JudgedCandidate], problem_id: str = ""
+) -> ProblemOutcome:
+    """Score all candidates of one problem and their suites."""
+    if not rules.book:
+        book_entries = ()
+    scored = [_score(rules, candidate) for candidate in candidates]
+    parts = [suite_parts for _, suite_parts in scored]
+    suite_rewards = [[part.reward for part in suite_parts] for suite_parts in parts]
+    book = Book(book_entries)
+    events: tuple[BookEvent, ...] = ()
+    if rules.book:
+        loading = [candidate if candidate.loaded else JudgedCandidate("", False) for candidate in candidates]
+        passed = [[test.source for test in c.book if test.verdict is Verdict.PASSED] for c in loading]
+        failed = [[test.source for suite in c.suites for test in suite.tests if _kept(rules, test)] for c in loading]
+        book, events = book.update(problem_id, passed, failed)
+    return ProblemOutcome(
+        code_rewards=[reward for reward, _ in scored],
+        suite_rewards=suite_rewards,
+        suite_parts=parts,
+        selected=select(rules, suite_rewards),
+        events=events,
+        book_after=book.entries,
+        stats=problem_stats(rules, candidates, suite_rewards),
+    )
+
+
+def _score(rules: GameRules, candidate: JudgedCandidate) -> tuple[float | None, list[SuiteReward]]:
+    """The candidate's reward and its suites' rewards with their parts."""
+    book = candidate.book if rules.book else ()
+    shares: list[float | None] = []
+    parts = []
+    for suite in candidate.suites:
+        counts = _counts(rules, candidate, suite, book)
+        part = suite_reward(
+            counts,
+            k=rules.tests_per_suite,
+            alpha=rules.alpha,
+            loads=bool(candidate.loaded),
+            penalty=nonprintable_share(suite.text),
+        )
+        # A suite is not to blame for a candidate that does not load, nor for a sandbox that fails.
+        scorable = rules.paper or (bool(candidate.loaded) and not suite.unscored)
+        parts.append(part if scorable else SuiteReward(None, part.validity, part.adversarial, part.penalty))
+        share = code_reward(counts) if scorable else None
+        shares.append(0.0 if share is None and rules.paper else share)
+    if candidate.loaded is False or (rules.paper and not candidate.loaded):
+        return 0.0, parts
+    counting = [share for share in shares if share is not None]
+    if candidate.loaded is None or not counting:
+        return None, parts
+    return sum(counting) / len(counting), parts
+
+
+def _counts(
+    rules: GameRules, candidate: JudgedCandidate, suite: JudgedSuite, book: Sequence[JudgedTest]
+) -> SuiteCounts:
+    valid = [test for test in suite.tests if test.valid]
+    passes = [bool(candidate.loaded) and test.verdict is Verdict.PASSED for test in valid]
+    wrong = sum(test.stated_correctly is False for test in valid)
+    replayed = book if rules.paper else [test for test in book if test.valid and test.verdict is not Verdict.UNSCORED]
+    return SuiteCounts(
+        valid=len(valid),
+        invalid=len(suite.tests) - len(valid) + wrong,
+        early_fails=passes[: rules.tests_per_suite].count(False),
+        passes=passes.count(True),
+        book_total=len(replayed),
+        book_passes=sum(bool(candidate.loaded) and test.verdict is Verdict.PASSED for test in replayed),
+    )
+
+
+def _kept(rules: GameRules, test: JudgedTest) -> bool:
+    """Whether a new test is a mistake for the book: valid, run to a verdict, and not passed."""
+    failed = test.valid and test.verdict is not Verdict.PASSED
+    if not failed or not (rules.paper or test.verdict not in (None, Verdict.UNSCORED)):
+        return False
+    # A value may have no source of its own, or too long a one: the book must be able to read the test back.
+    return len(test.source) <= MAX_BOOK_TEST_CHARS and read_book_test(test.source) is not None

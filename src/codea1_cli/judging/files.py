@@ -1,0 +1,178 @@
+"""Rows of `codea1 judge`: a reference, a candidate and tests or a suite each, judged in parallel and given in order."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.errors import UserError
+from codea1_cli.extract import AssertStatement, parse_suite
+from codea1_cli.game.judged_tests import judged_suite
+from codea1_cli.game.rules import GameRules
+from codea1_cli.judging.cache import ReferenceCache
+from codea1_cli.judging.judge import CandidateResult, Expected, Judge
+from codea1_cli.sandbox.base import Limits, Sandbox
+from codea1_cli.sandbox.verdicts import Verdict
+
+NO_VALID_TEST = "no_valid_test"
+_TEXTS = ("id", "reference", "candidate", "entry_point")
+_NUMBERS = ("tolerance", "time_limit_s", "memory_mb")
+_WORST_FIRST = (
+    Verdict.UNSCORED,
+    Verdict.LOAD_ERROR,
+    Verdict.CRASHED,
+    Verdict.MEMORY,
+    Verdict.TIMEOUT,
+    Verdict.OUTPUT_LIMIT,
+    Verdict.RAISED,
+    Verdict.FAILED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line: `tests` (assert statements) or `suite` (text as a model wrote it), and the limits that it sets."""
+
+    id: str
+    reference: str
+    candidate: str
+    entry_point: str
+    tests: tuple[str, ...] | None = None
+    suite: str | None = None
+    tolerance: float | None = None
+    time_limit_s: float | None = None
+    memory_mb: int | None = None
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """The rows of a JSON-lines file. Raises UserError naming the line and the field that is wrong."""
+    try:
+        file = path.open(encoding="utf-8", errors="surrogateescape", newline="\n")
+    except OSError as fault:
+        raise UserError(f"cannot read {path}: {fault.strerror}") from fault
+    with file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                yield _row(line, f"{path}:{number}")
+
+
+def _row(line: str, where: str) -> Row:
+    try:
+        raw = json.loads(line)
+    except (ValueError, RecursionError) as fault:
+        raise UserError(f"{where}: not JSON: {str(fault)[:200]}") from fault
+    if not isinstance(raw, dict):
+        raise UserError(f"{where}: not a JSON object")
+    for name in _TEXTS:
+        if not isinstance(raw.get(name), str):
+            raise UserError(f"{where}: {name} is {'missing' if name not in raw else 'no text'}")
+    tests, suite = raw.get("tests"), raw.get("suite")
+    if (tests is None) == (suite is None):
+        raise UserError(f"{where}: a row has either tests or suite", "tests: list of assert statements; suite: text")
+    if tests is not None and not (isinstance(tests, list) and all(isinstance(test, str) for test in tests)):
+        raise UserError(f"{where}: tests is no list of texts")
+    if suite is not None and not isinstance(suite, str):
+        raise UserError(f"{where}: suite is no text")
+    numbers = {name: raw[name] for name in _NUMBERS if raw.get(name) is not None}
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
+            raise UserError(f"{where}: {name} is no number of at least 0")
+        if name != "tolerance" and not value:
+            raise UserError(f"{where}: {name} is 0")
+    if "memory_mb" in numbers:
+        numbers["memory_mb"] = int(numbers["memory_mb"])
+    texts = {name: raw[name] for name in _TEXTS}
+    return Row(**texts, tests=None if tests is None else tuple(tests), suite=suite, **numbers)
+
+
+class RowJudge:
+    """Judges rows in one sandbox, each by its own limits; answers of a reference are shared. Thread-safe."""
+
+    def __init__(self, sandbox: Sandbox, limits: Limits, tolerance: float = 1e-6) -> None:
+        self.sandbox = sandbox
+        self.limits = limits
+        self.tolerance = tolerance
+        self.cache = ReferenceCache()
+
+    def _judge(self, row: Row) -> Judge:
+        limits = self.limits
+        if row.time_limit_s is not None:
+            limits = replace(limits, time_s=row.time_limit_s)
+        if row.memory_mb is not None:
+            limits = replace(limits, memory_mb=row.memory_mb)
+        tolerance = self.tolerance if row.tolerance is None else row.tolerance
+        return Judge(self.sandbox, limits=limits, tolerance=tolerance, cache=self.cache)
+
+    def judge(self, row: Row) -> dict[str, Any]:
+        """`id, status, tests` of a row: the status is `ok` when the candidate passes every valid test, else the worst
+        verdict, and `no_valid_test` when nothing could be tested."""
+        judge = self._judge(row)
+        if row.tests is not None:
+            texts, statements = list(row.tests), [_single(test, row.entry_point) for test in row.tests]
+        else:
+            statements = parse_suite(row.suite or "", row.entry_point, cap=GameRules().cap)
+            texts = [statement.source for statement in statements]
+        calls = [s.call for s in statements if s.call is not None and s.invalid is None]
+        expected = judge.expected(row.reference, row.entry_point, calls)
+        result = judge.check(row.candidate, row.entry_point, calls, expected)
+        return self._report(row.id, texts, statements, expected, result, judge)
+
+    def _report(
+        self,
+        name: str,
+        texts: list[str],
+        statements: list[AssertStatement],
+        expected: dict[str, Expected],
+        result: CandidateResult,
+        judge: Judge,
+    ) -> dict[str, Any]:
+        rules = GameRules(max_tests_per_suite=max(1, len(statements)))
+        suite = judged_suite(rules, "", statements, expected, result.verdicts, judge.equal)
+        tests = [
+            {
+                "test": text,
+                "valid": test.valid,
+                "stated_correctly": test.stated_correctly,
+                "verdict": test.verdict.value if test.verdict is not None else None,
+                "expected": test.expected if test.valid else None,
+                "got": test.got if test.valid else None,
+                "reason": test.reason,
+            }
+            for text, test in zip(texts, suite.tests, strict=True)
+        ]
+        verdicts = {test.verdict for test in suite.tests if test.verdict is not None}
+        if suite.unscored:
+            verdicts.add(Verdict.UNSCORED)
+        if result.load_verdict is not None:
+            verdicts.add(result.load_verdict)
+        worst = next((verdict.value for verdict in _WORST_FIRST if verdict in verdicts), "")
+        status = worst or ("ok" if verdicts else NO_VALID_TEST)
+        return {"id": name, "status": status, "load_detail": result.load_detail or None, "tests": tests}
+
+    def stream(self, rows: Iterable[Row], workers: int) -> Iterator[dict[str, Any]]:
+        """The reports in the rows' order, with at most `4 * workers` rows held at once."""
+        with ThreadPoolExecutor(workers) as pool:
+            waiting: deque[Future[dict[str, Any]]] = deque()
+            try:
+                for row in rows:
+                    waiting.append(pool.submit(self.judge, row))
+                    while len(waiting) >= 4 * workers or (waiting and waiting[0].done()):
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+
+def _single(test: str, entry_point: str) -> AssertStatement:
+    """The one assert of a test; a test that holds none or several is no test."""
+    found = parse_suite(test, entry_point)
+    if len(found) == 1:
+        return found[0]
+    return AssertStatement(test, invalid="no_assert" if not found else "several_asserts")

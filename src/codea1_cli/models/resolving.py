@@ -1,0 +1,51 @@
+"""Finding a model by its name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.errors import UserError, first_line
+
+BUILTIN = "builtin:tiny"
+
+
+def resolve_model(name: str) -> str:
+    """A local folder for built-in models and paths; a hub id is returned as it is.
+
+    Raises:
+        UserError: a path that is no model folder, or whose config.json cannot be read.
+    """
+    if name == BUILTIN:
+        from codea1_cli.tiny import model_path
+
+        return str(model_path())
+    path = Path(name).expanduser()
+    looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1 or path.is_dir()
+    if not looks_local:
+        return name
+    if not path.is_dir():
+        raise UserError(f"no model folder {name}", hint="give a folder with config.json, a hub id, or builtin:tiny")
+    if not (path / "config.json").is_file():
+        raise UserError(
+            f"{name} is no Hugging Face model folder: config.json is missing",
+            hint="`codea1 export` writes one from a run",
+        )
+    read_config(path / "config.json")
+    return str(path.resolve())
+
+
+def read_config(file: Path) -> dict[str, Any]:
+    """What a model's config.json holds.
+
+    Raises:
+        UserError: it is no JSON object.
+    """
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read: {first_line(error)}", hint="copy the model's folder again") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{file} is no JSON object", hint="copy the model's folder again")
+    return found

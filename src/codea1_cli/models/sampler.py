@@ -1,0 +1,155 @@
+"""Sampling from a model outside training: one interface, vLLM where it is, transformers' generate elsewhere.
+
+Every sample has a seed of its own, made from the job's seed, its prompt and its number. So a job that was interrupted,
+reordered or split gives the same texts, up to the engine's own rounding (a batch of other shape may round otherwise).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from codea1_cli.errors import UserError
+
+ENGINES = ("auto", "transformers", "vllm")
+
+
+@dataclass(frozen=True)
+class ModelRef:
+    """A model to sample from.
+
+    `path` is a folder or a hub id, `adapter` the folder of a LoRA adapter on top of it. `label` is short and for people;
+    `run` and `step` say where a policy of a run came from.
+    """
+
+    path: str
+    adapter: str | None = None
+    label: str = ""
+    run: str | None = None
+    step: int | None = None
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """How to sample. `temperature` 0 is greedy; a text ends before the first of the `stop` strings."""
+
+    n: int = 1
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_new_tokens: int = 1024
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+
+
+class Sampler(Protocol):
+    """`tokenizer` is the model's own, with left padding."""
+
+    tokenizer: Any
+
+    def generate(self, prompts: Sequence[list[int]], settings: SamplingSettings) -> list[list[str]]:
+        """`n` texts for each prompt of token ids, without special tokens."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Model, tokenizer, hash of the chat template, engine, number type, versions."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_sampler(model: ModelRef, engine: str = "auto") -> Sampler:
+    """The sampler for `model`. `auto` is vLLM where it is installed and there is a GPU, else transformers.
+
+    Raises:
+        UserError: an unknown engine, vLLM where it cannot run, or a model that cannot be loaded.
+    """
+    import importlib.util
+
+    import torch
+
+    if engine not in ENGINES:
+        raise UserError(f"unknown engine {engine!r}", hint=f"one of {', '.join(ENGINES)}")
+    installed, gpu = importlib.util.find_spec("vllm") is not None, torch.cuda.is_available()
+    if engine == "vllm" and not (installed and gpu):
+        raise UserError(
+            "vLLM is not installed" if not installed else "vLLM needs a GPU, and there is none",
+            hint="`uv sync --extra vllm` installs it" if not installed else "use --engine transformers",
+        )
+    if engine == "vllm" or (engine == "auto" and installed and gpu):
+        from codea1_cli.models.sampler_vllm import VllmSampler
+
+        return VllmSampler(model)
+    from codea1_cli.models.sampler_transformers import TransformersSampler
+
+    return TransformersSampler(model)
+
+
+def prompt_seed(prompt: Sequence[int], seed: int) -> int:
+    """The 62-bit seed of a prompt's samples in a job of seed `seed`; two lists of equal tokens have one."""
+    digest = hashlib.blake2b(f"{seed} {' '.join(map(str, prompt))}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 2
+
+
+def cut_at_stop(text: str, stop: Sequence[str]) -> str:
+    """`text` before the first of the stop strings."""
+    places = [at for at in (text.find(word) for word in stop if word) if at >= 0]
+    return text[: min(places)] if places else text
+
+
+def load_model_tokenizer(model: ModelRef) -> Any:
+    """The model's tokenizer, with the chat template that lies beside its adapter where there is one.
+
+    Raises:
+        UserError: it cannot be loaded or has no chat template.
+    """
+    from pathlib import Path
+
+    from transformers import AutoTokenizer
+
+    from codea1_cli.models.tokenizers import load_tokenizer
+
+    tokenizer = load_tokenizer(model.path)
+    if model.adapter is not None and any(Path(model.adapter).glob("tokenizer*")):
+        own = AutoTokenizer.from_pretrained(model.adapter).chat_template
+        tokenizer.chat_template = own or tokenizer.chat_template
+    return tokenizer
+
+
+def end_tokens(model: ModelRef, tokenizer: Any) -> list[int]:
+    """The tokens that end a reply: the tokenizer's, and those that the model's own generation settings name."""
+    from transformers import GenerationConfig
+
+    try:
+        named = GenerationConfig.from_pretrained(model.path).eos_token_id
+    except (OSError, ValueError):
+        named = None
+    listed = named if isinstance(named, list) else [] if named is None else [named]
+    return sorted({*listed, tokenizer.eos_token_id})
+
+
+def describe_model(ref: ModelRef, tokenizer: Any) -> dict[str, Any]:
+    """What identifies a model, its tokenizer and its chat template in a result file."""
+    vocabulary = "\n".join(f"{token}\t{number}" for token, number in sorted(tokenizer.get_vocab().items()))
+    return {
+        "model": ref.path,
+        "adapter": ref.adapter,
+        "label": ref.label,
+        "run": ref.run,
+        "step": ref.step,
+        "tokenizer": type(tokenizer).__name__,
+        "vocabulary_hash": _short_hash(vocabulary),
+        "chat_template_hash": _short_hash(str(tokenizer.chat_template)),
+    }
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """The installed versions of `packages`."""
+    from importlib.metadata import version
+
+    return {package: version(package) for package in packages}

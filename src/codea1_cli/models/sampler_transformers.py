@@ -1,0 +1,189 @@
+"""Sampling with transformers' `generate`: batches of prompts of like length, one random number a row and step.
+
+`generate` has one random state for a whole batch, so a sample would depend on what was sampled beside it. Here the
+random numbers are drawn beforehand, one a row and step from the row's own seed, and a logits processor picks the token
+whose cumulative probability the number falls in (inverse transform sampling); `generate` itself runs greedily.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from codea1_cli.errors import EnvironmentFault, UserError, first_line
+from codea1_cli.models.sampler import (
+    ModelRef,
+    SamplingSettings,
+    cut_at_stop,
+    describe_model,
+    end_tokens,
+    load_model_tokenizer,
+    prompt_seed,
+    versions,
+)
+
+BATCH = {"cuda": 256, "cpu": 32}  # sequences sampled together; halved whenever memory does not suffice
+_STOP_EVERY = 8  # tokens between two looks for stop strings
+
+
+class TransformersSampler:
+    """On the first GPU in bf16 where there is one, else on the CPU in fp32.
+
+    Raises:
+        UserError: the model or its adapter cannot be loaded.
+    """
+
+    def __init__(self, model: ModelRef, batch: int | None = None) -> None:
+        import torch
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        logging.set_verbosity_error()
+        self.ref = model
+        self.tokenizer: Any = load_model_tokenizer(model)
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.dtype = torch.bfloat16 if self.device == "cuda" else torch.float32
+        self.batch = batch or BATCH[self.device]
+        self.model = _load(model, self.dtype).to(self.device).eval()
+        self._ends = end_tokens(model, self.tokenizer)
+
+    def generate(self, prompts: Sequence[list[int]], settings: SamplingSettings) -> list[list[str]]:
+        """`n` texts for each prompt.
+
+        Raises:
+            EnvironmentFault: one sequence alone does not fit in the GPU's memory.
+        """
+        import torch
+
+        copies = 1 if settings.temperature == 0 else settings.n
+        rows = [(i, number) for i in range(len(prompts)) for number in range(copies)]
+        rows.sort(key=lambda row: (-len(prompts[row[0]]), row))
+        texts: dict[tuple[int, int], str] = {}
+        while rows:
+            part, rows = rows[: self.batch], rows[self.batch :]
+            try:
+                answers = self._batch([prompts[i] for i, _ in part], [number for _, number in part], settings)
+            except torch.cuda.OutOfMemoryError:
+                if self.batch == 1:
+                    raise EnvironmentFault(
+                        "one sequence does not fit in the GPU's memory", hint="lower the number of new tokens"
+                    ) from None
+                rows = part + rows
+                self.batch = max(1, min(self.batch, len(part)) // 2)
+                torch.cuda.empty_cache()
+                continue
+            texts.update(zip(part, answers, strict=True))
+        return [[texts[i, number % copies] for number in range(settings.n)] for i in range(len(prompts))]
+
+    def _batch(self, prompts: list[list[int]], numbers: list[int], settings: SamplingSettings) -> list[str]:
+        import torch
+        from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+
+        batch = self.tokenizer.pad({"input_ids": prompts}, return_tensors="pt").to(self.device)
+        width = batch["input_ids"].shape[1]
+        processors, criteria = LogitsProcessorList(), StoppingCriteriaList()
+        if settings.temperature > 0:
+            draws = _draws(prompts, numbers, settings).to(self.device)
+            processors.append(_picker(draws, width, settings.temperature, settings.top_p))
+        if settings.stop:
+            criteria.append(_stopper(self.tokenizer, settings.stop, width))
+        with torch.inference_mode():
+            out = self.model.generate(
+                input_ids=batch["input_ids"],
+                attention_mask=batch["attention_mask"],
+                generation_config=GenerationConfig(
+                    do_sample=False,
+                    max_new_tokens=settings.max_new_tokens,
+                    pad_token_id=self.tokenizer.pad_token_id,
+                    eos_token_id=self._ends,
+                ),
+                logits_processor=processors,
+                stopping_criteria=criteria,
+            )
+        texts = self.tokenizer.batch_decode(out[:, width:], skip_special_tokens=True)
+        return [cut_at_stop(text, settings.stop) for text in texts]
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            **describe_model(self.ref, self.tokenizer),
+            "engine": "transformers",
+            "device": self.device,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "batch": self.batch,
+            "versions": versions("torch", "transformers"),
+        }
+
+    def close(self) -> None:
+        """Gives the model's memory back."""
+        import gc
+
+        import torch
+
+        self.model = None
+        gc.collect()
+        if self.device == "cuda":
+            torch.cuda.empty_cache()
+
+
+def _load(ref: ModelRef, dtype: Any) -> Any:
+    from transformers import AutoModelForCausalLM, GenerationConfig
+
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(ref.path, dtype=dtype)
+        if ref.adapter is not None:
+            from peft import PeftModel
+
+            model = PeftModel.from_pretrained(model, ref.adapter).merge_and_unload()
+    except (OSError, ValueError) as fault:
+        raise UserError(
+            f"cannot load {ref.label or ref.path}: {first_line(fault)}", hint="give a local model folder"
+        ) from None
+    # A model's own defaults (penalties, top-k) would otherwise join the settings that were asked for.
+    model.generation_config = GenerationConfig()
+    return model
+
+
+def _draws(prompts: list[list[int]], numbers: list[int], settings: SamplingSettings) -> Any:
+    """Uniform numbers, shape (rows, new tokens)."""
+    import torch
+
+    rows = []
+    for prompt, number in zip(prompts, numbers, strict=True):
+        generator = torch.Generator().manual_seed(prompt_seed([*prompt, number], settings.seed))
+        rows.append(torch.rand(settings.max_new_tokens, generator=generator, dtype=torch.float64))
+    return torch.stack(rows)
+
+
+def _picker(draws: Any, width: int, temperature: float, top_p: float) -> Callable[[Any, Any], Any]:
+    """A logits processor that leaves one token a row: the one that the row's number of this step picks.
+
+    Tokens come in order of falling probability; top-p keeps the smallest set that holds `top_p` of it.
+    """
+
+    def pick(ids: Any, scores: Any) -> Any:
+        import torch
+
+        ranked, order = torch.softmax(scores.float() / temperature, dim=-1).sort(dim=-1, descending=True, stable=True)
+        reached = ranked.double().cumsum(dim=-1)
+        # The first token at which top_p is reached is still in.
+        mass = torch.where(reached >= top_p, reached, torch.inf).amin(dim=-1, keepdim=True)
+        mass = torch.minimum(mass, reached[:, -1:])
+        step = ids.shape[1] - width
+        place = torch.searchsorted(reached, draws[:, step : step + 1] * mass, right=True)
+        token = order.gather(1, place.clamp(max=scores.shape[1] - 1))
+        return torch.full_like(scores, -torch.inf).scatter(1, token, 0.0)
+
+    return pick
+
+
+def _stopper(tokenizer: Any, stop: Sequence[str], width: int) -> Callable[..., Any]:
+    def stopped(ids: Any, scores: Any, **_: Any) -> Any:
+        import torch
+
+        done = torch.zeros(ids.shape[0], dtype=torch.bool, device=ids.device)
+        if (ids.shape[1] - width) % _STOP_EVERY == 0:
+            texts = tokenizer.batch_decode(ids[:, width:], skip_special_tokens=True)
+            done |= torch.tensor([any(word in text for word in stop) for text in texts], device=ids.device)
+        return done
+
+    return stopped

@@ -1,0 +1,102 @@
+"""What follows from a recipe: rows, micro-batches, optimizer steps. Nothing here is ever asked of the user."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from codea1_cli.errors import UserError
+from codea1_cli.recipe.schema import Recipe
+
+ROLES = ("code", "test")
+
+
+@dataclass(frozen=True)
+class Batches:
+    """One policy's batch arithmetic; a row is one completion with its prompt."""
+
+    group: int  # completions that are compared with each other
+    groups_per_problem: int
+    ranks: int
+    rows_per_step: int
+    rows_per_rank: int
+    micro_batch: int  # rows of one forward pass on one rank
+    steps_per_generation: int  # micro-batches of one rollout on one rank
+    gradient_accumulation: int
+    updates_per_step: int
+
+    @property
+    def dataset_rows_per_step(self) -> int:
+        """Prompts a step as TRL counts them: it repeats each one `group` times."""
+        return self.rows_per_step // self.group
+
+
+def batches(recipe: Recipe, role: str, ranks: int) -> Batches:
+    """Derives one policy's batch arithmetic.
+
+    Raises:
+        UserError: a step cannot be shared out evenly between ranks or optimizer steps.
+    """
+    train, game = recipe.train, recipe.game
+    group, groups = (game.n_code, 1) if role == "code" else (game.n_test, game.update_n)
+    if train.problems_per_step % ranks:
+        raise UserError(
+            f"train.problems_per_step={train.problems_per_step} cannot be shared by {ranks} {role} ranks",
+            hint=f"make it a multiple of {ranks}: a problem must not straddle ranks",
+        )
+    rows = train.problems_per_step * groups * group
+    per_rank = rows // ranks
+    if per_rank % train.updates_per_step:
+        raise UserError(
+            f"{per_rank} rows a rank on the {role} side cannot be cut into train.updates_per_step={train.updates_per_step} equal parts",
+            hint="choose train.updates_per_step as a divisor of train.problems_per_step",
+        )
+    per_update = per_rank // train.updates_per_step
+    section = recipe.role(role)
+    longest = section.max_prompt_tokens + section.max_completion_tokens
+    fits = max(1, train.tokens_per_micro_batch // longest)
+    micro = next(size for size in range(min(fits, per_update), 0, -1) if per_update % size == 0)
+    return Batches(
+        group=group,
+        groups_per_problem=groups,
+        ranks=ranks,
+        rows_per_step=rows,
+        rows_per_rank=per_rank,
+        micro_batch=micro,
+        steps_per_generation=per_rank // micro,
+        gradient_accumulation=per_update // micro,
+        updates_per_step=train.updates_per_step,
+    )
+
+
+def run_plan(recipe: Recipe, problems: int, ranks: dict[str, int]) -> dict[str, Any]:
+    """What a run would do, in plain numbers; `problems` counts the file's rows before any is left out.
+
+    Raises:
+        UserError: as `batches`.
+    """
+    train, game = recipe.train, recipe.game
+    per_epoch = problems // train.problems_per_step
+    steps = train.max_steps or per_epoch * train.epochs
+    plan: dict[str, Any] = {
+        "recipe": recipe.name,
+        "method": recipe.method,
+        "game": game.mode,
+        "data": f"{recipe.data.train} ({problems} problems), held out: {recipe.data.heldout or 'none'}",
+        "steps": f"{steps} of {train.problems_per_step} problems, {per_epoch} an epoch",
+        "sampled a step": (
+            f"{train.problems_per_step * game.n_code} candidates, "
+            f"up to {train.problems_per_step * game.n_code * game.n_test} suites of {game.tests_per_suite} asserts"
+        ),
+    }
+    for role in ROLES:
+        shape, section = batches(recipe, role, ranks[role]), recipe.role(role)
+        plan[role] = {
+            "model": recipe.model_of(role),
+            "ranks": shape.ranks,
+            "rows trained a step": shape.rows_per_step,
+            "optimizer steps a step": shape.updates_per_step,
+            "micro-batch": f"{shape.micro_batch} rows, {shape.gradient_accumulation} accumulated",
+            "tokens": f"prompt up to {section.max_prompt_tokens}, completion up to {section.max_completion_tokens}",
+        }
+    return plan

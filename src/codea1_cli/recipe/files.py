@@ -1,0 +1,224 @@
+"""Recipes as files: finding, extending, overriding, and errors that name the nearest key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from codea1_cli.errors import UserError
+from codea1_cli.recipe.schema import Recipe
+
+
+def recipe_folder() -> Path:
+    """The folder of the shipped recipes: package data in a wheel, `recipes/` in a source tree."""
+    packaged = Path(str(files("codea1_cli"))) / "recipes"
+    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "recipes"
+
+
+def recipe_names() -> list[str]:
+    """The shipped recipes' names, smallest model first."""
+    return sorted((p.stem for p in recipe_folder().glob("*.yaml")), key=_size)
+
+
+def _size(name: str) -> float:
+    number, unit = name[:-1], name[-1:]
+    if not number.replace(".", "", 1).isdigit():
+        return 0.0
+    return float(number) * {"m": 1e6, "b": 1e9}.get(unit, 1.0)
+
+
+def recipe_path(name: str) -> Path:
+    """The file behind a shipped name or a path.
+
+    Raises:
+        UserError: neither a shipped name nor a file.
+    """
+    path = Path(name)
+    if path.suffix in {".yaml", ".yml"} or "/" in name:
+        if not path.is_file():
+            raise UserError(f"no recipe file {name}", hint=f"shipped recipes: {', '.join(recipe_names())}")
+        return path
+    shipped = recipe_folder() / f"{name}.yaml"
+    if not shipped.is_file():
+        near = difflib.get_close_matches(name, recipe_names(), 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UserError(
+            f"no recipe named {name!r}",
+            hint=f"{hint}shipped recipes: {', '.join(recipe_names())}; or give a .yaml file",
+        )
+    return shipped
+
+
+def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
+    if path in seen:
+        raise UserError(f"{path}: recipes extend each other in a circle")
+    try:
+        text = path.read_text(encoding="utf-8")
+        _refuse_repeated(yaml.compose(text, Loader=yaml.SafeLoader), path)
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: a recipe is a mapping of sections, this is {type(content).__name__}")
+    parent = content.pop("extends", None)
+    if parent is None:
+        return content
+    base = _read(_parent_path(path, str(parent)), (*seen, path))
+    return _merge(base, content)
+
+
+def _refuse_repeated(tree: yaml.Node | None, path: Path, above: tuple[yaml.Node, ...] = ()) -> None:
+    """Raises UserError for a key that stands twice in one section: YAML would silently take the last."""
+    if not isinstance(tree, yaml.MappingNode) or tree in above:  # an alias may stand for what it is in
+        return
+    lines: dict[str, int] = {}
+    for name, value in tree.value:
+        line = name.start_mark.line + 1
+        if isinstance(name, yaml.ScalarNode) and name.value in lines:
+            raise UserError(
+                f"{path}:{line}: {name.value} is there already, on line {lines[name.value]}",
+                hint="a key stands once in its section",
+            )
+        if isinstance(name, yaml.ScalarNode):
+            lines[name.value] = line
+        _refuse_repeated(value, path, (*above, tree))
+
+
+def _parent_path(path: Path, parent: str) -> Path:
+    beside = [path.parent / f"{parent}.yaml", path.parent / parent]
+    # A file may bear the name of the shipped recipe that it extends.
+    found = [near for near in beside if near.is_file() and near.resolve() != path.resolve()]
+    return found[0] if found else recipe_path(parent)
+
+
+def _merge(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in change.items():
+        old = merged.get(key)
+        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def parse_override(text: str) -> tuple[list[str], Any]:
+    """`a.b=v` as (["a", "b"], v); the value is read as YAML.
+
+    Raises:
+        UserError: no `=`, an empty key or value, or a value that is not YAML.
+    """
+    key, sign, value = text.partition("=")
+    parts = key.strip().split(".")
+    if not sign or not all(parts):
+        raise UserError(f"override {text!r} is not key=value", hint="for example: train.max_steps=20")
+    if not value.strip():
+        raise UserError(f"override {text!r} has no value", hint=f"write {key.strip()}=null for none")
+    try:
+        return parts, yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise UserError(f"override {text!r}: the value is not valid YAML") from None
+
+
+def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
+    """Reads a shipped recipe or a file, applies overrides in order, and checks the whole.
+
+    Raises:
+        UserError: an unknown recipe, key or value; the message names the key and the nearest known one.
+    """
+    path = recipe_path(name)
+    content = _read(path)
+    content.setdefault("name", path.stem)
+    for override in overrides:
+        parts, value = parse_override(override)
+        target = content
+        for part in parts[:-1]:
+            nested = target.get(part)
+            if not isinstance(nested, dict):
+                nested = {}
+            target[part] = dict(nested)
+            target = target[part]
+        target[parts[-1]] = value
+    return validate_recipe(content, str(path))
+
+
+def validate_recipe(content: dict[str, Any], origin: str) -> Recipe:
+    """A checked Recipe from plain data.
+
+    Raises:
+        UserError: names every wrong key with the reason.
+    """
+    try:
+        return Recipe.model_validate(content)
+    except ValidationError as error:
+        lines, hints = [], []
+        for problem in error.errors():
+            key = ".".join(str(part) for part in problem["loc"])
+            if problem["type"] == "extra_forbidden":
+                lines.append(f"unknown key {key}")
+                near = _nearest(key)
+                if near:
+                    hints.append(f"did you mean {near}?")
+            elif problem["type"] == "missing":
+                lines.append(f"{key} is missing")
+            else:
+                lines.append(f"{key}: {problem['msg'].removeprefix('Value error, ')}" if key else problem["msg"])
+        raise UserError(
+            f"{origin}: {'; '.join(lines)}", hint=" ".join(hints) or "`codea1 recipes show NAME` lists every key"
+        ) from None
+
+
+def with_absolute_paths(recipe: Recipe) -> Recipe:
+    """The recipe with its files and model folders named in full: a run can be resumed from any folder."""
+    pinned = recipe.model_copy(deep=True)
+    for section, key in (
+        (pinned, "model"),
+        (pinned.code, "model"),
+        (pinned.test, "model"),
+        (pinned.data, "train"),
+        (pinned.data, "heldout"),
+    ):
+        name = getattr(section, key)
+        if name is not None and (path := Path(name).expanduser()).exists():
+            setattr(section, key, str(path.absolute()))
+    return pinned
+
+
+def _nearest(key: str) -> str | None:
+    """The known key that was probably meant: the same last part, else the same section, else a similar last part."""
+    keys = all_keys()
+    section, _, leaf = key.rpartition(".")
+    same_leaf = [known for known in keys if known.rpartition(".")[2] == leaf]
+    siblings = [known for known in keys if known.rpartition(".")[0] == section]
+    leaves = {known.rpartition(".")[2]: known for known in keys}
+    near = (
+        same_leaf
+        or difflib.get_close_matches(key, siblings, 1, cutoff=0.6)
+        or [leaves[name] for name in difflib.get_close_matches(leaf, leaves, 1, cutoff=0.7)]
+        or difflib.get_close_matches(key, keys, 1, cutoff=0.5)
+    )
+    return near[0] if near else None
+
+
+def all_keys() -> list[str]:
+    """Every dotted key that a recipe may hold."""
+    return [key for key, _ in walk_fields(Recipe)]
+
+
+def walk_fields(model: type[BaseModel], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    """(dotted key, pydantic FieldInfo) of every leaf and section, depth first."""
+    for name, info in model.model_fields.items():
+        yield prefix + name, info
+        for kind in (info.annotation, *get_args(info.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from walk_fields(kind, f"{prefix}{name}.")
+
+
+def recipe_text(recipe: Recipe) -> str:
+    """The recipe as YAML with every default written out."""
+    return yaml.safe_dump(recipe.dump(), sort_keys=False, allow_unicode=True)

@@ -1,0 +1,299 @@
+"""The recipe: everything that decides a run, in one torch-free pydantic model.
+
+A recipe is a YAML file (a shipped name such as `tiny`, or a path) plus `dotted.key=value` overrides. Whatever can be
+derived from it (rows a step, micro-batches, optimizer steps) is derived in `codea1_cli.recipe.batching`, never asked.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from codea1_cli.sandbox.local.layers import NAMES as SANDBOX_LAYERS
+
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+METHODS = ("code-a1", "golden-tests", "self-play", "sft")
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", validate_default=True, protected_namespaces=())
+
+
+class Data(Section):
+    train: str | None = Field(
+        None, description="problems to train on: a .jsonl, .jsonl.gz or .parquet file, or builtin:tiny/train"
+    )
+    heldout: str | None = Field(None, description="problems kept for evaluation; null evaluates nothing")
+    limit: Positive | None = Field(None, description="use only the first N training problems")
+    expects: str | None = Field(None, description="what data the recipe is meant for, shown when data.train is missing")
+
+
+class Game(Section):
+    mode: Literal["default", "paper"] = Field(
+        "default", description="`paper` keeps the published code's choices, `default` corrects them"
+    )
+    n_code: Annotated[int, Field(ge=2)] = Field(8, description="candidates a problem")
+    n_test: Annotated[int, Field(ge=2)] = Field(8, description="suites a candidate")
+    update_n: Positive = Field(1, description="candidates a problem whose suites the Test LLM learns from")
+    tests_per_suite: Positive = Field(8, description="asserts asked of a suite (K)")
+    max_tests_per_suite: Positive | None = Field(
+        None, description="asserts read of a suite; null: 2K (default mode), no cap (paper mode)"
+    )
+    alpha: Share = Field(0.5, description="weight of validity against adversarial success in the test reward")
+    white_box: bool = Field(True, description="show the candidate to the Test LLM")
+    book: bool = Field(True, description="replay a problem's Mistake Book on its candidates")
+    book_replay: Positive = Field(8, description="Mistake Book tests replayed, the most frequent first")
+    validation: bool = Field(
+        True, description="answer every call by the reference; off: the model's own answers are expected"
+    )
+    share_identical: bool = Field(False, description="identical candidates of a problem share one set of suites")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Game:
+        if self.update_n > self.n_code:
+            raise ValueError(f"update_n={self.update_n} cannot exceed n_code={self.n_code}")
+        if self.max_tests_per_suite is not None and self.max_tests_per_suite < self.tests_per_suite:
+            raise ValueError("max_tests_per_suite cannot be below tests_per_suite")
+        if self.mode == "paper" and self.share_identical:
+            raise ValueError("share_identical is not part of the paper's game: set game.mode=default")
+        return self
+
+
+class JudgeSection(Section):
+    float_tolerance: Annotated[float, Field(ge=0.0)] = Field(
+        1e-6, description="absolute and relative, also inside containers"
+    )
+    time_limit_s: Annotated[float, Field(gt=0.0)] = Field(2.0, description="seconds for one call")
+    memory_mb: Annotated[int, Field(ge=64)] = Field(1024, description="address space of a candidate")
+    workers: Positive | None = Field(None, description="judging processes at work; null: one a CPU core")
+    max_unscored: Share = Field(0.5, description="share of unscored candidates above which a step stops the run")
+
+
+class SandboxSection(Section):
+    backend: Literal["local", "fusion"] = Field(
+        "local", description="where programs run: this machine, or a sandbox-fusion service"
+    )
+    endpoint: str | None = Field(None, description="the service's address; null: SANDBOX_FUSION_ENDPOINT")
+    python: str | None = Field(None, description="interpreter for candidates; null: the one that runs codea1")
+    require: list[str] = Field(
+        default_factory=list, description="layers whose absence is an error: " + ", ".join(SANDBOX_LAYERS)
+    )
+
+
+class Optim(Section):
+    learning_rate: Annotated[float, Field(gt=0.0)] = 1e-6
+    warmup_steps: Annotated[int, Field(ge=0)] = Field(10, description="in steps of the run (rollouts)")
+    lr_scheduler: Literal["cosine", "linear", "constant"] = "cosine"
+    weight_decay: Annotated[float, Field(ge=0.0)] = 0.1
+    adam_beta2: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.999
+    max_grad_norm: Annotated[float, Field(gt=0.0)] = 1.0
+    epsilon_low: Annotated[float, Field(gt=0.0)] = Field(0.20, description="clip below 1")
+    epsilon_high: Annotated[float, Field(gt=0.0)] = Field(0.28, description="clip above 1")
+    dual_clip: Annotated[float, Field(gt=1.0)] | None = Field(10.0, description="upper bound of the ratio (TRL: delta)")
+    kl: Annotated[float, Field(ge=0.0)] = Field(
+        0.001, description="weight of the low-variance KL to the start model (TRL: beta)"
+    )
+    loss: Literal["dapo", "grpo", "bnpo", "dr_grpo"] = Field(
+        "dapo", description="dapo is the token mean over the whole batch"
+    )
+    scale_rewards: Literal["group", "batch", "none"] = "group"
+
+
+class Train(Section):
+    problems_per_step: Positive = 256
+    updates_per_step: Positive = Field(2, description="optimizer steps a rollout")
+    epochs: Positive = 3
+    max_steps: Positive | None = Field(
+        None, description="length of the run in steps; null: epochs x problems / problems_per_step"
+    )
+    precision: Literal["auto", "bf16", "fp32"] = Field(
+        "auto",
+        description="of forward and backward; parameters and optimizer stay fp32. "
+        "auto: bf16 on GPUs and on CPUs with instructions for it, else fp32; settled when a run begins",
+    )
+    gradient_checkpointing: bool = True
+    sharding: Literal["ddp", "fsdp2"] = Field(
+        "ddp", description="ddp: every rank holds the whole policy; fsdp2: ranks share parameters and optimizer"
+    )
+    tokens_per_micro_batch: Positive = Field(16_384, description="padded tokens of one forward pass on one rank")
+    threads: Positive | None = Field(
+        None,
+        description="CPU threads a rank; null: the cores, shared by the ranks on the CPU; both of two cores for one rank a side",
+    )
+
+
+class Sampling(Section):
+    engine: Literal["auto", "transformers", "vllm"] = Field(
+        "auto", description="auto: vLLM where it is installed and there is a GPU"
+    )
+    temperature: Annotated[float, Field(gt=0.0)] = 1.0
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    top_k: Annotated[int, Field(ge=0)] = 0
+    chunk: Positive | None = Field(
+        None,
+        description="sequences sampled together, judged while the next chunk is sampled; null: 256, with vLLM 1024",
+    )
+    seed_by_prompt: bool = Field(
+        False,
+        description="sample each prompt alone, by a seed of its own: slow, and the same text on any number of ranks",
+    )
+    vllm_memory: Annotated[float, Field(gt=0.0, lt=1.0)] = Field(
+        0.8, description="largest share of a GPU's memory for vLLM; less where training needs the room"
+    )
+    vllm_eager: bool = Field(False, description="no compilation and no CUDA graphs: up in seconds, slower sampling")
+    vllm_sleep: bool = Field(False, description="free vLLM's memory while the policy is updated")
+    importance_correction: bool = Field(
+        True, description="correct for the difference between vLLM's and the trainer's log-probs"
+    )
+
+
+class Role(Section):
+    model: str | None = Field(None, description="overrides `model` for this policy")
+    gpus: int | list[int] | None = Field(
+        None, description="its slice: a count or explicit ids; null: an even share of what there is"
+    )
+    ranks: Positive | None = Field(
+        None, description="data-parallel ranks; null: one a GPU, one on a machine without GPUs"
+    )
+    max_prompt_tokens: Positive = 4096
+    max_completion_tokens: Positive = 4096
+    learning_rate: Annotated[float, Field(gt=0.0)] | None = Field(
+        None, description="overrides optim.learning_rate for this policy"
+    )
+
+
+class TestRole(Role):
+    max_prompt_tokens: Positive = 8192
+
+
+class Lora(Section):
+    r: Positive = 16
+    alpha: Positive = 32
+    dropout: Share = 0.0
+    target_modules: list[str] | Literal["all-linear"] = "all-linear"
+
+
+class Checkpoint(Section):
+    every: Positive = Field(50, description="steps between checkpoints; the last step is always one")
+    keep: Positive = Field(2, description="whole checkpoints kept, the newest always among them")
+
+
+class Eval(Section):
+    every: Positive | None = Field(
+        None, description="steps between evaluations; null: only before the first and after the last step"
+    )
+    n: Positive = Field(8, description="solutions sampled a problem")
+    limit: Positive | None = Field(None, description="use only the first N held-out problems")
+    wrong_per_problem: Positive = Field(4, description="wrong candidates a problem that suites are written against")
+    benchmarks: list[Literal["humaneval", "mbpp", "bigcodebench", "ult"]] = Field(
+        default_factory=list,
+        description="benchmarks run on the policies themselves: ult on the Test LLM, else the Code LLM",
+    )
+    benchmark_data: str | None = Field(
+        None, description="their file, or a folder that holds them; null: CODEA1_SHARED or the hub"
+    )
+    benchmark_every: Positive | None = Field(
+        None, description="steps between two; null: as `every`; always before the first and after the last step"
+    )
+    benchmark_n: Positive = Field(32, description="solutions sampled a task")
+    benchmark_temperature: Annotated[float, Field(gt=0.0)] = 0.7
+    benchmark_top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 0.95
+    benchmark_limit: Positive | None = Field(None, description="only N tasks; null: all, of ult 64 functions")
+    benchmark_python: str | None = Field(
+        None, description="interpreter for the benchmarks' programs; null: the one that runs codea1"
+    )
+    best: str | None = Field(
+        None, description="figure that marks the best checkpoint, such as humaneval/plus/pass@1 or heldout/pass@1"
+    )
+
+    @model_validator(mode="after")
+    def _best_is_measured(self) -> Eval:
+        if len(set(self.benchmarks)) < len(self.benchmarks):
+            raise ValueError(f"benchmarks names one twice: {', '.join(self.benchmarks)}")
+        if self.best is not None:
+            chosen, _, key = self.best.partition("/")
+            if not key or chosen not in ("heldout", *self.benchmarks):
+                raise ValueError(
+                    f"best={self.best} is no figure of this run: heldout/pass@1, or one of a set in benchmarks, "
+                    "such as humaneval/plus/pass@1"
+                )
+        return self
+
+
+class Preflight(Section):
+    enabled: bool = Field(
+        True, description="a few samples of both sides before the first step; stops where they speak against the run"
+    )
+    problems: Positive = Field(4, description="problems tried")
+    samples: Positive = Field(2, description="candidates a problem and suites a candidate")
+
+
+class Faults(Section):
+    deadline_s: Annotated[float, Field(gt=0.0)] = Field(
+        3600.0, description="longest time a rank may go without progress"
+    )
+
+
+class Recipe(Section):
+    name: str = "custom"
+    description: str = ""
+    model: str = Field(description="hub id, local folder, or builtin:tiny; both policies start from it")
+    method: str = Field("code-a1", description="code-a1; golden-tests, self-play and sft are reserved")
+    seed: int = 0
+    data: Data = Field(default_factory=Data)
+    game: Game = Field(default_factory=Game)
+    judge: JudgeSection = Field(default_factory=JudgeSection)
+    sandbox: SandboxSection = Field(default_factory=SandboxSection)
+    train: Train = Field(default_factory=Train)
+    optim: Optim = Field(default_factory=Optim)
+    sampling: Sampling = Field(default_factory=Sampling)
+    code: Role = Field(default_factory=Role)
+    test: TestRole = Field(default_factory=TestRole)
+    lora: Lora | None = None
+    checkpoint: Checkpoint = Field(default_factory=Checkpoint)
+    eval: Eval = Field(default_factory=Eval)
+    preflight: Preflight = Field(default_factory=Preflight)
+    faults: Faults = Field(default_factory=Faults)
+
+    @field_validator("method")
+    @classmethod
+    def _method(cls, value: str) -> str:
+        if value not in METHODS:
+            raise ValueError(f"unknown method {value!r}; there are {', '.join(METHODS)}")
+        if value != "code-a1":
+            raise ValueError(f"method {value!r} is not available yet; use code-a1")
+        return value
+
+    @field_validator("sandbox")
+    @classmethod
+    def _layers(cls, value: SandboxSection) -> SandboxSection:
+        for layer in value.require:
+            if layer not in (*SANDBOX_LAYERS, "all"):
+                raise ValueError(f"require: unknown layer {layer!r}; there are {', '.join(SANDBOX_LAYERS)}")
+        return value
+
+    @model_validator(mode="after")
+    def _engines(self) -> Recipe:
+        if self.train.sharding == "fsdp2" and self.sampling.engine == "transformers":
+            raise ValueError("train.sharding=fsdp2 samples with vLLM: set sampling.engine=vllm or train.sharding=ddp")
+        if self.sampling.seed_by_prompt and self.sampling.engine != "transformers":
+            raise ValueError("sampling.seed_by_prompt needs sampling.engine=transformers: vLLM batches as it likes")
+        if (self.eval.best or "").startswith("heldout/") and self.data.heldout is None:
+            raise ValueError(f"eval.best={self.eval.best} needs held-out problems: set data.heldout")
+        return self
+
+    def role(self, role: str) -> Role:
+        """The section of one policy, `code` or `test`."""
+        return self.code if role == "code" else self.test
+
+    def model_of(self, role: str) -> str:
+        return self.role(role).model or self.model
+
+    def learning_rate_of(self, role: str) -> float:
+        return self.role(role).learning_rate or self.optim.learning_rate
+
+    def dump(self) -> dict[str, Any]:
+        """Every value with the defaults written out, ready for YAML."""
+        return self.model_dump(mode="json")

@@ -1,0 +1,163 @@
+"""One policy of a checkpoint as a plain Hugging Face folder, without the trainer's state."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.durable import fsync_folder, fsync_tree
+from codea1_cli.runs.run_dir import RunDir
+
+# Everything that `from_pretrained` reads; optimizer, scheduler, RNG and trainer state stay behind.
+_MODEL_FILES = (
+    "config.json",
+    "generation_config.json",
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model-*.bin",
+    "pytorch_model.bin.index.json",
+)
+_TOKENIZER_FILES = (
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.*",
+    "merges.txt",
+    "chat_template*",
+    "*.model",
+    "*.tiktoken",
+)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written: the step it came from, the file names and their bytes."""
+
+    run: str
+    role: str
+    step: int
+    to: str
+    merged_adapter: bool
+    files: list[str]
+    bytes: int
+
+
+def export_policy(run: RunDir, role: str, to: Path, step: int | None = None) -> Exported:
+    """Writes the policy `role` of a whole checkpoint, the newest when `step` is None, to the new folder `to`.
+
+    A LoRA adapter is merged into its base model. The folder appears whole or not at all.
+
+    Raises:
+        UserError: no such checkpoint, a folder in use, an adapter on a quantised base.
+        EnvironmentFault: the folder cannot be written, or the disk is too small.
+    """
+    source, step = policy_folder(run, role, step)
+    target = to.expanduser().absolute()
+    _check_target(target)
+    staged = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    adapter = (source / "adapter_config.json").is_file()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staged.mkdir()
+        if adapter:
+            _merge(run, role, source, staged)
+        else:
+            _copy(source, staged, (*_MODEL_FILES, *_TOKENIZER_FILES))
+        fsync_tree(staged)
+        if target.is_dir():
+            target.rmdir()
+        os.replace(staged, target)
+        fsync_folder(target.parent)
+    except OSError as error:
+        if isinstance(error, EnvironmentFault):
+            raise
+        raise EnvironmentFault(
+            f"cannot write {target}: {error.strerror or error}", hint="choose another --to"
+        ) from error
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+    files = sorted(path.name for path in target.iterdir())
+    size = sum((target / name).stat().st_size for name in files)
+    return Exported(run.name, role, step, str(target), adapter, files, size)
+
+
+def policy_folder(run: RunDir, role: str, step: int | None = None) -> tuple[Path, int]:
+    """The folder of a policy in a whole checkpoint, the newest when `step` is None, and the checkpoint's step.
+
+    Raises:
+        UserError: there is no such checkpoint, or it holds no weights of that policy.
+    """
+    steps = run.committed_steps()
+    if not steps:
+        raise UserError(
+            f"run {run.name} has no whole checkpoint yet", hint="a run writes one every checkpoint.every steps"
+        )
+    if step is None:
+        step = steps[-1]
+    if step not in steps:
+        nearest = min(steps, key=lambda known: abs(known - step))
+        raise UserError(
+            f"run {run.name} has no checkpoint of step {step}",
+            hint=f"did you mean {nearest}? there are {', '.join(map(str, steps))}",
+        )
+    source = run.checkpoint(step) / role
+    if not any(source.glob("*.safetensors")) and not any(source.glob("pytorch_model[.-]*bin")):
+        raise UserError(f"checkpoint {step} of run {run.name} holds no weights of the {role} policy")
+    return source, step
+
+
+def _check_target(target: Path) -> None:
+    if target.is_file() or target.is_symlink():
+        raise UserError(f"{target} is not a folder", hint="give --to a new folder")
+    if target.is_dir() and any(target.iterdir()):
+        raise UserError(f"{target} is not empty", hint="give --to a new folder, or empty this one")
+
+
+def _copy(source: Path, staged: Path, patterns: tuple[str, ...]) -> None:
+    chosen = [
+        path for path in sorted(source.iterdir()) if path.is_file() and any(fnmatch(path.name, p) for p in patterns)
+    ]
+    needed, free = sum(path.stat().st_size for path in chosen), shutil.disk_usage(staged).free
+    if needed > free:
+        raise EnvironmentFault(
+            f"{needed / 1e9:.1f} GB to write and {free / 1e9:.1f} GB free at {staged.parent}",
+            hint="choose another --to",
+        )
+    for path in chosen:
+        shutil.copyfile(path, staged / path.name)
+
+
+def _merge(run: RunDir, role: str, source: Path, staged: Path) -> None:
+    from peft import PeftModel
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.utils import logging
+
+    from codea1_cli.models.tokenizers import load_tokenizer
+    from codea1_cli.models.resolving import resolve_model
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    base_name = run.recipe().model_of(role)
+    try:
+        base = resolve_model(base_name)
+        config = AutoConfig.from_pretrained(base)
+        if getattr(config, "quantization_config", None) is not None:
+            raise UserError(
+                f"{base_name} is quantised, and an adapter merged into it would not be exact",
+                hint="train the adapter on the unquantised model",
+            )
+        # The run trained on float32 weights: merged in less, the export would be another model.
+        model: Any = AutoModelForCausalLM.from_pretrained(base, config=config, dtype="float32")
+    except OSError as error:
+        raise UserError(
+            f"cannot load the adapter's base model {base_name}: {str(error).splitlines()[0]}",
+            hint="the base model must be where it was when the run was trained",
+        ) from None
+    PeftModel.from_pretrained(model, str(source)).merge_and_unload().save_pretrained(staged)
+    _copy(source, staged, _TOKENIZER_FILES)
+    if not any(staged.glob("tokenizer*")):
+        load_tokenizer(base_name).save_pretrained(staged)

@@ -1,0 +1,282 @@
+"""The run directory: layout, lock, commit protocol, resume point.
+
+A checkpoint exists only as a whole: both policies and the arena lie in `checkpoints/step-NNNNNN/` beside a file
+`COMMITTED` that is written last. Everything is written to a sibling, flushed to disk and renamed into place, so that a
+crash at any moment leaves the previous checkpoint untouched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.runs.best import prunable
+from codea1_cli.durable import fsync_folder, fsync_tree
+from codea1_cli.durable import write_atomic
+from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.problems.problem import Problem
+from codea1_cli.recipe.schema import Recipe
+from codea1_cli.durable import take_lock
+
+COMMITTED = "COMMITTED"
+
+
+def runs_root(root: str | Path | None = None) -> Path:
+    """Where runs lie: the argument, else CODEA1_RUNS, else ./runs."""
+    return Path(root or os.environ.get("CODEA1_RUNS") or "runs")
+
+
+class RunDir:
+    """One run's folder. Reading needs no lock; writing happens in the process that holds `locked()`."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).absolute()
+        self.lock_file: int | None = None  # the open lock, while this process holds it
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def options(self) -> str:
+        """What names this run on a command line typed in this place."""
+        root = self.path.parent
+        return f"--run {self.name}" + ("" if root == runs_root().absolute() else f" --runs {root}")
+
+    @property
+    def recipe_file(self) -> Path:
+        return self.path / "recipe.yaml"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def mistakes_file(self) -> Path:
+        return self.path / "mistakes.sqlite"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def pending(self) -> Path:
+        """Where the two sides write a checkpoint before it is committed."""
+        return self.path / "checkpoints" / ".pending"
+
+    def rollout_file(self, step: int) -> Path:
+        return self.path / "rollouts" / f"step-{step:06d}.parquet"
+
+    def checkpoint(self, step: int) -> Path:
+        return self.path / "checkpoints" / f"step-{step:06d}"
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+    def exists(self) -> bool:
+        return self.recipe_file.is_file()
+
+    def info(self) -> dict[str, Any]:
+        """run.json; an empty mapping for a run that never started."""
+        try:
+            return json.loads((self.path / "run.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+
+    def recipe(self) -> Recipe:
+        from codea1_cli.recipe.files import load_recipe
+
+        return load_recipe(str(self.recipe_file))
+
+    def problems(self) -> dict[str, Problem]:
+        """The run's training problems by id."""
+        from codea1_cli.recipe.problems import training_problems
+
+        return {problem.id: problem for problem in training_problems(self.recipe())}
+
+    def committed_steps(self) -> list[int]:
+        """Steps with a whole checkpoint, oldest first."""
+        folder = self.path / "checkpoints"
+        if not folder.is_dir():
+            return []
+        steps = (int(p.name.removeprefix("step-")) for p in folder.glob("step-*") if (p / COMMITTED).is_file())
+        return sorted(steps)
+
+    def latest_step(self) -> int:
+        """The newest committed step; 0 when there is none."""
+        return (self.committed_steps() or [0])[-1]
+
+    def best(self) -> dict[str, Any] | None:
+        """best.json: `step`, `figure` and `value` of the best checkpoint; None where the run marks none."""
+        with contextlib.suppress(OSError, ValueError):
+            return dict(json.loads((self.path / "best.json").read_text(encoding="utf-8")))
+        return None
+
+    def prunable(self, keep: int, spared: Collection[int] = ()) -> list[int]:
+        """The steps whose checkpoints pruning would delete."""
+        best = self.best()
+        return prunable(self.committed_steps(), keep, {*spared, *([best["step"]] if best else [])})
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl; a torn last line, which only a crash leaves, is not one."""
+        lines = []
+        try:
+            with open(self.metrics_file, encoding="utf-8") as file:
+                for line in file:
+                    with contextlib.suppress(json.JSONDecodeError):
+                        lines.append(json.loads(line))
+        except FileNotFoundError:
+            pass
+        return lines
+
+    def locked_by(self) -> int | None:
+        """The process id that is writing here, or None."""
+        try:
+            with open(self.path / "lock", encoding="utf-8") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return int(file.read().strip() or 0)
+        except FileNotFoundError:
+            pass
+        return None
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds the run for one writer.
+
+        Raises:
+            UserError: another process is training here.
+            EnvironmentFault: the folder cannot be written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = open(self.path / "lock", "a+", encoding="utf-8")  # noqa: SIM115
+        except OSError as error:
+            raise EnvironmentFault(
+                f"cannot write the run directory {self.path}: {error.strerror}",
+                hint="check its permissions; new runs may lie elsewhere: --runs DIR",
+            ) from None
+        with file:
+            take_lock(
+                file,
+                lambda holder: UserError(
+                    f"run {self.name} is being trained by process {holder}",
+                    hint="wait for it, stop it, or choose another name with --run",
+                ),
+            )
+            self.lock_file = file.fileno()
+            try:
+                yield
+            finally:
+                self.lock_file = None
+
+    def note_error(self, what: str | None) -> None:
+        """Keeps in run.json why the run failed; None clears it."""
+        info = self.info()
+        if info and info.get("error") != what:
+            info.pop("error", None)
+            write_atomic(self.path / "run.json", json.dumps(info | ({"error": what} if what else {}), indent=2) + "\n")
+
+    def create(self) -> None:
+        for folder in ("checkpoints", "rollouts", "logs"):
+            (self.path / folder).mkdir(parents=True, exist_ok=True)
+
+    def append_metrics(self, line: dict[str, Any]) -> None:
+        """Appends one line and flushes it to disk."""
+        with open(self.metrics_file, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line, allow_nan=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def commit(self, step: int) -> None:
+        """Makes `.pending/{code,test,arena}` the whole checkpoint of `step` and points `latest` at it."""
+        target = self.checkpoint(step)
+        staged = target.with_name(f".step-{step:06d}.tmp")
+        shutil.rmtree(staged, ignore_errors=True)
+        os.replace(self.pending, staged)
+        fsync_tree(staged)
+        shutil.rmtree(target, ignore_errors=True)  # only a leftover without COMMITTED can lie here
+        os.replace(staged, target)
+        fsync_folder(target.parent)
+        write_atomic(target / COMMITTED, json.dumps({"step": step}) + "\n")
+        self.point("latest", step)
+
+    def point(self, name: str, step: int) -> None:
+        """Has the link `latest` or `best` lead to a checkpoint."""
+        target = self.checkpoint(step)
+        link = target.parent / f".{name}.tmp"
+        link.unlink(missing_ok=True)
+        link.symlink_to(target.name)
+        os.replace(link, target.parent / name)
+        fsync_folder(target.parent)
+
+    def prune(self, keep: int, spared: Collection[int] = ()) -> list[int]:
+        """Deletes all but the newest `keep` whole checkpoints (at least one stays), the best and the spared ones, and
+        returns the steps deleted."""
+        old = self.prunable(keep, spared)
+        for step in old:
+            self.delete_checkpoint(step)
+        return old
+
+    def delete_checkpoint(self, step: int) -> None:
+        """COMMITTED goes first, so that a half-deleted folder is never taken for a checkpoint."""
+        folder = self.checkpoint(step)
+        (folder / COMMITTED).unlink(missing_ok=True)
+        fsync_folder(folder)
+        shutil.rmtree(folder)
+
+    def drop_after(self, step: int) -> None:
+        """Removes everything later than the committed `step`, all of it for 0: what an interrupted run left behind."""
+        for leftover in (self.path / "checkpoints").glob("*"):
+            if leftover.is_symlink() or leftover.name == f"step-{step:06d}":
+                continue
+            if leftover.is_dir() and not (leftover / COMMITTED).is_file():
+                shutil.rmtree(leftover)
+        if step:
+            self.point("latest", step)  # a crash between a commit and its link leaves the old one
+        for file in (*self.path.glob("rollouts/step-*.parquet"), *self.path.glob("evaluation/step-*.json")):
+            if int(file.stem.split("-")[1]) > step:
+                file.unlink()
+        # A run that starts over evaluates before its first step again.
+        kept = [line for line in self.metrics() if line["step"] <= step] if step else []
+        write_atomic(self.metrics_file, "".join(json.dumps(line) + "\n" for line in kept))
+
+
+def list_runs(root: Path) -> list[RunDir]:
+    """The runs below `root`, newest first."""
+    if not root.is_dir():
+        return []
+    runs = [RunDir(path) for path in root.iterdir() if (path / "recipe.yaml").is_file()]
+    return sorted(runs, key=lambda run: (run.path / "recipe.yaml").stat().st_mtime_ns, reverse=True)
+
+
+def find_run(name: str | None, root: Path) -> RunDir:
+    """The run of that name or path; the newest one without a name.
+
+    Raises:
+        UserError: there is none; near names are suggested.
+    """
+    import difflib
+
+    runs = list_runs(root)
+    if name is None:
+        if not runs:
+            raise UserError(
+                f"there is no run in {root}",
+                hint="start one with `codea1 train --recipe tiny`, or name the folder with --runs",
+            )
+        return runs[0]
+    for run in (RunDir(root / name), RunDir(name)):
+        if run.exists():
+            return run
+    near = difflib.get_close_matches(name, [run.name for run in runs], 3)
+    raise UserError(
+        f"no run named {name!r} in {root}",
+        hint=f"did you mean {', '.join(near)}?" if near else "`codea1 runs list` shows what there is",
+    )

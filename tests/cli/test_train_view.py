@@ -1,0 +1,79 @@
+"""What a run shows, and what it warns of."""
+
+import pytest
+
+from codea1_cli.cli.train_view import TrainView
+from codea1_cli.recipe.files import load_recipe
+from codea1_cli.runs.run_dir import RunDir
+
+
+@pytest.fixture
+def view(tmp_path):
+    run = RunDir(tmp_path / "r")
+    run.path.mkdir()
+    run.create()
+    with TrainView(load_recipe("tiny"), run, {"code": [None], "test": [None]}) as view:
+        view.total = 10
+        yield view
+
+
+def step(number, reward=0.5, **arena):
+    figures = {
+        "code_signal_share": 1.0,
+        "valid_share": 0.9,
+        "kill_share": None,
+        "book_tests": 3,
+        "unscored": 0,
+        "short_share": 0.0,
+        "repeated_share": 0.0,
+        **arena,
+    }
+    return {
+        "kind": "step",
+        "line": {
+            "step": number,
+            "code": {"reward": reward},
+            "test": {"reward": None},
+            "arena": figures,
+            "timing": {"step_s": 1.0},
+        },
+    }
+
+
+def evaluation(number, solved):
+    return {"kind": "eval", "line": {"step": number, "eval": {"code": {"n": 8, "pass@1": solved, "pass@8": 0.9}}}}
+
+
+def test_a_line_a_step_without_a_terminal(view, capsys):
+    view.event(step(1))
+    view.event(step(2, unscored=4))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("step")] == ["1/10", "2/10"]
+    assert "kills n/a" in lines[-1]
+    assert "unscored 4" in lines[-1]
+    assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.parametrize("sign", ["short_share", "repeated_share"])
+def test_degenerate_suites_are_told_once(view, capsys, sign):
+    for number in (1, 2, 3):
+        view.event(step(number, **{sign: 0.6}))
+    assert capsys.readouterr().err.count("warning: more than half") == 1
+
+
+@pytest.mark.parametrize(
+    ("rewards", "solved", "warns"), [((0.2, 0.8), 0.3, True), ((0.8, 0.2), 0.3, False), ((0.2, 0.8), 0.5, False)]
+)
+def test_rewards_that_rise_while_held_out_problems_fall(view, capsys, rewards, solved, warns):
+    view.event(evaluation(0, 0.5))
+    for number, reward in enumerate(rewards, 1):
+        view.event(step(number, reward=reward))
+    view.event(evaluation(2, solved))
+    assert ("held-out pass@1 fell" in capsys.readouterr().err) is warns
+
+
+def test_an_evaluation_that_nothing_could_score_is_shown_as_such(view, capsys):
+    view.event(evaluation(0, 0.5))
+    view.event(step(1))
+    view.event(evaluation(1, None))
+    assert "held-out at step 1:  pass@1 n/a" in capsys.readouterr().err

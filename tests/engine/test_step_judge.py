@@ -1,0 +1,177 @@
+"""The recipe's switches, played by the real judge."""
+
+import pytest
+
+from codea1_cli.engine.run_writer import Ledger
+from codea1_cli.engine.step_judge import StepJudge
+from codea1_cli.errors import EnvironmentFault
+from codea1_cli.problems.problem import Problem
+from codea1_cli.recipe.files import load_recipe
+from codea1_cli.runs.run_dir import RunDir
+from codea1_cli.sandbox.verdicts import Expected, Verdict
+
+DOUBLE = Problem(
+    id="double",
+    question="Double n.",
+    declaration="def double(n):",
+    entry_point="double",
+    reference="def double(n):\n    return 2 * n\n",
+    tests=["assert double(3) == 6", "assert double(0) == 0"],
+)
+RIGHT = "```python\ndef double(n):\n    return n + n\n```"
+WRONG = "```python\ndef double(n):\n    return n ** 2\n```"
+BROKEN = "```python\ndef double(n)\n    return\n```"
+
+
+def suite(*asserts):
+    return "```python\n" + "\n".join(asserts) + "\n```"
+
+
+@pytest.fixture
+def judge(tmp_path):
+    made = []
+
+    def make(*overrides):
+        judge = StepJudge(load_recipe("tiny", ["game.tests_per_suite=2", "judge.workers=1", *overrides]), tmp_path)
+        made.append(judge)
+        return judge
+
+    yield make
+    for judge in made:
+        judge.close()
+
+
+def judged(judge, completion, *suites, book=()):
+    candidate = judge.load_candidates(DOUBLE, [completion])[0]
+    return judge.judge_suites(DOUBLE, candidate, list(suites), list(book)).game
+
+
+def test_the_canary_tells_right_from_wrong(judge):
+    assert set(judge().canary()) == {"missing"}
+
+
+def test_validation_answers_by_the_reference(judge):
+    tests = judged(judge(), WRONG, suite("assert double(3) == 9")).suites[0].tests
+    assert (tests[0].valid, tests[0].stated_correctly, tests[0].expected) == (True, False, "6")
+    assert tests[0].verdict is Verdict.FAILED
+
+
+def test_validation_off_believes_the_model(judge):
+    tests = (
+        judged(judge("game.validation=false"), WRONG, suite("assert double(3) == 9", "assert double(1) == 5"))
+        .suites[0]
+        .tests
+    )
+    assert [test.valid for test in tests] == [True, True]
+    assert [test.verdict for test in tests] == [Verdict.PASSED, Verdict.FAILED]
+    assert tests[0].expected == "9"
+
+
+def test_the_book_is_replayed(judge):
+    game = judged(
+        judge(), WRONG, suite("assert double(2) == 4"), book=["assert double(3) == 6", "assert double(0) == 0"]
+    )
+    assert [test.verdict for test in game.book] == [Verdict.FAILED, Verdict.PASSED]
+
+
+def test_who_is_attacked(judge):
+    completions = [RIGHT, WRONG, BROKEN, WRONG]
+    default = judge("game.share_identical=false")
+    assert default.attacked(default.load_candidates(DOUBLE, completions)) == [True, True, False, True]
+    sharing = judge("game.share_identical=true")
+    candidates = sharing.load_candidates(DOUBLE, completions)
+    assert sharing.attacked(candidates) == [True, True, False, False]
+    assert sharing.owners(candidates) == [0, 1, 2, 1]
+    paper = judge("game.mode=paper", "game.share_identical=false")
+    assert paper.attacked(paper.load_candidates(DOUBLE, completions)) == [True] * 4
+
+
+def test_references_that_cannot_be_played_are_named(judge):
+    one = judge()
+    assert one.reference_fault(DOUBLE) is None
+    broken = DOUBLE.model_copy(update={"reference": "def double(n):\n    return ("})
+    assert one.reference_fault(broken) == "its reference does not load"
+    dice = DOUBLE.model_copy(update={"reference": "import random\ndef double(n):\n    return random.random()\n"})
+    assert "differs between runs" in (one.reference_fault(dice) or "")
+
+
+def test_solutions_and_suites_on_held_out_problems(judge):
+    one = judge()
+    solved = one.solve_rate(DOUBLE, [RIGHT, WRONG, BROKEN, RIGHT])
+    assert solved.passed == (True, False, False, True)
+    assert len(solved.wrong) == 1
+    wrong = "def double(n):\n    return n ** 2\n"
+    killing = one.suite_on_wrong(
+        DOUBLE, wrong, suite("assert double(2) == 4", "assert double(3) == 6", "assert double(5) == 10")
+    )
+    assert (killing.valid, killing.kills) == (2, 1), "only the first K asserts count"
+
+
+@pytest.mark.parametrize("reference", ["def double(n):\n    return (", "def double(n):\n    raise ValueError(n)\n"])
+def test_a_reference_that_answers_nothing_says_nothing_about_a_solution(judge, reference):
+    solved = judge().solve_rate(DOUBLE.model_copy(update={"reference": reference}), [RIGHT, WRONG])
+    assert (solved.passed, solved.wrong, solved.unscored) == ((False, False), (), 2)
+
+
+def test_a_reference_that_the_sandbox_failed_on_leaves_solutions_unscored(judge, monkeypatch):
+    one = judge()
+    lost = {call: Expected(call, False, reason="unscored") for call in ("double(3)", "double(0)")}
+    monkeypatch.setattr(one.judge, "expected", lambda *_: lost)
+    solved = one.solve_rate(DOUBLE, [RIGHT, WRONG])
+    assert (solved.passed, solved.wrong, solved.unscored) == ((False, False), (), 2)
+    with pytest.raises(EnvironmentFault, match="sandbox failed on the reference of double"):
+        one.reference_fault(DOUBLE)
+
+
+def test_what_is_known_not_to_load_is_not_run_again(judge, monkeypatch):
+    one = judge()
+    candidate = one.load_candidates(DOUBLE, [BROKEN])[0]
+    monkeypatch.setattr(one.judge, "check", lambda *_: pytest.fail("ran"))
+    game = one.judge_suites(DOUBLE, candidate, [suite("assert double(3) == 6")], ()).game
+    assert game.loaded is False
+    assert game.suites[0].tests[0].verdict is None
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_shared_suites_are_one_group_to_learn_from(judge, tmp_path, share):
+    recipe = load_recipe(
+        "tiny", ["game.tests_per_suite=2", f"game.share_identical={share}", "game.update_n=2", "game.n_test=2"]
+    )
+    one = judge(f"game.share_identical={share}")
+    run = RunDir(tmp_path / "run")
+    run.path.mkdir()
+    run.create()
+    ledger = Ledger(recipe, run, 0)
+    candidates = one.load_candidates(DOUBLE, [WRONG, WRONG, BROKEN])
+    texts = [
+        suite("assert double(3) == 6", "assert double(4) == 8"),
+        suite("assert double(0) == 0", "assert double(2) == 4"),
+    ]
+    owners = one.owners(candidates)
+    group = {
+        owner: one.judge_suites(DOUBLE, candidates[owner], texts if candidates[owner].loaded else [], ())
+        for owner in set(owners)
+    }
+    outcomes, stats = ledger.score_step(1, {"double": [group[owner] for owner in owners]})
+    outcome = outcomes["double"]
+    assert outcome.selected == ([0] if share else [0, 1])
+    assert outcome.code_rewards[:2] == [0.5, 0.5]
+    assert outcome.code_rewards[2] == 0.0
+    assert stats["book_tests"] == 2
+    assert ledger.replayed("double") == ("assert double(3) == 6", "assert double(4) == 8")
+    assert run.rollout_file(1).is_file()
+    ledger.close()
+
+
+def test_the_book_switched_off_stays_empty(judge, tmp_path):
+    recipe = load_recipe("tiny", ["game.book=false", "game.tests_per_suite=2"])
+    one = judge("game.book=false")
+    run = RunDir(tmp_path / "run")
+    run.path.mkdir()
+    run.create()
+    ledger = Ledger(recipe, run, 0)
+    judged_one = one.judge_suites(DOUBLE, one.load_candidates(DOUBLE, [WRONG])[0], [suite("assert double(3) == 6")], ())
+    _, stats = ledger.score_step(1, {"double": [judged_one]})
+    assert stats["book_tests"] == 0
+    assert ledger.replayed("double") == ()
+    ledger.close()

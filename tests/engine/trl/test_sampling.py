@@ -1,0 +1,60 @@
+import inspect
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codea1_cli.engine.trl.sampling import sample_groups
+
+EOS = 9
+
+
+class Tokenizer:
+    eos_token_id = EOS
+
+
+class FakeTrainer:
+    """Samples the prompt's length, sample number and chunk; every third completion is empty."""
+
+    processing_class = Tokenizer()
+
+    def __init__(self, scored):
+        self.calls, self.scored = [], scored
+
+    def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations):
+        assert images is None
+        assert multimodal_fields == {}
+        self.calls.append(prompt_ids)
+        ids = [[len(p), row] if row % 3 else [] for row, p in enumerate(prompt_ids)]
+        return ids, [[-0.5] * len(i) for i in ids] if self.scored else None
+
+
+def test_the_private_call_of_the_pinned_trl_has_the_signature_we_use():
+    from trl import GRPOTrainer
+
+    parameters = list(inspect.signature(GRPOTrainer._generate_single_turn).parameters)
+    assert parameters[:5] == ["self", "prompt_ids", "images", "multimodal_fields", "num_generations"]
+    rest = list(inspect.signature(GRPOTrainer._generate_single_turn).parameters.values())[5:]
+    assert all(parameter.default is not inspect.Parameter.empty for parameter in rest)
+
+
+@given(
+    lengths=st.lists(st.integers(1, 30), max_size=12),
+    n=st.integers(1, 4),
+    chunk=st.integers(1, 20),
+    scored=st.booleans(),
+)
+def test_every_prompt_gets_its_own_completions_whatever_the_chunks(lengths, n, chunk, scored):
+    trainer, seen = FakeTrainer(scored), []
+    prompts = [[1] * length for length in lengths]
+    completions, logprobs = sample_groups(
+        trainer, prompts, n, chunk=chunk, on_chunk=lambda part, groups: seen.extend(zip(part, groups, strict=True))
+    )
+    assert [len(group) for group in completions] == [n] * len(prompts)
+    for length, group in zip(lengths, completions, strict=True):
+        assert all(ids == [EOS] or ids[0] == length for ids in group)
+    assert dict(seen) == dict(enumerate(completions))
+    assert all(len(call) <= max(chunk, n) for call in trainer.calls)
+    if scored and prompts:
+        assert [[len(s) for s in group] for group in logprobs] == [[len(i) for i in group] for group in completions]
+    else:
+        assert logprobs is None

@@ -1,0 +1,114 @@
+"""The engine's share of a GPU, and the check of its weights, without a GPU: the engine is a dictionary of tensors."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from codea1_cli.engine.gpu_memory import engine_share
+from codea1_cli.engine.trl.vllm_engine import WeightCheck
+from codea1_cli.errors import EnvironmentFault, RunFailed
+
+torch = pytest.importorskip("torch")
+GIB = 2**30
+
+
+def share(**changed):
+    numbers = {"total": 80, "free": 78, "training": 20, "still": 0, "engines": 1, "weights": 6, "most": 0.9} | changed
+    amounts = {k: v if k in ("engines", "most") else v * GIB for k, v in numbers.items()}
+    return engine_share(**amounts, who="code[0]")
+
+
+def test_an_engine_takes_what_training_leaves():
+    assert share() == pytest.approx((78 - 20) / 80, abs=1e-4)
+
+
+def test_the_recipe_bounds_it():
+    assert share(most=0.3) == 0.3
+
+
+def test_two_policies_on_a_gpu_leave_room_for_each_other():
+    """The first engine counts both trainings and halves the rest; the second finds that half free."""
+    first = share(still=26, engines=2)
+    assert first == pytest.approx((78 - 20 - 26) / 2 / 80, abs=1e-4)
+    left = 78 - first * 80 - 6  # the second policy's weights have come
+    second = share(free=left, training=20, still=20)
+    assert first * 80 + second * 80 + 20 + 20 + 6 <= 78.1
+
+
+def test_too_little_is_said_with_its_numbers():
+    with pytest.raises(
+        EnvironmentFault, match=r"code\[0\]: 22.0 GiB of the GPU are free, training needs 20.0.*at least 4.0"
+    ):
+        share(free=22)
+
+
+class Generation:
+    """What TRL calls VLLMGeneration: the policy's tensors go to the engine one by one; two are fused there."""
+
+    def __init__(self):
+        self.policy = {
+            "a.norm.weight": torch.ones(4),
+            "a.q_proj.weight": torch.ones(2, 4),
+            "b.weight": torch.arange(6.0),
+        }
+        self.engine = {
+            "a.norm.weight": torch.zeros(4),
+            "a.qkv_proj.weight": torch.zeros(6, 4),
+            "b.weight": torch.zeros(6),
+        }
+        model = SimpleNamespace(named_parameters=lambda: self.engine.items())
+        worker = SimpleNamespace(model_runner=SimpleNamespace(model=model))
+        self.llm = SimpleNamespace(llm_engine=SimpleNamespace(model_executor=SimpleNamespace(driver_worker=worker)))
+        self.loses: set[str] = set()
+
+    def _iter_named_params(self):
+        yield from self.policy.items()
+
+    def sync_weights(self):
+        for name, tensor in self._iter_named_params():
+            if name in self.engine and name not in self.loses:
+                self.engine[name].copy_(tensor)
+
+
+def test_a_sync_that_arrives_passes_and_says_how_much_it_compared():
+    generation = Generation()
+    check = WeightCheck(generation, "code[0]")
+    generation.sync_weights()
+    assert check.compared == 2
+    generation.policy["b.weight"] += 1
+    generation.sync_weights()
+    assert torch.equal(generation.engine["b.weight"], torch.arange(6.0) + 1)
+
+
+@pytest.mark.parametrize("lost", ["a.norm.weight", "b.weight"])
+def test_a_tensor_that_does_not_arrive_ends_the_run(lost):
+    generation = Generation()
+    WeightCheck(generation, "test[1]")
+    generation.loses = {lost}
+    with pytest.raises(RunFailed, match=rf"test\[1\].*1 of 2 tensors of vLLM differ.*{lost}"):
+        generation.sync_weights()
+
+
+def test_an_engine_of_which_nothing_is_known_is_an_error():
+    generation = Generation()
+    generation.engine = {"other": torch.zeros(1)}
+    WeightCheck(generation, "code[0]")
+    with pytest.raises(RunFailed, match="no tensor"):
+        generation.sync_weights()
+
+
+def test_the_names_of_trl_that_are_replaced_exist():
+    """Read from the source: the module imports vLLM's names only where vLLM is."""
+    import inspect
+
+    from trl.generation import vllm_generation
+
+    source = inspect.getsource(vllm_generation)
+    assert "self.llm = LLM(" in source
+    assert "self._iter_named_params()" in source
+    assert "def sync_weights(self)" in source
+    from trl import GRPOTrainer
+
+    trainer = inspect.getsource(GRPOTrainer)
+    assert "self._last_loaded_step" in trainer
+    assert "self.vllm_generation.sync_weights()" in trainer

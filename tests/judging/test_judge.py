@@ -1,0 +1,251 @@
+"""The judge: what is a test, what passes it, what is computed once, and what is never a verdict."""
+
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codea1_cli.errors import UserError
+from codea1_cli.judging.cache import ReferenceCache
+from codea1_cli.judging.files import Row, RowJudge, read_rows
+from codea1_cli.judging.judge import Judge
+from codea1_cli.sandbox.base import Limits, ProgramRun
+from codea1_cli.sandbox.local import LocalSandbox
+from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Value, Verdict
+from tests.sandbox.shared import QUICK, verdicts
+
+
+class Scripted:
+    """A sandbox that answers from a table and counts what it is asked."""
+
+    def __init__(self, answers: dict[tuple[str, int], Answer]) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, int]] = []
+
+    def run(
+        self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0
+    ) -> ProgramRun:
+        self.asked += [(call, hash_seed) for call in calls]
+        answers = [self.answers.get((call, hash_seed)) or self.answers[call, 0] for call in calls]
+        loaded = None if any(a.kind is AnswerKind.UNSCORED for a in answers) else True
+        return ProgramRun(loaded, "", answers)
+
+    def close(self) -> None: ...
+
+
+def value(wire: str) -> Answer:
+    return Answer(AnswerKind.VALUE, Value(wire=wire))
+
+
+def test_a_reference_decides_what_a_test_is() -> None:
+    box = Scripted(
+        {
+            ("f(1)", 0): value("1"), ("f(2)", 0): value("2"), ("f(2)", 1): value("3"),
+            ("f(3)", 0): Answer(AnswerKind.RAISED, detail="ValueError: no"), ("f(4)", 0): Answer(AnswerKind.UNENCODABLE, detail="a value of type X"),
+            ("f(5)", 0): Answer(AnswerKind.TIMEOUT), ("f(6)", 0): Answer(AnswerKind.UNSCORED), ("f(7)", 0): value("1"), ("f(7)", 1): value("1.0000000001"),
+        }
+    )  # fmt: skip
+    found = Judge(box, limits=QUICK).expected("ref", "f", [f"f({n})" for n in range(1, 8)])
+    assert [found[f"f({n})"].valid for n in range(1, 8)] == [True, False, False, False, False, False, True]
+    assert found["f(2)"].reason == "differs between runs"
+    assert "ValueError" in found["f(3)"].reason
+    assert "type X" in found["f(4)"].reason
+    assert found["f(6)"].reason == "unscored"
+
+
+def test_each_answer_is_computed_once_in_memory_and_on_disk(tmp_path: Path) -> None:
+    box = Scripted(
+        {
+            ("f(1)", 0): value('{"t":[1,{"f":"nan"}]}'),
+            ("f(2)", 0): Answer(AnswerKind.RAISED, detail="E"),
+            ("f(3)", 0): Answer(AnswerKind.TIMEOUT),
+        }
+    )
+    calls = ["f(1)", "f(1)", "f(2)", "f(3)"]
+    cache = ReferenceCache(tmp_path)
+    judge = Judge(box, limits=QUICK, cache=cache)
+    first = judge.expected("ref", "f", calls)
+    assert len(box.asked) == 6
+    assert judge.expected("ref", "f", calls) == first
+    assert len(box.asked) == 6
+    cache.close()
+    again = Judge(box, limits=QUICK, cache=ReferenceCache(tmp_path)).expected("ref", "f", calls)
+    assert box.asked[6:] == [("f(3)", 0), ("f(3)", 1)]  # a time-out may have been the machine's
+    assert repr(again) == repr(first)
+    Judge(box, limits=QUICK, cache=ReferenceCache(tmp_path)).expected("another reference", "f", ["f(1)"])
+    Judge(box, limits=QUICK, tolerance=0.1, cache=ReferenceCache(tmp_path)).expected("ref", "f", ["f(1)"])
+    assert len(box.asked) == 12
+
+
+def test_an_unscored_answer_is_asked_again() -> None:
+    box = Scripted({("f(1)", 0): Answer(AnswerKind.UNSCORED)})
+    judge = Judge(box, limits=QUICK)
+    assert judge.expected("ref", "f", ["f(1)"])["f(1)"].reason == "unscored"
+    box.answers["f(1)", 0] = value("1")
+    assert judge.expected("ref", "f", ["f(1)"])["f(1)"].valid
+
+
+def test_the_memory_of_a_cache_is_bounded() -> None:
+    box = Scripted({(f"f({n})", 0): value(str(n)) for n in range(50)})
+    cache = ReferenceCache(memory_entries=10)
+    judge = Judge(box, limits=QUICK, cache=cache)
+    for n in range(50):
+        judge.expected("ref", "f", [f"f({n})"])
+    assert len(cache._memory) == 10
+
+
+def test_concurrent_callers_do_not_compute_twice(sandbox: LocalSandbox) -> None:
+    asked = []
+
+    class Counting:
+        def run(self, program, entry_point, calls, limits, hash_seed=0):
+            asked.extend(calls)
+            return sandbox.run(program, entry_point, calls, limits, hash_seed)
+
+    judge = Judge(Counting(), limits=Limits(time_s=20))
+    calls = [f"f({n})" for n in range(5)]
+    threads = [threading.Thread(target=judge.expected, args=("def f(x): return x", "f", calls)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(asked) == 10
+
+
+def test_a_sandbox_failure_is_unscored_and_nothing_else() -> None:
+    box = Scripted({("f(1)", 0): value("1")})
+    judge = Judge(box, limits=QUICK)
+    expected = judge.expected("ref", "f", ["f(1)"])
+    box.answers["f(1)", 0] = Answer(AnswerKind.UNSCORED)
+    result = judge.check("cand", "f", ["f(1)"], expected)
+    assert result.loaded is None
+    assert result.load_verdict is Verdict.UNSCORED
+    assert verdicts(result) == ["unscored"]
+
+
+@given(st.sampled_from(list(AnswerKind)))
+def test_only_a_value_can_pass(kind: AnswerKind) -> None:
+    box = Scripted({("f(1)", 0): value("1")})
+    judge = Judge(box, limits=QUICK)
+    expected = judge.expected("ref", "f", ["f(1)"])
+    box.answers["f(1)", 0] = value("1") if kind is AnswerKind.VALUE else Answer(kind)
+    passed = judge.check("cand", "f", ["f(1)"], expected).verdicts["f(1)"].verdict is Verdict.PASSED
+    assert passed == (kind is AnswerKind.VALUE)
+
+
+def test_invalid_calls_are_not_run_on_candidates() -> None:
+    box = Scripted({("f(1)", 0): value("1"), ("f(2)", 0): Answer(AnswerKind.RAISED)})
+    judge = Judge(box, limits=QUICK)
+    expected = judge.expected("ref", "f", ["f(1)", "f(2)"])
+    box.asked.clear()
+    result = judge.check("cand", "f", ["f(1)", "f(2)", "f(1)", "f(9)"], expected)
+    assert box.asked == [("f(1)", 0)]
+    assert list(result.verdicts) == ["f(1)"]
+
+
+ROW = {"id": "a", "reference": "def f(x): return x", "candidate": "def f(x): return x", "entry_point": "f"}
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("{", "not JSON"), ("[]", "not a JSON object"), ("[" * 100000, "not JSON"), (json.dumps({**ROW}), "tests or suite"),
+        (json.dumps({**ROW, "tests": [], "suite": ""}), "tests or suite"), (json.dumps({**ROW, "tests": "x"}), "tests"),
+        (json.dumps({**ROW, "tests": [1]}), "tests"), (json.dumps({**ROW, "suite": 1}), "suite"),
+        (json.dumps({k: v for k, v in ROW.items() if k != "reference"} | {"suite": ""}), "reference is missing"),
+        (json.dumps({**ROW, "suite": "", "time_limit_s": 0}), "time_limit_s"), (json.dumps({**ROW, "suite": "", "memory_mb": "1"}), "memory_mb"),
+        (json.dumps({**ROW, "suite": "", "tolerance": -1}), "tolerance"), (json.dumps({**ROW, "suite": "", "tolerance": True}), "tolerance"),
+    ],
+)  # fmt: skip
+def test_a_bad_line_is_named(tmp_path: Path, line: str, names: str) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps({**ROW, "suite": ""}) + "\n\n" + line + "\n")
+    with pytest.raises(UserError, match=names) as caught:
+        list(read_rows(file))
+    assert f"{file}:3" in caught.value.what
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no\.jsonl"):
+        list(read_rows(tmp_path / "no.jsonl"))
+
+
+def report(sandbox: LocalSandbox, **fields: object) -> dict[str, object]:
+    row = {
+        "id": "r",
+        "reference": "def f(x): return [x]",
+        "candidate": "def f(x): return [x]",
+        "entry_point": "f",
+        **fields,
+    }
+    return RowJudge(sandbox, QUICK).judge(Row(**row))  # type: ignore[arg-type]
+
+
+def test_a_row_of_tests_reports_every_test_in_order(sandbox: LocalSandbox) -> None:
+    tests = (
+        "assert f(1) == [1]", "assert f(2) == [3]", "assert f(1) == [1]", "assert f(3) != 1", "assert f(4) == f(4)", "assert g(1) == 1",
+        "assert f(5)", "x = 1", "assert f(6) == [6]; assert f(7) == [7]", "assert f(", "assert f(8) is None", "assert 1 < f(1) < 3", "y = [0]\nassert f(y) == [[0]]",
+    )  # fmt: skip
+    found = report(sandbox, tests=tests)
+    assert found["status"] == "ok"
+    rows = found["tests"]
+    assert [row["test"] for row in rows] == list(tests)
+    assert [row["valid"] for row in rows] == [True, True] + [False] * 10 + [True]
+    assert [row["stated_correctly"] for row in rows] == [True, False] + [None] * 10 + [True]
+    assert [row["verdict"] for row in rows] == ["passed", "passed"] + [None] * 10 + ["passed"]
+    assert rows[0]["expected"] == rows[0]["got"] == "[1]"
+    assert all(row["reason"] for row in rows[2:12])
+
+
+def test_the_status_is_the_worst_verdict(sandbox: LocalSandbox) -> None:
+    test = ("assert f(1) == [1]", "assert f(2) == [2]")
+    for candidate, status in (
+        ("def f(x): return [x]", "ok"), ("def f(x): return [1]", "failed"), ("def f(x):\n    if x == 1: return 0\n    raise ValueError", "raised"),
+        ("def f(x):\n    if x == 2: return [2]\n    while True: pass", "timeout"), ("def f(x", "load_error"), ("import os\nos._exit(0)", "crashed"),
+        ("def f(x): return bytearray(1 << 40)", "memory"),
+    ):  # fmt: skip
+        assert report(sandbox, candidate=candidate, tests=test)["status"] == status
+    assert report(sandbox, reference="def f(x): raise ValueError", tests=test)["status"] == "no_valid_test"
+    assert (
+        report(sandbox, reference="def f(x): raise ValueError", candidate="def f(", tests=test)["status"]
+        == "load_error"
+    )
+    assert report(sandbox, tests=())["status"] == "no_valid_test"
+
+
+def test_a_suite_is_read_as_a_model_writes_it(sandbox: LocalSandbox) -> None:
+    suite = "Sure!\n```python\nx = 5\nassert f(x) == [5]\nassert f(2) == [9]\nassert total(1) == 1\n```\n"
+    found = report(sandbox, suite=suite, candidate="def f(x): return [5]")
+    assert [(t["valid"], t["stated_correctly"], t["verdict"]) for t in found["tests"]] == [
+        (True, True, "passed"), (True, False, "failed"), (False, None, None),
+    ]  # fmt: skip
+
+
+def test_a_rows_own_limits_hold(sandbox: LocalSandbox) -> None:
+    slow = "import time\ndef f(x):\n    time.sleep(0.8)\n    return [x]"
+    test = ("assert f(1) == [1]",)
+    assert report(sandbox, candidate=slow, tests=test)["status"] == "timeout"
+    assert report(sandbox, candidate=slow, tests=test, time_limit_s=5.0)["status"] == "ok"
+    near = "def f(x): return [x + 0.01]"
+    assert report(sandbox, candidate=near, tests=test)["status"] == "failed"
+    assert report(sandbox, candidate=near, tests=test, tolerance=0.1)["status"] == "ok"
+
+
+def test_a_stream_keeps_the_order_and_few_rows_in_hand(sandbox: LocalSandbox) -> None:
+    handed = 0
+
+    def rows():
+        nonlocal handed
+        for n in range(40):
+            handed += 1
+            yield Row(str(n), "def f(x): return x", f"def f(x): return x + {n % 2}", "f", tests=("assert f(1) == 1",))
+
+    seen = []
+    for found in RowJudge(sandbox, Limits(time_s=20)).stream(rows(), 2):
+        seen.append((found["id"], found["status"]))
+        assert handed - len(seen) <= 8
+    assert seen == [(str(n), "failed" if n % 2 else "ok") for n in range(40)]

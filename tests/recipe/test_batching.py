@@ -1,0 +1,66 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codea1_cli.errors import UserError
+from codea1_cli.recipe.batching import batches, run_plan
+from codea1_cli.recipe.files import load_recipe, recipe_names
+
+
+@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("role", ["code", "test"])
+def test_every_recipe_divides_evenly(name, role):
+    recipe = load_recipe(name)
+    for ranks in (1, 2, 4):
+        shape = batches(recipe, role, ranks)
+        assert shape.rows_per_rank * ranks == shape.rows_per_step
+        assert shape.micro_batch * shape.gradient_accumulation * shape.updates_per_step == shape.rows_per_rank
+        assert shape.steps_per_generation == shape.gradient_accumulation * shape.updates_per_step
+        assert shape.rows_per_rank % shape.group == 0, "a problem would straddle ranks"
+
+
+def per_update_is_uneven(recipe, role, ranks):
+    rows = recipe.train.problems_per_step * (
+        recipe.game.n_code if role == "code" else recipe.game.n_test * recipe.game.update_n
+    )
+    return recipe.train.problems_per_step % ranks or (rows // ranks) % recipe.train.updates_per_step
+
+
+@given(
+    problems=st.integers(1, 64),
+    n=st.integers(2, 9),
+    update_n=st.integers(1, 2),
+    updates=st.integers(1, 4),
+    ranks=st.integers(1, 4),
+    tokens=st.integers(1, 100_000),
+)
+def test_derived_batches_cover_a_step_exactly_or_say_what_does_not_fit(problems, n, update_n, updates, ranks, tokens):
+    recipe = load_recipe(
+        "1.5b",
+        [
+            f"train.problems_per_step={problems}",
+            f"game.n_code={n}",
+            f"game.n_test={n}",
+            f"game.update_n={update_n}",
+            f"train.updates_per_step={updates}",
+            f"train.tokens_per_micro_batch={tokens}",
+        ],
+    )
+    for role in ("code", "test"):
+        try:
+            shape = batches(recipe, role, ranks)
+        except UserError:
+            assert per_update_is_uneven(recipe, role, ranks)
+            continue
+        assert shape.micro_batch * shape.gradient_accumulation * updates * ranks == shape.rows_per_step
+        longest = recipe.role(role).max_prompt_tokens + recipe.role(role).max_completion_tokens
+        assert shape.micro_batch == 1 or shape.micro_batch * longest <= tokens
+
+
+def test_the_published_batch():
+    """256 problems x 8, two optimizer steps a rollout, on four ranks."""
+    shape = batches(load_recipe("1.5b"), "code", 4)
+    assert (shape.rows_per_step, shape.rows_per_rank) == (2048, 512)
+    assert shape.steps_per_generation == 2 * shape.gradient_accumulation
+    plan = run_plan(load_recipe("1.5b", ["data.train=x.jsonl"]), 9688, {"code": 4, "test": 4})
+    assert plan["steps"] == "111 of 256 problems, 37 an epoch"

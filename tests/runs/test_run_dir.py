@@ -1,0 +1,180 @@
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from codea1_cli.durable import write_atomic
+from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.runs.run_dir import COMMITTED, RunDir, find_run
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = RunDir(tmp_path / "r")
+    run.path.mkdir()
+    run.create()
+    run.recipe_file.write_text("model: m\n")
+    return run
+
+
+def stage(run, text):
+    for part in ("code", "test", "arena"):
+        (run.pending / part).mkdir(parents=True)
+        (run.pending / part / "f").write_text(text)
+
+
+def test_a_checkpoint_is_committed_whole_and_latest_points_at_it(run):
+    for step in (3, 6):
+        stage(run, str(step))
+        run.commit(step)
+    assert run.committed_steps() == [3, 6]
+    latest = run.path / "checkpoints" / "latest"
+    assert os.readlink(latest) == "step-000006"
+    assert (latest / "arena" / "f").read_text() == "6"
+    assert json.loads((latest / COMMITTED).read_text()) == {"step": 6}
+    assert not run.pending.exists()
+
+
+def test_pruning_keeps_the_newest_whatever_is_asked(run):
+    for step in (1, 2, 3):
+        stage(run, "x")
+        run.commit(step)
+    assert run.prune(2) == [1]
+    assert run.prune(0) == [2]
+    assert run.committed_steps() == [3]
+
+
+def test_what_a_crash_leaves_is_no_checkpoint_and_goes_on_resume(run):
+    stage(run, "3")
+    run.commit(3)
+    torn = run.checkpoint(6)
+    torn.mkdir()
+    (torn / "f").write_text("half")
+    stage(run, "late")
+    (run.path / "checkpoints" / ".work" / "code").mkdir(parents=True)
+    for step in (2, 3, 4):
+        run.rollout_file(step).write_text("r")
+        run.append_metrics({"step": step})
+    with open(run.metrics_file, "a") as file:
+        file.write('{"step": 5, "co')
+    assert run.latest_step() == 3
+    run.drop_after(3)
+    assert sorted(p.name for p in (run.path / "checkpoints").iterdir()) == ["latest", "step-000003"]
+    assert [p.name for p in sorted((run.path / "rollouts").iterdir())] == ["step-000002.parquet", "step-000003.parquet"]
+    assert run.metrics_file.read_text() == '{"step": 2}\n{"step": 3}\n'
+
+
+def test_a_crash_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
+    file = tmp_path / "f"
+    write_atomic(file, "old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_atomic(file, "new")
+    assert file.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]
+
+
+def _hold(path, ready, done):
+    with RunDir(path).locked():
+        ready.set()
+        done.wait(20)
+
+
+def test_two_runs_cannot_share_a_directory(run):
+    context = multiprocessing.get_context("spawn")
+    ready, done = context.Event(), context.Event()
+    holder = context.Process(target=_hold, args=(str(run.path), ready, done))
+    holder.start()
+    assert ready.wait(20)
+    assert run.locked_by() == holder.pid
+    with pytest.raises(UserError, match=f"process {holder.pid}"), run.locked():
+        pass
+    done.set()
+    holder.join()
+    assert run.locked_by() is None
+    with run.locked():
+        pass
+
+
+def test_a_killed_driver_s_lock_is_free_when_its_guard_has_cleaned_up(run, tmp_path):
+    """The next run waits for the guard, so that neither the old run's processes nor the guard meet the new one."""
+    leftover = tmp_path / "leftover"
+    leftover.mkdir()
+    program = (
+        "import os, signal, subprocess, sys, time\n"
+        "from pathlib import Path\n"
+        "from codea1_cli.engine.orphan_reaper import guarded\n"
+        "from codea1_cli.runs.run_dir import RunDir\n"
+        "run = RunDir(sys.argv[1])\n"
+        "with run.locked(), guarded([Path(sys.argv[2])], run.lock_file):\n"
+        "    child = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+        "    print(child.pid, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    driver = subprocess.Popen(
+        [sys.executable, "-c", program, str(run.path), str(leftover)], stdout=subprocess.PIPE, text=True
+    )
+    child = int(driver.stdout.readline())
+    driver.kill()
+    driver.wait()
+    with run.locked():
+        assert not leftover.exists()
+        assert not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2]
+    driver.stdout.close()
+
+
+def test_starting_over_forgets_the_first_evaluation_and_what_followed(run):
+    (run.path / "evaluation").mkdir()
+    for step in (0, 3):
+        run.append_metrics({"step": step, "eval": {}})
+        (run.path / "evaluation" / f"step-{step:06d}-code.json").write_text("[]")
+    (run.path / "evaluation" / "targets.json").write_text("[]")
+    run.drop_after(0)
+    assert run.metrics() == []
+    assert sorted(p.name for p in (run.path / "evaluation").iterdir()) == ["step-000000-code.json", "targets.json"]
+
+
+def test_a_crash_between_a_commit_and_its_link_is_mended(run):
+    for step in (3, 6):
+        stage(run, str(step))
+        run.commit(step)
+    link = run.path / "checkpoints" / "latest"
+    link.unlink()
+    link.symlink_to("step-000003")
+    run.drop_after(run.latest_step())
+    assert os.readlink(link) == "step-000006"
+
+
+def test_the_options_that_name_a_run_again(run, monkeypatch):
+    monkeypatch.setenv("CODEA1_RUNS", str(run.path.parent))
+    assert run.options == "--run r"
+    monkeypatch.delenv("CODEA1_RUNS")
+    assert run.options == f"--run r --runs {run.path.parent}"
+
+
+def test_an_unwritable_place_is_an_environment_fault(tmp_path):
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(EnvironmentFault, match="cannot write the run directory"),
+        RunDir(tmp_path / "file" / "r").locked(),
+    ):
+        pass
+
+
+def test_finding_a_run_suggests_near_names(run):
+    root = run.path.parent
+    assert find_run("r", root).path == run.path
+    assert find_run(None, root).path == run.path
+    assert find_run(str(run.path), root).path == run.path
+    run.path.rename(root / "my-run")
+    with pytest.raises(UserError) as caught:
+        find_run("my-rum", root)
+    assert "my-run" in (caught.value.hint or "")
