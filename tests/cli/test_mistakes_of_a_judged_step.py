@@ -4,9 +4,9 @@ import pytest
 
 from codea1_cli.cli import mistakes
 from codea1_cli.engine.run_writer import Ledger
-from codea1_cli.engine.step_judge import StepJudge
 from codea1_cli.problems.problem import write_problems
 from codea1_cli.recipe.files import recipe_text
+from codea1_cli.recipe.judge import open_step_judge
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
 from tests.cli.fake_run import PROBLEMS, run_pytest
@@ -38,7 +38,7 @@ def judged(tmp_path_factory):
     run.create()
     run.recipe_file.write_text(recipe_text(recipe))
     problem = next(problem for problem in PROBLEMS if problem.id == RATIO)
-    judge = StepJudge(recipe, run.path)
+    judge = open_step_judge(recipe, run.path)
     ledger = Ledger(recipe, run, 0)
     for step, sources in CODE.items():
         candidates = judge.load_candidates(problem, [f"```python\n{source}\n```" for source in sources])

@@ -33,7 +33,7 @@ class Judge:
 
 @pytest.fixture
 def arena(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "StepJudge", lambda *_, **__: Judge())
+    monkeypatch.setattr(module, "open_step_judge", lambda *_, **__: Judge())
     monkeypatch.setattr(module, "several_nodes", lambda: False)
     monkeypatch.setattr(module, "_CANARY_PAUSES_S", (0.0, 0.0))
     run = RunDir(tmp_path / "r")

@@ -207,7 +207,7 @@ class Set:
 def arena(tmp_path, monkeypatch):
     chosen = Set()
     judge = SimpleNamespace(workers=4, close=lambda: None, canary=lambda: None)
-    monkeypatch.setattr(arena_module, "StepJudge", lambda *_, **__: judge)
+    monkeypatch.setattr(arena_module, "open_step_judge", lambda *_, **__: judge)
     monkeypatch.setattr(arena_module, "several_nodes", lambda: False)
     monkeypatch.setattr(benchmark_desk, "open_sets", lambda recipe, workers: {"humaneval": chosen})
     run = RunDir(tmp_path / "r")

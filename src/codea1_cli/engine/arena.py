@@ -22,10 +22,10 @@ from codea1_cli.engine.nodes import several_nodes
 from codea1_cli.engine.preflight import PreflightDesk
 from codea1_cli.engine.run_writer import Ledger
 from codea1_cli.engine.schedule import Schedule
-from codea1_cli.engine.step_judge import StepJudge
 from codea1_cli.engine.step_state import StepState, new_future
 from codea1_cli.errors import EnvironmentFault, SandboxOutage
 from codea1_cli.problems.problem import Problem
+from codea1_cli.recipe.judge import open_step_judge
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
 
@@ -36,7 +36,7 @@ class Arena(PreflightDesk, BenchmarkDesk):
     def __init__(self, recipe: Recipe, run_path: str, labels: Sequence[str]) -> None:
         self.recipe, self.labels = recipe, list(labels)
         self.run = RunDir(run_path)
-        self.judge = StepJudge(recipe, self.run.path, spread=several_nodes())
+        self.judge = open_step_judge(recipe, self.run.path, spread=several_nodes())
         self.threads = ThreadPoolExecutor(self.judge.workers + 1, thread_name_prefix="judge")
         self.writer = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         self.ledger: Ledger | None = None

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.durable import write_atomic
-from codea1_cli.engine.step_judge import Judged
 from codea1_cli.game.judged_tests import JudgedTest
 from codea1_cli.game.scoring import ProblemOutcome
+from codea1_cli.judging.step import Judged
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,16 +14,17 @@ from typing import Any
 from codea1_cli.durable import write_atomic
 from codea1_cli.engine.messages import RankReport
 from codea1_cli.engine.rollout_file import write_rollouts
-from codea1_cli.engine.step_judge import Attacked, Judged, Solved, rules_of
 from codea1_cli.errors import EnvironmentFault, RunFailed
 from codea1_cli.evals.heldout import attack_figures, solve_figures
 from codea1_cli.game.book import Book
 from codea1_cli.game.figures import merge_stats
 from codea1_cli.game.scoring import ProblemOutcome, score_problem
 from codea1_cli.game.selection import select
+from codea1_cli.judging.step import Attacked, Judged, Solved
 from codea1_cli.mistakes.store import MistakeStore
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import ROLES
+from codea1_cli.recipe.judge import rules_of
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.best import mark_best
 from codea1_cli.runs.run_dir import RunDir

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from codea1_cli.engine.step_judge import Candidate
+from codea1_cli.judging.step import Candidate
 
 
 class StepState:

@@ -39,15 +39,13 @@ def judge_of(recipe: Recipe) -> Iterator["Judge"]:
 
     Raises EnvironmentFault when the sandbox cannot start.
     """
-    from codea1_cli.engine.step_judge import limits_of
-    from codea1_cli.judging.judge import Judge
-    from codea1_cli.sandbox.make import make_sandbox
+    from codea1_cli.recipe.judge import open_judge
 
-    sandbox = make_sandbox(recipe.sandbox, recipe.judge.workers or 1)
+    judge = open_judge(recipe, workers=recipe.judge.workers or 1)
     try:
-        yield Judge(sandbox, limits=limits_of(recipe), tolerance=recipe.judge.float_tolerance)
+        yield judge
     finally:
-        sandbox.close()
+        judge.sandbox.close()
 
 
 def replay(judge: "Judge", problem: Problem, live: Sequence[LiveTest]) -> list[Replayed]:

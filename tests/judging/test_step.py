@@ -3,10 +3,10 @@
 import pytest
 
 from codea1_cli.engine.run_writer import Ledger
-from codea1_cli.engine.step_judge import StepJudge
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.files import load_recipe
+from codea1_cli.recipe.judge import open_step_judge
 from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.sandbox.verdicts import Expected, Verdict
 
@@ -32,7 +32,9 @@ def judge(tmp_path):
     made = []
 
     def make(*overrides):
-        judge = StepJudge(load_recipe("tiny", ["game.tests_per_suite=2", "judge.workers=1", *overrides]), tmp_path)
+        judge = open_step_judge(
+            load_recipe("tiny", ["game.tests_per_suite=2", "judge.workers=1", *overrides]), tmp_path
+        )
         made.append(judge)
         return judge
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import EnvironmentFault
@@ -19,8 +18,8 @@ from codea1_cli.game.judged_tests import (
 )
 from codea1_cli.game.rules import GameRules
 from codea1_cli.game.scoring import JudgedCandidate, score_problem
+from codea1_cli.judging.judge import CandidateResult, Judge
 from codea1_cli.problems.problem import Problem
-from codea1_cli.recipe.schema import Recipe
 from codea1_cli.sandbox.verdicts import Verdict
 
 
@@ -66,35 +65,17 @@ class Attacked:
     unscored: bool
 
 
-def rules_of(recipe: Recipe) -> GameRules:
-    """The recipe's game section as the rules of the pure game."""
-    game = recipe.game
-    return GameRules(
-        mode=game.mode,
-        tests_per_suite=game.tests_per_suite,
-        max_tests_per_suite=game.max_tests_per_suite,
-        alpha=game.alpha,
-        book=game.book,
-        book_replay=game.book_replay,
-        white_box=game.white_box,
-        validation=game.validation,
-        update_n=game.update_n,
-    )
-
-
 class StepJudge:
-    """Thread-safe: the arena calls it from as many threads as there are sandbox workers."""
+    """Judges what the policies sampled, by the rules of one game. Thread-safe: the arena calls it from as many threads
+    as there are sandbox workers.
 
-    def __init__(self, recipe: Recipe, run_path: Path, *, spread: bool = False) -> None:
-        from codea1_cli.judging.judge import Judge, ReferenceCache
-        from codea1_cli.sandbox.make import make_sandbox
+    share_identical: identical candidates of a problem are judged by one set of suites.
+    """
 
-        self.recipe, self.rules = recipe, rules_of(recipe)
-        self.limits = limits_of(recipe)
-        self.sandbox = make_sandbox(recipe.sandbox, recipe.judge.workers, spread=spread)
+    def __init__(self, rules: GameRules, judge: Judge, *, share_identical: bool = False) -> None:
+        self.rules, self.judge, self.share_identical = rules, judge, share_identical
+        self.sandbox = judge.sandbox
         self.workers: int = getattr(self.sandbox, "workers", 1)  # how many programs it runs at once
-        self.cache = ReferenceCache(run_path / "references")
-        self.judge = Judge(self.sandbox, limits=self.limits, tolerance=recipe.judge.float_tolerance, cache=self.cache)
 
     def canary(self) -> dict[str, Any]:
         """Judges one right and one wrong program; says which sandbox layers are missing here.
@@ -152,7 +133,7 @@ class StepJudge:
 
     def owners(self, candidates: Sequence[Candidate]) -> list[int]:
         """For each candidate the one whose suites it is judged by: itself, or the first identical one if they share."""
-        if not self.recipe.game.share_identical:
+        if not self.share_identical:
             return list(range(len(candidates)))
         first: dict[str, int] = {}
         return [first.setdefault(candidate.code, index) for index, candidate in enumerate(candidates)]
@@ -190,9 +171,7 @@ class StepJudge:
             on_book = judged_book(usable, stated, self._check(candidate, entry, stated).verdicts)
         return Judged(candidate, JudgedCandidate(candidate.code, candidate.loaded, on_book, tuple(judged)))
 
-    def _check(self, candidate: Candidate, entry_point: str, expected: Any) -> Any:
-        from codea1_cli.judging.judge import CandidateResult
-
+    def _check(self, candidate: Candidate, entry_point: str, expected: Any) -> CandidateResult:
         calls = [call for call, answer in expected.items() if answer.valid]
         if not calls or not candidate.loaded:  # loading is known already, and nothing is to be run
             return CandidateResult(candidate.loaded, candidate.load_detail)
@@ -246,11 +225,4 @@ class StepJudge:
 
     def close(self) -> None:
         self.sandbox.close()
-        self.cache.close()
-
-
-def limits_of(recipe: Recipe) -> Any:
-    """The recipe's limits on one program."""
-    from codea1_cli.sandbox.base import Limits
-
-    return Limits(time_s=recipe.judge.time_limit_s, memory_mb=recipe.judge.memory_mb)
+        self.judge.cache.close()

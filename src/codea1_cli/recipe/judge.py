@@ -1,0 +1,59 @@
+"""What a recipe says of the judge, as the judge takes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from codea1_cli.game.rules import GameRules
+from codea1_cli.judging.judge import Judge, ReferenceCache
+from codea1_cli.judging.step import StepJudge
+from codea1_cli.recipe.schema import Recipe
+from codea1_cli.sandbox.base import Limits
+
+
+def rules_of(recipe: Recipe) -> GameRules:
+    """The recipe's game section as the rules of the pure game."""
+    game = recipe.game
+    return GameRules(
+        mode=game.mode,
+        tests_per_suite=game.tests_per_suite,
+        max_tests_per_suite=game.max_tests_per_suite,
+        alpha=game.alpha,
+        book=game.book,
+        book_replay=game.book_replay,
+        white_box=game.white_box,
+        validation=game.validation,
+        update_n=game.update_n,
+    )
+
+
+def open_judge(recipe: Recipe, *, workers: int | None = None, cache: Path | None = None, spread: bool = False) -> Judge:
+    """The judge that a recipe asks for, with its limits, on its sandbox. Whoever opens it closes `sandbox` and `cache`.
+
+    Args:
+        workers: programs at once; None: what the recipe says.
+        cache: the folder of the reference's answers; None keeps them in memory.
+        spread: judge on every node of the Ray cluster that this process is connected to.
+
+    Raises:
+        EnvironmentFault: the sandbox does not start, or lacks a required layer.
+    """
+    from codea1_cli.sandbox.make import make_sandbox
+
+    section = recipe.judge
+    return Judge(
+        make_sandbox(recipe.sandbox, workers or section.workers, spread=spread),
+        limits=Limits(time_s=section.time_limit_s, memory_mb=section.memory_mb),
+        tolerance=section.float_tolerance,
+        cache=ReferenceCache(cache),
+    )
+
+
+def open_step_judge(recipe: Recipe, run_path: Path, *, spread: bool = False) -> StepJudge:
+    """The judge of a run's steps; the reference's answers are kept in the run directory.
+
+    Raises:
+        EnvironmentFault: as `open_judge`.
+    """
+    judge = open_judge(recipe, cache=run_path / "references", spread=spread)
+    return StepJudge(rules_of(recipe), judge, share_identical=recipe.game.share_identical)
