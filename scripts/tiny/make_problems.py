@@ -8,8 +8,7 @@ from pathlib import Path
 
 import codea1_cli.tiny
 from codea1_cli.problems.problem import write_problems
-from codea1_cli.tiny.problems import problems
-from codea1_cli.tiny.splits import SPLITS
+from world.problems import SPLITS, problems
 
 DATA = Path(codea1_cli.tiny.__file__).parent / "data"
 

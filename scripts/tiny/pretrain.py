@@ -9,10 +9,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenizer import END, train_tokenizer
-
 import codea1_cli.tiny
-from codea1_cli.tiny.corpus import Document, Mixture, documents
+from tokenizer import END, train_tokenizer
+from world.corpus import Document, Mixture, documents
 
 if TYPE_CHECKING:
     import torch

@@ -6,12 +6,10 @@ import random
 import pytest
 
 from codea1_cli.problems.prompts import code_messages, test_messages
-from codea1_cli.tiny.corpus import Mixture, documents
-from codea1_cli.tiny.families import families
-from codea1_cli.tiny.problems import problems
-from codea1_cli.tiny.splits import draw, share
-from codea1_cli.tiny.suites import AIMED_COMMENT, BLAND_COMMENT, TESTS_PER_SUITE, Manners, suite
-from codea1_cli.tiny.variants import answer, variant
+from world.corpus import AIMED_COMMENT, BLAND_COMMENT, TESTS_PER_SUITE, Manners, Mixture, documents, suite
+from world.family import fill
+from world.problems import draw, problems, share
+from world.variants import answer, families, variant
 
 pytestmark = pytest.mark.xdist_group("corpus")  # one process: the documents take a while
 
@@ -38,8 +36,6 @@ def test_the_corpus_draws_on_the_training_share_alone(corpus):
             for wording in part.wordings:
                 for values in part.values:
                     assert variant(document.family, values).family.name == document.family
-                    from codea1_cli.tiny.family import fill
-
                     assert f"\n\n{fill(wording, dict(values))}\n\n" not in user
 
 

@@ -4,10 +4,9 @@ import random
 
 import pytest
 
-from codea1_cli.tiny.families import families
-from codea1_cli.tiny.family import Family
-from codea1_cli.tiny.splits import SPLITS, WORDING_GROUPS, share
-from codea1_cli.tiny.variants import MIN_WRONG, Variant, answer, variant
+from world.family import Family
+from world.problems import SPLITS, WORDING_GROUPS, share
+from world.variants import MIN_WRONG, Variant, answer, families, variant
 
 NAMES = list(families())
 

@@ -5,7 +5,7 @@ import pytest
 from codea1_cli.problems.problem import read_problems
 from codea1_cli.problems.prompts import code_messages, test_messages
 from codea1_cli.tiny import model_path, problems_path
-from codea1_cli.tiny.corpus import documents
+from world.corpus import documents
 
 MAX_BYTES = 12 * 1024 * 1024
 

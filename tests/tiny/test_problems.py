@@ -7,8 +7,8 @@ import pytest
 from codea1_cli.errors import UserError
 from codea1_cli.problems.problem import Problem, read_problems, write_problems
 from codea1_cli.tiny import problems_path
-from codea1_cli.tiny.families import families
-from codea1_cli.tiny.problems import SIZES, TESTS, problems
+from world.problems import SIZES, TESTS, problems
+from world.variants import families
 
 SHIPPED = ["train", "heldout"]
 

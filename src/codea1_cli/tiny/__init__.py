@@ -1,4 +1,4 @@
-"""The embedded default: a small model and its problems, shipped with the package so that `train --recipe tiny` needs nothing else."""
+"""The embedded default: a small model and its problems, shipped so that `train --recipe tiny` needs nothing else."""
 
 from pathlib import Path
 

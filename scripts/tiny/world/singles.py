@@ -1,6 +1,6 @@
 """The families that stand alone: small functions of words, numbers, lists and dicts."""
 
-from codea1_cli.tiny.family import Family
+from world.family import Family
 
 Texts = tuple[str, ...]
 
@@ -222,4 +222,5 @@ DICTS = [
 
 
 def single_families() -> list[Family]:
+    """Families that share no template with another one."""
     return [*WORDS, *NUMBERS, *LISTS, *DICTS]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from codea1_cli.tiny.family import Family
+from world.family import Family
 
 K = tuple(range(2, 10))
 DIVISORS = tuple(range(3, 10))

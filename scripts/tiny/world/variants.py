@@ -1,4 +1,5 @@
-"""A family at given parameters: its solutions, checked against each other, and the calls that tell them apart.
+"""All families, and a family at given parameters: its solutions, checked against each other, and the calls
+that tell them apart.
 
 Only sources written in this package are run here, in this process; what a model writes goes to the sandbox.
 """
@@ -9,14 +10,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from codea1_cli.tiny.families import families
-from codea1_cli.tiny.family import ENTRY_POINT, Family, Parameters
-from codea1_cli.tiny.inputs import Value, bland, edge
+from world.family import ENTRY_POINT, Family, Parameters, Value, bland, edge
+from world.folds import fold_families
+from world.singles import single_families
 
 Arguments = tuple[Value, ...]
 BLAND_CALLS, EDGE_CALLS = 16, 64
 SUBTLE = 0.5  # a wrong solution that most bland calls reveal is left out while enough others remain
 MIN_WRONG, MAX_WRONG = 3, 6
+
+
+@cache
+def families() -> dict[str, Family]:
+    """Every family by name, in a fixed order."""
+    return {family.name: family for family in [*fold_families(), *single_families()]}
 
 
 @dataclass(frozen=True)
@@ -39,13 +46,9 @@ class Variant:
         return answer(self.right[0], call)
 
 
+@cache
 def variant(name: str, values: tuple[tuple[str, int | str], ...]) -> Variant:
     """The variant of a family at `values`, its parameters as ordered pairs (hashable, so that it is built once)."""
-    return _variant(name, values)
-
-
-@cache
-def _variant(name: str, values: tuple[tuple[str, int | str], ...]) -> Variant:
     family, parameters = families()[name], dict(values)
     rng = random.Random(f"variant {name} {values}")
     filled = dict(parameters)
