@@ -6,9 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from codea1_cli.extract import parse_suite
-from codea1_cli.game.judged_tests import calls_for_reference, judged_book, judged_suite, read_book_test, stated_answers
-from codea1_cli.game.rules import GameRules
-from codea1_cli.game.scoring import JudgedCandidate
+from codea1_cli.game.judged_tests import (
+    JudgedCandidate,
+    calls_for_reference,
+    judged_book,
+    judged_suite,
+    read_book_test,
+    stated_answers,
+)
+from codea1_cli.game.rules import Game
 from codea1_cli.sandbox.verdicts import Verdict
 
 Equal = Callable[[Any, Any], bool]
@@ -69,7 +75,7 @@ def verdicts(
 
 
 def judge(
-    rules: GameRules,
+    rules: Game,
     reference: str,
     entry_point: str,
     candidate: str,

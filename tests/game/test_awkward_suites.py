@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from codea1_cli.game.rules import GameRules
+from codea1_cli.game.rules import Game
 from codea1_cli.judging.compare import same
 from codea1_cli.sandbox.verdicts import Verdict
 from tests.game.play import judge
@@ -22,7 +22,7 @@ def test_each_keeps_what_it_may(shared: Path) -> None:
     assert len(cases) > 5
     for case in cases:
         judged = judge(
-            GameRules(),
+            Game(),
             text(case["reference"]),
             case["entry_point"],
             text(case["candidate"]),

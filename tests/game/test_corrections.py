@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from codea1_cli.game.judged_tests import JudgedSuite, JudgedTest
-from codea1_cli.game.rules import GameRules
-from codea1_cli.game.scoring import JudgedCandidate, score_problem
+from codea1_cli.game.judged_tests import JudgedCandidate, JudgedSuite, JudgedTest
+from codea1_cli.game.rules import Game
+from codea1_cli.game.scoring import score_problem
 from codea1_cli.sandbox.verdicts import Verdict
 from tests.game.play import judge
 
-DEFAULT = GameRules(tests_per_suite=4)
-PAPER = GameRules(mode="paper", tests_per_suite=4)
+DEFAULT = Game(tests_per_suite=4)
+PAPER = Game(mode="paper", tests_per_suite=4)
 REFERENCE = "def f(x):\n    return x + 1"
 WRONG = "def f(x):\n    return x + (x < 3)"  # right for 0 to 2
 NOT_LOADING = "def f(x:\n"
@@ -20,11 +20,11 @@ EMPTY = "I cannot think of any."
 BOOK = ("assert f(9) == 10", "assert f(0) == 1")
 
 
-def candidate(rules: GameRules, program: str, *replies: str, book: tuple[str, ...] = ()) -> JudgedCandidate:
+def candidate(rules: Game, program: str, *replies: str, book: tuple[str, ...] = ()) -> JudgedCandidate:
     return judge(rules, REFERENCE, "f", program, replies, book)
 
 
-def scored(rules: GameRules, *candidates: JudgedCandidate):
+def scored(rules: Game, *candidates: JudgedCandidate):
     return score_problem(rules, (), candidates)
 
 
@@ -145,7 +145,7 @@ def test_asserts_past_the_cap_are_ignored() -> None:
     assert theirs.stats["asserts"] == 12
     assert theirs.code_rewards == [pytest.approx(2 / 12)]
     assert ours.suite_rewards == theirs.suite_rewards == [[pytest.approx(0.5 + 0.5 * 2 / 4)]]
-    explicit = replace(PAPER, max_tests_per_suite=5)
+    explicit = PAPER.model_copy(update={"max_tests_per_suite": 5})
     assert scored(explicit, candidate(explicit, WRONG, reply)).stats["asserts"] == 5
 
 

@@ -1,17 +1,22 @@
-from dataclasses import replace
-
 import pytest
+from pydantic import ValidationError
 
-from codea1_cli.errors import UserError
 from codea1_cli.extract import parse_suite
-from codea1_cli.game.judged_tests import calls_for_reference, judged_book, judged_suite, read_book_test, stated_answers
-from codea1_cli.game.rules import GameRules
-from codea1_cli.game.scoring import MAX_BOOK_TEST_CHARS, JudgedCandidate, score_problem
+from codea1_cli.game.judged_tests import (
+    JudgedCandidate,
+    calls_for_reference,
+    judged_book,
+    judged_suite,
+    read_book_test,
+    stated_answers,
+)
+from codea1_cli.game.rules import Game
+from codea1_cli.game.scoring import MAX_BOOK_TEST_CHARS, score_problem
 from codea1_cli.sandbox.verdicts import Verdict
 from tests.game.play import Expected, Given, judge
 
-RULES = GameRules(tests_per_suite=4)
-UNVALIDATED = replace(RULES, validation=False)
+RULES = Game(tests_per_suite=4)
+UNVALIDATED = RULES.model_copy(update={"validation": False})
 REFERENCE = "def f(x):\n    return x + 1"
 
 
@@ -139,16 +144,17 @@ def test_what_the_book_could_not_read_back_is_not_kept() -> None:
     ],
 )
 def test_impossible_rules_are_refused(changes: dict[str, object]) -> None:
-    with pytest.raises(UserError) as caught:
-        GameRules(**changes)  # type: ignore[arg-type]
-    assert next(iter(changes)) in caught.value.what
-    assert caught.value.hint
+    with pytest.raises(ValidationError) as caught:
+        Game(**changes)  # type: ignore[arg-type]
+    (refused,) = caught.value.errors()
+    assert refused["loc"] == tuple(changes)
+    assert refused["msg"].startswith("Input should be ")
 
 
 def test_the_cap_is_twice_k_by_default_and_none_in_paper_mode() -> None:
-    assert (GameRules().cap, GameRules(mode="paper").cap) == (16, None)
-    assert GameRules(tests_per_suite=3).cap == 6
-    assert GameRules(max_tests_per_suite=5).cap == GameRules(mode="paper", max_tests_per_suite=5).cap == 5
+    assert (Game().cap, Game(mode="paper").cap) == (16, None)
+    assert Game(tests_per_suite=3).cap == 6
+    assert Game(max_tests_per_suite=9).cap == Game(mode="paper", max_tests_per_suite=9).cap == 9
 
 
 def test_a_candidate_without_suites_or_book_is_no_error() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codea1_cli.game.rewards import SuiteCounts, code_reward, nonprintable_share, suite_reward
-from codea1_cli.game.rules import GameRules
+from codea1_cli.game.rules import Game
 from codea1_cli.game.selection import population_std, select
 
 K = 8
@@ -77,22 +77,22 @@ def test_the_penalty_counts_what_is_not_in_string_printable(reply: str) -> None:
 
 def test_the_widest_spread_is_selected_and_ties_go_to_the_lowest_index() -> None:
     rewards = [[0.1, 0.2], [0.0, 1.0], [1.0, 0.0], [0.5, 0.5]]
-    assert select(GameRules(), rewards) == [1]
-    assert select(GameRules(update_n=3), rewards) == [1, 2, 0]
-    assert select(GameRules(update_n=9), rewards) == [1, 2, 0, 3]
-    assert select(GameRules(), [[0.5, 0.5]] * 4) == [0]
+    assert select(Game(), rewards) == [1]
+    assert select(Game(update_n=3), rewards) == [1, 2, 0]
+    assert select(Game(n_code=9, update_n=9), rewards) == [1, 2, 0, 3]
+    assert select(Game(), [[0.5, 0.5]] * 4) == [0]
 
 
 def test_the_order_of_rewards_does_not_break_a_tie() -> None:
     rewards = [0.9, 0.1, 0.6, 0.1, 0.5]
     assert population_std(sorted(rewards)) > population_std(rewards)  # by the last bit
-    assert select(GameRules(), [rewards, sorted(rewards)]) == [0]
+    assert select(Game(), [rewards, sorted(rewards)]) == [0]
 
 
 def test_unscored_suites_are_left_out_of_the_spread() -> None:
     rewards = [[None, 1.0, None], [], [0.2, None, 0.4], [None, None, None], [0.3, 0.3, 0.3]]
-    assert select(GameRules(update_n=9), rewards) == [2, 4]
-    assert select(GameRules(), [[], [None]]) == []
+    assert select(Game(n_code=9, update_n=9), rewards) == [2, 4]
+    assert select(Game(), [[], [None]]) == []
 
 
 @given(st.lists(st.floats(-1, 1), max_size=16))

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from codea1_cli.game.book import Book
 from codea1_cli.game.figures import merge_stats
-from codea1_cli.game.rules import GameRules
-from codea1_cli.game.scoring import JudgedCandidate, score_problem
+from codea1_cli.game.judged_tests import JudgedCandidate
+from codea1_cli.game.rules import Game
+from codea1_cli.game.scoring import score_problem
 from tests.game.play import judge
 
 REFERENCE = "def f(x):\n    return abs(x)"
@@ -23,7 +24,7 @@ lines = st.sampled_from([f"assert f({n}) == {m}" for n in range(-4, 5) for m in 
 replies = st.lists(lines, max_size=10).map("\n".join)
 problems = st.lists(st.tuples(st.sampled_from(PROGRAMS), st.lists(replies, max_size=3)), max_size=4)
 rules = st.builds(
-    GameRules,
+    Game,
     mode=st.sampled_from(["default", "paper"]),
     tests_per_suite=st.integers(1, 6),
     alpha=st.floats(0, 1),
@@ -39,7 +40,7 @@ books = st.lists(st.integers(-4, 4), unique=True, max_size=4).map(
 @given(rules, problems, books)
 @settings(max_examples=150, deadline=None)
 def test_every_outcome_is_in_bounds(
-    rules: GameRules, problem: list[tuple[str, list[str]]], book: tuple[tuple[str, int], ...]
+    rules: Game, problem: list[tuple[str, list[str]]], book: tuple[tuple[str, int], ...]
 ) -> None:
     replayed = Book(book).replay(rules.book_replay) if rules.book else ()
     candidates = [judge(rules, REFERENCE, "f", program, replies, replayed) for program, replies in problem]
@@ -64,7 +65,7 @@ def test_every_outcome_is_in_bounds(
 
 
 def test_the_numbers_of_a_problem_are_counted() -> None:
-    rules = GameRules(tests_per_suite=2)
+    rules = Game(tests_per_suite=2)
     book = ("assert f(-9) == 9", "assert f(8) == 8")
     identity = PROGRAMS[1]
     suite = "assert f(-1) == 1\nassert f(-1) == 1\nassert f(2) == 3\nassert f('a') == 1"
@@ -93,7 +94,7 @@ def test_rates_of_several_problems_are_rates_of_the_sums() -> None:
 
 
 def test_a_reward_is_the_mean_over_the_suites() -> None:
-    rules = GameRules(tests_per_suite=2)
+    rules = Game(tests_per_suite=2)
     judged = judge(
         rules, REFERENCE, "f", PROGRAMS[1], ["assert f(1) == 1\nassert f(-1) == 1", "assert f(2) == 2", "none"]
     )
@@ -103,7 +104,7 @@ def test_a_reward_is_the_mean_over_the_suites() -> None:
 
 
 def test_without_the_book_its_tests_count_nowhere() -> None:
-    rules = GameRules(tests_per_suite=2, book=False)
+    rules = Game(tests_per_suite=2, book=False)
     judged = judge(rules, REFERENCE, "f", PROGRAMS[1], ["assert f(-1) == 1"], ["assert f(5) == 5"])
     outcome = score_problem(rules, (("assert f(5) == 5", 1),), [judged])
     assert outcome.code_rewards == [0.0]

@@ -7,7 +7,7 @@ import pytest
 
 from codea1_cli.game.book import Book
 from codea1_cli.game.rewards import SuiteCounts, code_reward, suite_reward
-from codea1_cli.game.rules import GameRules
+from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import score_problem
 from codea1_cli.game.selection import population_std
 from codea1_cli.sandbox.verdicts import Verdict
@@ -63,7 +63,7 @@ def test_every_suite_of_a_problem(shared: Path, index: int) -> None:
     problems = json.loads((shared / "cases/pipeline.json").read_text())
     assert len(problems) == len(pipeline_problems())
     problem = problems[index]
-    rules = GameRules(mode="paper", tests_per_suite=K, alpha=problem["alpha"])
+    rules = Game(mode="paper", tests_per_suite=K, alpha=problem["alpha"])
     candidates = [
         judge(
             rules,

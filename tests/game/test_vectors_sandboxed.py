@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from codea1_cli.extract import parse_suite
-from codea1_cli.game.judged_tests import calls_for_reference, judged_book, judged_suite, read_book_test
-from codea1_cli.game.rules import GameRules
-from codea1_cli.game.scoring import JudgedCandidate, score_problem
+from codea1_cli.game.judged_tests import JudgedCandidate, calls_for_reference, judged_book, judged_suite, read_book_test
+from codea1_cli.game.rules import Game
+from codea1_cli.game.scoring import score_problem
 from codea1_cli.judging.judge import Judge
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.local import LocalSandbox
@@ -25,7 +25,7 @@ def judge() -> Iterator[Judge]:
 
 
 def test_every_suite_earns_what_the_published_code_gave_it(shared: Path, judge: Judge) -> None:
-    rules = GameRules(mode="paper")
+    rules = Game(mode="paper")
     for problem in json.loads((shared / "cases/pipeline.json").read_text()):
         entry = problem["entry_point"]
         book = [test for source in problem["book"] if (test := read_book_test(source))]

@@ -24,7 +24,6 @@ from codea1_cli.judging.step import Attacked, Judged, Solved
 from codea1_cli.mistakes.store import MistakeStore
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import ROLES
-from codea1_cli.recipe.judge import rules_of
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.best import mark_best
 from codea1_cli.runs.run_dir import RunDir
@@ -32,7 +31,7 @@ from codea1_cli.runs.run_dir import RunDir
 
 class Ledger:
     def __init__(self, recipe: Recipe, run: RunDir, resume_step: int) -> None:
-        self.recipe, self.run, self.rules = recipe, run, rules_of(recipe)
+        self.recipe, self.run, self.rules = recipe, run, recipe.game
         self.store = MistakeStore(run.mistakes_file)
         self.books = {pid: Book(tuple(entries)) for pid, entries in self.store.all_books().items()}
         self.stats: dict[int, dict[str, Any]] = {}

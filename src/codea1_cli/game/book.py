@@ -63,7 +63,7 @@ class Book:
 
     @staticmethod
     def fold(steps: Iterable[Sequence[BookEvent]]) -> "Book":
-        """The book that one problem's events lead to; one sequence a step, in order."""
+        """The book that one problem's events lead to; one sequence per step, in order."""
         book = Book()
         for events in steps:
             book = book.apply(events)

@@ -1,14 +1,11 @@
-"""Counts of one problem's step and the rates made of them; counts add up over problems, rates are made anew."""
+"""Counts of one problem's step and the rates computed from them; counts are summed over problems, rates recomputed."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from codea1_cli.game.rules import GameRules
+from codea1_cli.game.judged_tests import JudgedCandidate
+from codea1_cli.game.rules import Game
 from codea1_cli.sandbox.verdicts import Verdict
-
-if TYPE_CHECKING:
-    from codea1_cli.game.scoring import JudgedCandidate
 
 Stats = dict[str, float | int]
 
@@ -25,7 +22,7 @@ _RATES = {
 
 
 def problem_stats(
-    rules: GameRules, candidates: Sequence["JudgedCandidate"], suite_rewards: Sequence[Sequence[float | None]]
+    rules: Game, candidates: Sequence[JudgedCandidate], suite_rewards: Sequence[Sequence[float | None]]
 ) -> Stats:
     """Counts and rates of one problem.
 

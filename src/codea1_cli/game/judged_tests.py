@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from codea1_cli.extract import AssertStatement, Stated
 from codea1_cli.extract.folding import fold
 from codea1_cli.extract.source import parse, unparse
-from codea1_cli.game.rules import GameRules
+from codea1_cli.game.rules import Game
 from codea1_cli.sandbox.verdicts import Verdict
 
 DUPLICATE = "duplicate"
@@ -18,7 +18,7 @@ UNSCORED = "unscored"
 
 
 class ExpectedAnswer(Protocol):
-    """What a call should give: `valid` False with the `reason` when that is no answer to test against."""
+    """What a call should give. `valid` is False, with the `reason`, when there is no answer to test against."""
 
     @property
     def valid(self) -> bool: ...
@@ -41,7 +41,7 @@ class TestVerdict(Protocol):
 
 @dataclass(frozen=True)
 class StatedAnswer:
-    """An ExpectedAnswer taken from the model itself: validation off."""
+    """An ExpectedAnswer taken from the model itself, with validation off."""
 
     value: Any
     text: str
@@ -74,6 +74,17 @@ class JudgedSuite:
 
 
 @dataclass(frozen=True)
+class JudgedCandidate:
+    """One candidate: `loaded` is None when the sandbox failed; `book` are the replayed tests, `suites` those written
+    against it (by default none for a candidate that does not load)."""
+
+    code: str
+    loaded: bool | None
+    book: tuple[JudgedTest, ...] = ()
+    suites: tuple[JudgedSuite, ...] = ()
+
+
+@dataclass(frozen=True)
 class BookTest:
     """A test of the Mistake Book, read back: its call and the answer it holds."""
 
@@ -83,7 +94,7 @@ class BookTest:
 
 
 def read_book_test(source: str) -> BookTest | None:
-    """The book's test in parts, None for a text that is no `assert CALL == EXPECTED`."""
+    """The book's test in parts, None for a text that is not `assert CALL == EXPECTED`."""
     tree = parse(source)
     test = tree.body[0].test if tree and len(tree.body) == 1 and isinstance(tree.body[0], ast.Assert) else None
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq) or len(test.ops) > 1:
@@ -93,7 +104,7 @@ def read_book_test(source: str) -> BookTest | None:
 
 
 def calls_for_reference(
-    rules: GameRules, suites: Iterable[Sequence[AssertStatement]], book: Iterable[BookTest] = ()
+    rules: Game, suites: Iterable[Sequence[AssertStatement]], book: Iterable[BookTest] = ()
 ) -> list[str]:
     """The distinct calls whose values the reference decides, in order of appearance; none with validation off."""
     if not rules.validation:
@@ -116,7 +127,7 @@ def stated_answers(tests: Iterable[AssertStatement | BookTest]) -> dict[str, Sta
 
 
 def judged_suite(
-    rules: GameRules,
+    rules: Game,
     text: str,
     statements: Sequence[AssertStatement],
     expected: Mapping[str, ExpectedAnswer],
@@ -163,7 +174,7 @@ def judged_book(
 
 
 def _judged(
-    rules: GameRules,
+    rules: Game,
     statement: AssertStatement,
     expected: Mapping[str, ExpectedAnswer],
     verdicts: Mapping[str, TestVerdict],

@@ -10,7 +10,7 @@ _NOT_PRINTABLE = re.compile(r"[^\t-\r -~]")  # printable: ASCII 32 to 126 and ta
 class SuiteCounts:
     """One suite on one candidate, beside the replayed Mistake Book.
 
-    `valid`: distinct tests that the reference answers. `invalid`: asserts that are no such test or state a wrong
+    `valid`: distinct tests that the reference answers. `invalid`: asserts that are not such a test or state a wrong
     answer (a valid test that states a wrong one counts in both). `early_fails`: how many of the first K valid tests
     the candidate fails. `passes`: how many of all valid tests it passes.
     """

@@ -1,40 +1,52 @@
-"""The switches of one game."""
+"""The rules of the game: the recipe's `game` section."""
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from __future__ import annotations
 
-from codea1_cli.errors import UserError
+from typing import Annotated, Literal
 
-Mode = Literal["default", "paper"]
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
-@dataclass(frozen=True)
-class GameRules:
+class Game(BaseModel):
     """What one game is played by; the defaults are Code-A1's, less its defects (`mode="paper"` brings them back)."""
 
-    mode: Mode = "default"
-    tests_per_suite: int = 8  # K: the asserts a suite is asked for
-    max_tests_per_suite: int | None = None  # asserts read from a suite; None: 2K by default, all in paper mode
-    alpha: float = 0.5  # weight of validity against adversarial strength
-    book: bool = True
-    book_replay: int = 8
-    white_box: bool = True
-    validation: bool = True
-    update_n: int = 1  # candidates a problem whose suites train the Test LLM
+    model_config = ConfigDict(extra="forbid", validate_default=True, protected_namespaces=())
 
-    def __post_init__(self) -> None:
-        if self.mode not in get_args(Mode):
-            raise UserError(f"game.mode is {self.mode!r}", hint="choose one of " + ", ".join(get_args(Mode)))
-        if not 0.0 <= self.alpha <= 1.0:
-            raise UserError(f"game.alpha is {self.alpha}", hint="choose a number from 0 to 1")
-        least = {"tests_per_suite": 1, "book_replay": 0, "update_n": 1, "max_tests_per_suite": 1}
-        for name, minimum in least.items():
-            value = getattr(self, name)
-            if value is not None and value < minimum:
-                raise UserError(f"game.{name} is {value}", hint=f"choose at least {minimum}")
+    mode: Literal["default", "paper"] = Field(
+        "default", description="`paper` keeps the published code's choices, `default` corrects them"
+    )
+    n_code: Annotated[int, Field(ge=2)] = Field(8, description="candidates per problem")
+    n_test: Annotated[int, Field(ge=2)] = Field(8, description="suites per candidate")
+    update_n: Positive = Field(1, description="candidates per problem whose suites the Test LLM learns from")
+    tests_per_suite: Positive = Field(8, description="asserts asked of a suite (K)")
+    max_tests_per_suite: Positive | None = Field(
+        None, description="asserts read of a suite; null: 2K (default mode), no cap (paper mode)"
+    )
+    alpha: Share = Field(0.5, description="weight of validity against adversarial success in the test reward")
+    white_box: bool = Field(True, description="show the candidate to the Test LLM")
+    book: bool = Field(True, description="replay a problem's Mistake Book on its candidates")
+    book_replay: Positive = Field(8, description="Mistake Book tests replayed, the most frequent first")
+    validation: bool = Field(
+        True, description="answer every call by the reference; off: the model's own answers are expected"
+    )
+    share_identical: bool = Field(False, description="identical candidates of a problem share one set of suites")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Game:
+        if self.update_n > self.n_code:
+            raise ValueError(f"update_n={self.update_n} cannot exceed n_code={self.n_code}")
+        if self.max_tests_per_suite is not None and self.max_tests_per_suite < self.tests_per_suite:
+            raise ValueError("max_tests_per_suite cannot be below tests_per_suite")
+        if self.mode == "paper" and self.share_identical:
+            raise ValueError("share_identical is not part of the paper's game: set game.mode=default")
+        return self
 
     @property
     def paper(self) -> bool:
+        """Whether the published code's choices are kept."""
         return self.mode == "paper"
 
     @property

@@ -5,25 +5,14 @@ from dataclasses import dataclass, field
 
 from codea1_cli.game.book import Book, BookEvent, Entries
 from codea1_cli.game.figures import Stats, problem_stats
-from codea1_cli.game.judged_tests import JudgedSuite, JudgedTest, read_book_test
+from codea1_cli.game.judged_tests import JudgedCandidate, JudgedSuite, JudgedTest, read_book_test
 from codea1_cli.game.rewards import SuiteCounts, SuiteReward, code_reward, nonprintable_share, suite_reward
-from codea1_cli.game.rules import GameRules
+from codea1_cli.game.rules import Game
 from codea1_cli.game.selection import select
 from codea1_cli.sandbox.verdicts import Verdict
 
 MAX_BOOK_TEST_CHARS = 4_000
 """Longer tests earn their rewards but are not kept: a book is replayed, stored and exported as source text."""
-
-
-@dataclass(frozen=True)
-class JudgedCandidate:
-    """One candidate: `loaded` is None when the sandbox failed; `book` are the replayed tests, `suites` those written
-    against it (by default none for a candidate that does not load)."""
-
-    code: str
-    loaded: bool | None
-    book: tuple[JudgedTest, ...] = ()
-    suites: tuple[JudgedSuite, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,7 +30,7 @@ class ProblemOutcome:
 
 
 def score_problem(
-    rules: GameRules, book_entries: Entries, candidates: Sequence[JudgedCandidate], problem_id: str = ""
+    rules: Game, book_entries: Entries, candidates: Sequence[JudgedCandidate], problem_id: str = ""
 ) -> ProblemOutcome:
     """Score all candidates of one problem and their suites."""
     if not rules.book:
@@ -67,7 +56,7 @@ def score_problem(
     )
 
 
-def _score(rules: GameRules, candidate: JudgedCandidate) -> tuple[float | None, list[SuiteReward]]:
+def _score(rules: Game, candidate: JudgedCandidate) -> tuple[float | None, list[SuiteReward]]:
     """The candidate's reward and its suites' rewards with their parts."""
     book = candidate.book if rules.book else ()
     shares: list[float | None] = []
@@ -94,9 +83,7 @@ def _score(rules: GameRules, candidate: JudgedCandidate) -> tuple[float | None, 
     return sum(counting) / len(counting), parts
 
 
-def _counts(
-    rules: GameRules, candidate: JudgedCandidate, suite: JudgedSuite, book: Sequence[JudgedTest]
-) -> SuiteCounts:
+def _counts(rules: Game, candidate: JudgedCandidate, suite: JudgedSuite, book: Sequence[JudgedTest]) -> SuiteCounts:
     valid = [test for test in suite.tests if test.valid]
     passes = [bool(candidate.loaded) and test.verdict is Verdict.PASSED for test in valid]
     wrong = sum(test.stated_correctly is False for test in valid)
@@ -111,7 +98,7 @@ def _counts(
     )
 
 
-def _kept(rules: GameRules, test: JudgedTest) -> bool:
+def _kept(rules: Game, test: JudgedTest) -> bool:
     """Whether a new test is a mistake for the book: valid, run to a verdict, and not passed."""
     failed = test.valid and test.verdict is not Verdict.PASSED
     if not failed or not (rules.paper or test.verdict not in (None, Verdict.UNSCORED)):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from codea1_cli.game.rules import GameRules
+from codea1_cli.game.rules import Game
 
 
 def population_std(values: Sequence[float]) -> float:
@@ -13,7 +13,7 @@ def population_std(values: Sequence[float]) -> float:
     return (sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5
 
 
-def select(rules: GameRules, suite_rewards: Sequence[Sequence[float | None]]) -> list[int]:
+def select(rules: Game, suite_rewards: Sequence[Sequence[float | None]]) -> list[int]:
     """Indices of the `update_n` candidates whose suite rewards vary most; ties go to the lowest index.
 
     A candidate with fewer than two scored suites has no group to compare and is left out, so there may be fewer.

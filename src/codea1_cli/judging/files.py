@@ -13,7 +13,7 @@ from typing import Any
 from codea1_cli.errors import UserError
 from codea1_cli.extract import AssertStatement, parse_suite
 from codea1_cli.game.judged_tests import judged_suite
-from codea1_cli.game.rules import GameRules
+from codea1_cli.game.rules import Game
 from codea1_cli.judging.cache import ReferenceCache
 from codea1_cli.judging.judge import CandidateResult, Expected, Judge
 from codea1_cli.sandbox.base import Limits, Sandbox
@@ -115,7 +115,7 @@ class RowJudge:
         if row.tests is not None:
             texts, statements = list(row.tests), [_single(test, row.entry_point) for test in row.tests]
         else:
-            statements = parse_suite(row.suite or "", row.entry_point, cap=GameRules().cap)
+            statements = parse_suite(row.suite or "", row.entry_point, cap=Game().cap)
             texts = [statement.source for statement in statements]
         calls = [s.call for s in statements if s.call is not None and s.invalid is None]
         expected = judge.expected(row.reference, row.entry_point, calls)
@@ -131,7 +131,7 @@ class RowJudge:
         result: CandidateResult,
         judge: Judge,
     ) -> dict[str, Any]:
-        rules = GameRules(max_tests_per_suite=max(1, len(statements)))
+        rules = Game(mode="paper")  # no cap: a suite was capped when it was parsed
         suite = judged_suite(rules, "", statements, expected, result.verdicts, judge.equal)
         tests = [
             {

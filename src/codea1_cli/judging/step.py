@@ -10,14 +10,15 @@ from codea1_cli.errors import EnvironmentFault
 from codea1_cli.extract import extract_code, parse_suite
 from codea1_cli.game.judged_tests import (
     UNSCORED,
+    JudgedCandidate,
     calls_for_reference,
     judged_book,
     judged_suite,
     read_book_test,
     stated_answers,
 )
-from codea1_cli.game.rules import GameRules
-from codea1_cli.game.scoring import JudgedCandidate, score_problem
+from codea1_cli.game.rules import Game
+from codea1_cli.game.scoring import score_problem
 from codea1_cli.judging.judge import CandidateResult, Judge
 from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.verdicts import Verdict
@@ -67,13 +68,10 @@ class Attacked:
 
 class StepJudge:
     """Judges what the policies sampled, by the rules of one game. Thread-safe: the arena calls it from as many threads
-    as there are sandbox workers.
+    as there are sandbox workers."""
 
-    share_identical: identical candidates of a problem are judged by one set of suites.
-    """
-
-    def __init__(self, rules: GameRules, judge: Judge, *, share_identical: bool = False) -> None:
-        self.rules, self.judge, self.share_identical = rules, judge, share_identical
+    def __init__(self, rules: Game, judge: Judge) -> None:
+        self.rules, self.judge = rules, judge
         self.sandbox = judge.sandbox
         self.workers: int = getattr(self.sandbox, "workers", 1)  # how many programs it runs at once
 
@@ -133,7 +131,7 @@ class StepJudge:
 
     def owners(self, candidates: Sequence[Candidate]) -> list[int]:
         """For each candidate the one whose suites it is judged by: itself, or the first identical one if they share."""
-        if not self.share_identical:
+        if not self.rules.share_identical:
             return list(range(len(candidates)))
         first: dict[str, int] = {}
         return [first.setdefault(candidate.code, index) for index, candidate in enumerate(candidates)]

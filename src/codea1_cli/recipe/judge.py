@@ -4,27 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codea1_cli.game.rules import GameRules
 from codea1_cli.judging.judge import Judge, ReferenceCache
 from codea1_cli.judging.step import StepJudge
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.sandbox.base import Limits
-
-
-def rules_of(recipe: Recipe) -> GameRules:
-    """The recipe's game section as the rules of the pure game."""
-    game = recipe.game
-    return GameRules(
-        mode=game.mode,
-        tests_per_suite=game.tests_per_suite,
-        max_tests_per_suite=game.max_tests_per_suite,
-        alpha=game.alpha,
-        book=game.book,
-        book_replay=game.book_replay,
-        white_box=game.white_box,
-        validation=game.validation,
-        update_n=game.update_n,
-    )
 
 
 def open_judge(recipe: Recipe, *, workers: int | None = None, cache: Path | None = None, spread: bool = False) -> Judge:
@@ -56,4 +39,4 @@ def open_step_judge(recipe: Recipe, run_path: Path, *, spread: bool = False) -> 
         EnvironmentFault: as `open_judge`.
     """
     judge = open_judge(recipe, cache=run_path / "references", spread=spread)
-    return StepJudge(rules_of(recipe), judge, share_identical=recipe.game.share_identical)
+    return StepJudge(recipe.game, judge)

@@ -10,10 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from codea1_cli.game.rules import Game, Positive, Share
 from codea1_cli.sandbox.local.layers import NAMES as SANDBOX_LAYERS
 
-Positive = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
 METHODS = ("code-a1", "golden-tests", "self-play", "sft")
 
 
@@ -28,37 +27,6 @@ class Data(Section):
     heldout: str | None = Field(None, description="problems kept for evaluation; null evaluates nothing")
     limit: Positive | None = Field(None, description="use only the first N training problems")
     expects: str | None = Field(None, description="what data the recipe is meant for, shown when data.train is missing")
-
-
-class Game(Section):
-    mode: Literal["default", "paper"] = Field(
-        "default", description="`paper` keeps the published code's choices, `default` corrects them"
-    )
-    n_code: Annotated[int, Field(ge=2)] = Field(8, description="candidates a problem")
-    n_test: Annotated[int, Field(ge=2)] = Field(8, description="suites a candidate")
-    update_n: Positive = Field(1, description="candidates a problem whose suites the Test LLM learns from")
-    tests_per_suite: Positive = Field(8, description="asserts asked of a suite (K)")
-    max_tests_per_suite: Positive | None = Field(
-        None, description="asserts read of a suite; null: 2K (default mode), no cap (paper mode)"
-    )
-    alpha: Share = Field(0.5, description="weight of validity against adversarial success in the test reward")
-    white_box: bool = Field(True, description="show the candidate to the Test LLM")
-    book: bool = Field(True, description="replay a problem's Mistake Book on its candidates")
-    book_replay: Positive = Field(8, description="Mistake Book tests replayed, the most frequent first")
-    validation: bool = Field(
-        True, description="answer every call by the reference; off: the model's own answers are expected"
-    )
-    share_identical: bool = Field(False, description="identical candidates of a problem share one set of suites")
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Game:
-        if self.update_n > self.n_code:
-            raise ValueError(f"update_n={self.update_n} cannot exceed n_code={self.n_code}")
-        if self.max_tests_per_suite is not None and self.max_tests_per_suite < self.tests_per_suite:
-            raise ValueError("max_tests_per_suite cannot be below tests_per_suite")
-        if self.mode == "paper" and self.share_identical:
-            raise ValueError("share_identical is not part of the paper's game: set game.mode=default")
-        return self
 
 
 class JudgeSection(Section):

@@ -20,7 +20,7 @@ from codea1_cli.extract import parse_suite
 from codea1_cli.extract.source import parse
 from codea1_cli.game.judged_tests import JudgedTest, judged_suite
 from codea1_cli.game.rewards import SuiteCounts, suite_reward
-from codea1_cli.game.rules import GameRules
+from codea1_cli.game.rules import Game
 from codea1_cli.judging.judge import Judge
 
 PROTOCOL = "one-shot"
@@ -59,7 +59,7 @@ class OneShotRow:
 def score(judge: Judge, runner: TestRunner, function: Function, text: str, k: int) -> OneShotRow:
     """Judges one suite. `judge` and `runner` share a sandbox."""
     name, program = function.name, function.program
-    rules = GameRules(tests_per_suite=k)
+    rules = Game(tests_per_suite=k)
     statements = parse_suite(text, name, cap=rules.cap)
     own = [part.call for test in function.calls for part in parse_suite(test, name) if part.invalid is None]
     own_calls = list(dict.fromkeys(call for call in own if call is not None))
