@@ -135,3 +135,16 @@ def test_a_question_nobody_can_answer_is_an_error_that_names_the_flag(monkeypatc
     with pytest.raises(UserError) as caught:
         console.confirm("delete?", yes=False)
     assert caught.value.hint == "add --yes"
+
+
+def test_a_table_aligns_its_columns_and_shows_what_a_model_wrote_as_plain_text(capsys):
+    from rich.console import Console
+
+    rows = [(1, "[bold]\x1b[31m"), (22, console.cell("b", "ok"))]
+    shown = console.table("[title]", (">count", "text"), rows)
+    Console(width=40).print(shown)
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == "[title]"
+    assert lines[1:] == ["count  text", "1  [bold]\\x1b[31m", "22  b"]
+    assert shown.show_header
+    assert not console.table(None, (">", "<"), rows).show_header

@@ -22,6 +22,8 @@ from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_ENVIRONMENT, EXIT_BELOW, EXIT_INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -92,6 +94,46 @@ def note(text: str) -> None:
 
 def warn(text: str) -> None:
     err().print(f"warning: {text}", style="warn", markup=False, soft_wrap=True)
+
+
+def cell(text: object, style: str = "") -> "Text":
+    """A table's cell in one of the theme's styles; control sequences in `text` are shown, not sent."""
+    from rich.text import Text
+
+    return Text(printable(str(text)), style=style)
+
+
+def table(
+    title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]], *, framed: bool = False
+) -> "Table":
+    """A table to print: with lines around its cells where `framed`, without a heading where no column has one.
+
+    A column is its heading, and how it is set by the heading's first character: `>` to the right and `<` to the left,
+    neither ever on two lines; without either, to the left and on as many lines as it takes. A row holds what `cell`
+    gives, or anything else, which is shown as plain text.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(
+        title=title and cell(title),
+        title_style="title",
+        title_justify="left",
+        box=box.HEAVY_HEAD if framed else None,
+        show_header=any(column.strip("<>") for column in columns),
+    )
+    for column in columns:
+        fixed = column[:1] in ("<", ">")
+        shown.add_column(
+            column[1:] if fixed else column,
+            justify="right" if column[:1] == ">" else "left",
+            no_wrap=fixed,
+            overflow="ellipsis" if fixed else "fold",
+        )
+    for row in rows:
+        shown.add_row(*(item if isinstance(item, Text) else cell(item) for item in row))
+    return shown
 
 
 def jsonable(value: Any) -> Any:

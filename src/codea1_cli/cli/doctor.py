@@ -17,22 +17,14 @@ def doctor(runs: RunsOption = None, as_json: JsonOption = False, verbose: Verbos
     if as_json:
         console.emit({"codea1": __version__, "healthy": healthy, "checks": checks})
     else:
-        from rich.table import Table
-        from rich.text import Text
-
         styles = {Status.OK: "ok", Status.WARNING: "warn", Status.BROKEN: "bad", Status.INFO: "muted"}
-        table = Table(
-            title=f"codea1 {__version__}", title_style="title", title_justify="left", box=None, show_header=False
-        )
-        table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True)
-        table.add_column(overflow="fold")
+        rows = []
         for check in checks:
-            text = Text(console.printable(check.detail))
+            text = console.cell(check.detail)
             if check.hint:
                 text.append(f" ({check.hint})", style="hint")
-            table.add_row(Text(check.status, style=styles[check.status]), Text(check.name), text)
-        console.out().print(table)
+            rows.append((console.cell(check.status, styles[check.status]), check.name, text))
+        console.out().print(console.table(f"codea1 {__version__}", ("<", "<", ""), rows))
         console.note("everything that train needs is there" if healthy else "train cannot work here yet")
     if not healthy:
         raise typer.Exit(console.EXIT_ENVIRONMENT)

@@ -14,27 +14,22 @@ if TYPE_CHECKING:
 
 def show_result(result: Mapping[str, Any], per_task: bool, file: Path) -> None:
     """The figures by column, how the references fared, and where all of it lies."""
-    from rich.table import Table
-
     figures = result["figures"]
     names = [key for key in next(iter(figures.values())) if key.startswith(("pass@", "avg@"))]
-    table = Table(title=f"{result['title']}: {result['label']}", title_justify="left")
-    table.add_column("")
-    for name in [*names, "95 % of pass@1"]:
-        table.add_column(name, justify="right")
-    table.add_column("tasks", justify="right")
+    rows: list[Sequence[object]] = []
     for column, told in figures.items():
         if not told["tasks"]:
-            table.add_row(column, *["-"] * (len(names) + 1), "0")
+            rows.append([column, *["-"] * (len(names) + 1), 0])
             continue
         low, high = told["interval"]
         cells = [percent(told.get(name)) for name in names]
-        table.add_row(column, *cells, f"{percent(low)} to {percent(high)}", str(told["tasks"]))
+        rows.append([column, *cells, f"{percent(low)} to {percent(high)}", told["tasks"]])
         if "valid" in told:
             valid = told["valid"]
             cells = [percent(valid["pass@1"]) if name == "pass@1" else "" for name in names]
-            table.add_row(f"{column}, references that pass", *cells, "", str(valid["tasks"]))
-    console.out().print(table)
+            rows.append([f"{column}, references that pass", *cells, "", valid["tasks"]])
+    columns = ["", *(f">{name}" for name in (*names, "95 % of pass@1", "tasks"))]
+    console.out().print(console.table(f"{result['title']}: {result['label']}", columns, rows, framed=True))
     _references(result["references"])
     if per_task:
         _tasks(result)
@@ -55,40 +50,33 @@ def _references(told: Mapping[str, Any]) -> None:
 
 
 def _tasks(result: Mapping[str, Any]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None)
-    table.add_column("task")
-    table.add_column("samples", justify="right")
-    for column in result["columns"]:
-        table.add_column(column, justify="right")
-    table.add_column("timeouts", justify="right")
-    for task, row in result["tasks"].items():
-        table.add_row(task, str(row["n"]), *(str(row[c]) for c in result["columns"]), str(row.get("timeouts", "")))
-    console.out().print(table)
+    columns = ["task", *(f">{name}" for name in ("samples", *result["columns"], "timeouts"))]
+    rows = [
+        (task, row["n"], *(row[name] for name in result["columns"]), row.get("timeouts", ""))
+        for task, row in result["tasks"].items()
+    ]
+    console.out().print(console.table(None, columns, rows))
 
 
 def show_comparison(first: Mapping[str, Any], second: Mapping[str, Any], found: Sequence[Compared]) -> None:
     """pass@1 of both, the paired difference, and the tasks that changed."""
-    from rich.table import Table
-
-    table = Table(title=f"A {first['label']}, B {second['label']}", title_justify="left")
-    for name in ("", "tasks", "A", "B", "B - A", "95 %", "won", "lost"):
-        table.add_column(name, justify="right" if name else "left")
+    rows = []
     for one in found:
         interval = one.difference
-        table.add_row(
+        row = (
             one.column,
-            str(one.tasks),
+            one.tasks,
             percent(one.a),
             percent(one.b),
             f"{100 * interval.mean:+.1f}",
             f"{100 * interval.low:+.1f} to {100 * interval.high:+.1f}",
-            str(len(one.won)),
-            str(len(one.lost)),
-            style="bold" if interval.excludes_zero else None,
+            len(one.won),
+            len(one.lost),
         )
-    console.out().print(table)
+        rows.append([console.cell(item, "bold" if interval.excludes_zero else "") for item in row])
+    columns = ("", ">tasks", ">A", ">B", ">B - A", ">95 %", ">won", ">lost")
+    title = f"A {first['label']}, B {second['label']}"
+    console.out().print(console.table(title, columns, rows, framed=True))
     last = found[-1]
     for name, tasks in (("won by B", last.won), ("lost by B", last.lost)):
         if tasks:

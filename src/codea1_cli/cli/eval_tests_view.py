@@ -27,22 +27,16 @@ def show_ult(found: dict[str, Any], table: bool) -> None:
 
 
 def _figures(protocol: str, figures: dict[str, Any], found: dict[str, Any]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    counted = f"{figures['functions']} functions, {figures['mutants']} mutants"
-    label = escape(console.printable(found["label"]))
-    table = Table(title=f"{label}: {protocol} protocol ({counted})", title_justify="left")
-    table.add_column("figure")
-    table.add_column("%", justify="right")
-    table.add_column("95 % interval", justify="right")
-    table.add_column("of", style="muted")
+    rows = []
     for name, key, interval, of in _lines(protocol, figures, found["settings"]["scoring"]):
         value = figures.get(key)
         bounds = figures["intervals"].get(interval)
         shown = "n/a" if value is None else f"{value:.2f}"
-        table.add_row(name, shown, f"{bounds['low']:.1f} to {bounds['high']:.1f}" if bounds else "", of)
-    console.out().print(table)
+        between = f"{bounds['low']:.1f} to {bounds['high']:.1f}" if bounds else ""
+        rows.append((name, shown, between, console.cell(of, "muted")))
+    counted = f"{figures['functions']} functions, {figures['mutants']} mutants"
+    title = f"{found['label']}: {protocol} protocol ({counted})"
+    console.out().print(console.table(title, ("figure", ">%", ">95 % interval", "of"), rows, framed=True))
 
 
 def _lines(protocol: str, figures: dict[str, Any], scoring: dict[str, Any]) -> list[tuple[str, str, str, str]]:
@@ -82,13 +76,11 @@ def _lines(protocol: str, figures: dict[str, Any], scoring: dict[str, Any]) -> l
     ]
 
 
-def _functions(protocol: str, rows: Sequence[dict[str, Any]]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
+_COUNTS = (("lines", "all_lines"), ("branches", "all_branches"), ("killed", "mutants"))
 
-    table = Table(title=f"functions, {protocol} protocol", title_justify="left")
-    for name in ("function", "tests", "lines", "branches", "mutants killed", "remarks"):
-        table.add_column(name)
+
+def _functions(protocol: str, rows: Sequence[dict[str, Any]]) -> None:
+    cells = []
     for row in rows:
         if protocol == "one-shot":
             tests = f"{row['right']} right, {row['valid']} valid of {row['asserts']}"
@@ -97,15 +89,10 @@ def _functions(protocol: str, rows: Sequence[dict[str, Any]]) -> None:
             tests = f"{row['outcomes'].count('passed')} of {len(row['outcomes'])} pass"
             other = [outcome for outcome in row["outcomes"] if outcome not in ("passed", "failed")]
             remarks = ", ".join(dict.fromkeys(other))
-        table.add_row(
-            escape(console.printable(row["id"])),
-            tests,
-            f"{row['lines']}/{row['all_lines']}",
-            f"{row['branches']}/{row['all_branches']}",
-            f"{row['killed']}/{row['mutants']}",
-            "unscored" if row["unscored"] else remarks,
-        )
-    console.out().print(table)
+        counts = [f"{row[part]}/{row[whole]}" for part, whole in _COUNTS]
+        cells.append((row["id"], tests, *counts, "unscored" if row["unscored"] else remarks))
+    columns = ("function", "tests", "lines", "branches", "mutants killed", "remarks")
+    console.out().print(console.table(f"functions, {protocol} protocol", columns, cells, framed=True))
 
 
 def show_file(found: dict[str, Any]) -> None:
@@ -135,18 +122,12 @@ def show_file(found: dict[str, Any]) -> None:
 
 
 def show_comparison(found: Sequence[Difference], first: Path, second: Path) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    title = escape(f"B ({second}) less A ({first}), in points")
-    table = Table(title=title, title_justify="left")
-    for name in ("protocol", "figure", "functions", "A", "B", "B - A", "95 % interval", "won", "lost"):
-        table.add_column(name, justify="left" if name in ("protocol", "figure") else "right")
+    rows = []
     for one in found:
-        sure = one.low > 0 or one.high < 0
-        table.add_row(
-            one.protocol, one.figure, str(one.functions), f"{one.a:.2f}", f"{one.b:.2f}",
-            f"{one.difference:+.2f}", f"{one.low:+.2f} to {one.high:+.2f}", str(len(one.won)), str(len(one.lost)),
-            style="title" if sure else None,
+        row = (
+            one.protocol, one.figure, one.functions, f"{one.a:.2f}", f"{one.b:.2f}",
+            f"{one.difference:+.2f}", f"{one.low:+.2f} to {one.high:+.2f}", len(one.won), len(one.lost),
         )  # fmt: skip
-    console.out().print(table)
+        rows.append([console.cell(item, "title" if one.low > 0 or one.high < 0 else "") for item in row])
+    columns = ("protocol", "figure", ">functions", ">A", ">B", ">B - A", ">95 % interval", ">won", ">lost")
+    console.out().print(console.table(f"B ({second}) less A ({first}), in points", columns, rows, framed=True))

@@ -11,8 +11,6 @@ from codea1_cli.cli.console import JsonOption, RunOption, RunsOption, VerboseOpt
 from codea1_cli.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from codea1_cli.mistakes.inspect import ProblemView
     from codea1_cli.mistakes.replay import Replayed
     from codea1_cli.mistakes.store import MistakeStore
@@ -42,17 +40,12 @@ def list_(
     if not rows:
         console.note(f"no test is in the Mistake Book of {run_dir.name}")
         return
-    from rich.table import Table
-
-    table = Table(title=f"Mistake Book of {run_dir.name}", title_style="title", box=None, title_justify="left")
-    for heading in ("tests", "mistakes", "last step"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("problem", style="name", overflow="fold")
-    table.add_column("most frequent test", overflow="ellipsis", no_wrap=True)
-    for row in rows[: limit or None]:
-        cells = (str(row.tests), str(row.mistakes), str(row.last_step), row.problem_id, row.worst)
-        table.add_row(*map(_plain, cells))
-    console.out().print(table)
+    columns = (">tests", ">mistakes", ">last step", "problem", "<most frequent test")
+    cells = [
+        (row.tests, row.mistakes, row.last_step, console.cell(row.problem_id, "name"), row.worst)
+        for row in rows[: limit or None]
+    ]
+    console.out().print(console.table(f"Mistake Book of {run_dir.name}", columns, cells))
     if limit and len(rows) > limit:
         console.note(f"and {len(rows) - limit} problems more: --limit 0 shows all")
     console.note("next: codea1 mistakes inspect PROBLEM_ID")
@@ -229,9 +222,3 @@ def _problems(run_dir: "RunDir") -> "dict[str, Problem]":
     except UserError as error:
         console.warn(f"the run's problems cannot be read: {error.what}")
         return {}
-
-
-def _plain(text: str) -> "Text":
-    from rich.text import Text
-
-    return Text(console.printable(text))

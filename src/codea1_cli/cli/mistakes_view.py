@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.syntax import Syntax
-from rich.table import Table
 from rich.text import Text
 
-from codea1_cli.cli.console import out, printable
+from codea1_cli.cli.console import cell, out, printable, table
 from codea1_cli.mistakes.inspect import FailingCandidate, LiveTest, ProblemView, RetiredTest, TrendPoint, sparkline
 from codea1_cli.mistakes.replay import Replayed
 
@@ -16,9 +15,9 @@ _SHOWN_RETIRED = 10
 
 def show(view: ProblemView, replayed: Sequence[Replayed] | None) -> None:
     """Prints the view on stdout."""
-    parts: list[RenderableType] = [Text(printable(view.problem_id), style="title")]
+    parts: list[RenderableType] = [cell(view.problem_id, "title")]
     if view.question:
-        parts.append(Text(printable(view.question.strip())))
+        parts.append(cell(view.question.strip()))
     parts += [Text(), _live(view.live)]
     if view.failing is not None:
         parts += [Text(), *_failing(view.failing)]
@@ -31,33 +30,23 @@ def show(view: ProblemView, replayed: Sequence[Replayed] | None) -> None:
     out().print(Group(*parts))
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_style="title", title_justify="left", box=None)
-    for name in columns:
-        number = name in {"count", "first", "last", "peak", "step", "failing"}
-        table.add_column(name, justify="right" if number else "left", overflow="fold", no_wrap=number)
-    return table
-
-
 def _verdict(verdict: str) -> Text:
-    style = {"passed": "ok", "unscored": "warn"}.get(verdict, "bad")
-    return Text(verdict, style=style)
+    return cell(verdict, {"passed": "ok", "unscored": "warn"}.get(verdict, "bad"))
 
 
 def _live(tests: Sequence[LiveTest]) -> RenderableType:
     if not tests:
-        return Text("no live tests: every mistake has been learned, or none was found", style="muted")
-    table = _table(f"live tests: {len(tests)}", "count", "first", "last", "test", "verdict", "got", "failing", "step")
+        return cell("no live tests: every mistake has been learned, or none was found", "muted")
+    rows: list[tuple[object, ...]] = []
     for item in tests:
-        row = [Text(str(item.count)), Text(str(item.first_step)), Text(str(item.last_step)), Text(printable(item.test))]
-        latest = item.latest
-        if latest is None:
-            row += [Text("not in the rollouts", style="muted"), Text(), Text(), Text()]
+        row = (item.count, item.first_step, item.last_step, item.test)
+        if (latest := item.latest) is None:
+            rows.append((*row, cell("not in the rollouts", "muted")))
         else:
-            failing = Text(f"{latest.failing}/{latest.candidates}")
-            row += [_verdict(latest.verdict), Text(printable(latest.got)), failing, Text(str(latest.step))]
-        table.add_row(*row)
-    return table
+            failing = f"{latest.failing}/{latest.candidates}"
+            rows.append((*row, _verdict(latest.verdict), latest.got, failing, latest.step))
+    columns = (">count", ">first", ">last", "test", "verdict", "got", ">failing", ">step")
+    return table(f"live tests: {len(tests)}", columns, rows)
 
 
 def _failing(candidate: FailingCandidate) -> list[RenderableType]:
@@ -73,7 +62,7 @@ def _failing(candidate: FailingCandidate) -> list[RenderableType]:
         background_color="default",
         word_wrap=True,
     )
-    return [Text(head, style="title"), Text(printable(candidate.test), style="muted"), source]
+    return [cell(head, "title"), cell(candidate.test, "muted"), source]
 
 
 def _trend(points: Sequence[TrendPoint]) -> list[RenderableType]:
@@ -87,24 +76,18 @@ def _trend(points: Sequence[TrendPoint]) -> list[RenderableType]:
 
 
 def _retired(tests: Sequence[RetiredTest]) -> RenderableType:
-    table = _table(f"retired tests: {len(tests)}", "peak", "first", "last", "test")
-    for item in tests[:_SHOWN_RETIRED]:
-        row = (str(item.peak), str(item.first_step), str(item.last_step), printable(item.test))
-        table.add_row(*map(Text, row), style="muted")
+    rows = [
+        [cell(text, "muted") for text in (item.peak, item.first_step, item.last_step, item.test)]
+        for item in tests[:_SHOWN_RETIRED]
+    ]
+    shown = table(f"retired tests: {len(tests)}", (">peak", ">first", ">last", "test"), rows)
     if len(tests) > _SHOWN_RETIRED:
-        table.caption = f"and {len(tests) - _SHOWN_RETIRED} more: --json has all"
-    return table
+        shown.caption = f"and {len(tests) - _SHOWN_RETIRED} more: --json has all"
+    return shown
 
 
 def _replayed(rows: Sequence[Replayed]) -> RenderableType:
-    table = _table("replayed now", "test", "before", "now", "expected", "got", "line")
-    for row in rows:
-        table.add_row(
-            Text(printable(row.test)),
-            _verdict(row.before),
-            _verdict(row.verdict),
-            Text(printable(row.expected)),
-            Text(printable(row.got)),
-            Text(str(row.line or "")),
-        )
-    return table
+    cells = [
+        (row.test, _verdict(row.before), _verdict(row.verdict), row.expected, row.got, row.line or "") for row in rows
+    ]
+    return table("replayed now", ("test", "before", "now", "expected", "got", "line"), cells)

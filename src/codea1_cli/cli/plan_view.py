@@ -114,32 +114,24 @@ def head(outlook: Outlook) -> list[str]:
 
 
 def show(outlook: Outlook, ranking: Sequence[Outlook], ways: Ways, notes: Sequence[str]) -> None:
-    from rich.table import Table
-
     for note in notes:
         console.note(note)
     out = console.out()
-    memory = Table(title=f"Memory of {outlook.recipe.name}", title_justify="left")
-    for name in ("where", "rank", "held", "update", "sampling", "needed", "has"):
-        memory.add_column(name, justify="left" if name in {"where", "rank"} else "right")
+    columns = ("where", "rank", ">held", ">update", ">sampling", ">needed", ">has")
+    rows = []
     for where, rank, part, total in _alike(outlook):
         sizes = [sum(group.values()) for group in (part.held, part.update, part.sampling)]
-        memory.add_row(where, rank, *(gib(size) for size in (*sizes, part.smallest, total)))
-    out.print(memory)
-    parts = Table(title="A rank's memory by part", title_justify="left")
-    for name in ("part", *outlook.times):
-        parts.add_column(name, justify="left" if name == "part" else "right")
+        rows.append([where, rank, *map(gib, (*sizes, part.smallest, total))])
+    out.print(console.table(f"Memory of {outlook.recipe.name}", columns, rows, framed=True))
     roles = as_data(outlook, (), (), None, ())["roles"]
+    parts = []
     for group in ("held", "update", "sampling"):
-        names = dict.fromkeys(name for role in roles.values() for name in role["memory"][group])
-        for name in names:
-            sizes = [role["memory"][group].get(name) for role in roles.values()]
-            parts.add_row(f"{group}: {name}", *("-" if size is None else gib(size) for size in sizes))
-    out.print(parts)
-    step = Table(title="A step", title_justify="left")
-    for name in ("", *outlook.times):
-        step.add_column(name, justify="left" if not name else "right")
-    rows = {
+        for name in dict.fromkeys(name for role in roles.values() for name in role["memory"][group]):
+            found = [role["memory"][group].get(name) for role in roles.values()]
+            parts.append([f"{group}: {name}", *("-" if size is None else gib(size) for size in found)])
+    each = [f">{role}" for role in roles]
+    out.print(console.table("A rank's memory by part", ("part", *each), parts, framed=True))
+    figures = {
         "sequences sampled, up to": [f"{t.sequences:,}" for t in outlook.times.values()],
         "tokens sampled": [f"{t.sampled_tokens:,.0f}" for t in outlook.times.values()],
         "tokens trained": [f"{t.trained_tokens:,.0f}" for t in outlook.times.values()],
@@ -148,9 +140,8 @@ def show(outlook: Outlook, ranking: Sequence[Outlook], ways: Ways, notes: Sequen
         "seconds of sampling": [f"{t.sampling:.1f}" for t in outlook.times.values()],
         "seconds of updating": [f"{t.updating:.1f}" for t in outlook.times.values()],
     }
-    for name, cells in rows.items():
-        step.add_row(name, *cells)
-    out.print(step)
+    rows = [[name, *cells] for name, cells in figures.items()]
+    out.print(console.table("A step", ("", *each), rows, framed=True))
     lines = [
         f"disk: {gib(outlook.disk_bytes)} in all, a checkpoint {gib(outlook.checkpoint)}, rollouts {gib(outlook.disk['rollouts'])}"
     ]

@@ -26,21 +26,17 @@ STAGES = {
 
 def show_summary(card: Card, slow: int, out: Path, benchmark: bool) -> None:
     """What was read, removed and kept; how many tests and prompt tokens the problems have. `benchmark`: not to train on."""
-    from rich.table import Table
-
     from codea1_cli.data.card import buckets
 
-    table = Table(title=f"{card.title}: {card.kept} of {card.read} rows kept", title_justify="left", box=None)
-    table.add_column("stage")
-    table.add_column("reason", style="name")
-    table.add_column("rows", justify="right")
-    table.add_row("read", "", str(card.read))
-    for stage, counts in card.removed.items():
-        for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-            table.add_row(STAGES.get(stage, stage), reason, f"-{count}")
-    for name, count in card.splits.items():
-        table.add_row("kept", name, str(count), style="ok")
-    console.out().print(table)
+    removed = [
+        (STAGES.get(stage, stage), console.cell(reason, "name"), f"-{count}")
+        for stage, counts in card.removed.items()
+        for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    kept = [[console.cell(text, "ok") for text in ("kept", *split)] for split in card.splits.items()]
+    title = f"{card.title}: {card.kept} of {card.read} rows kept"
+    rows = [("read", "", card.read), *removed, *kept]
+    console.out().print(console.table(title, ("stage", "reason", ">rows"), rows))
     _histogram("tests a problem", buckets(card.tests))
     _histogram("tokens of the prompt", buckets(card.prompt_tokens))
     _histogram("solve rate", [(str(rate), count) for rate, count in sorted(card.solve_rates.items())])
@@ -54,30 +50,20 @@ def show_summary(card: Card, slow: int, out: Path, benchmark: bool) -> None:
 def _histogram(title: str, rows: Sequence[tuple[str, int]]) -> None:
     if not rows:
         return
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=None, show_header=False)
-    table.add_column(justify="right")
-    table.add_column(justify="right")
-    table.add_column(style="name")
     most = max(count for _, count in rows)
-    for label, count in rows:
-        table.add_row(label, str(count), "█" * max(1 if count else 0, round(_BAR * count / most)))
-    console.out().print(table)
+    bars = ["█" * max(1 if count else 0, round(_BAR * count / most)) for _, count in rows]
+    cells = [(*row, console.cell(bar, "name")) for row, bar in zip(rows, bars, strict=True)]
+    console.out().print(console.table(title, (">", ">", ""), cells))
 
 
 def show_report(listed: Sequence[Mapping[str, Any]]) -> None:
     """Each removed row, and below it what it collides with."""
-    from rich.table import Table
-
-    table = Table(box=None)
-    for name in ("stage", "reason", "row", "text"):
-        table.add_column(name, overflow="fold", style="name" if name == "reason" else None)
+    rows: list[tuple[object, ...]] = []
     for line in listed:
         row = str(line.get("id") or line.get("where", ""))
         said = str(line.get("text", "")) if "other" in line else str(line.get("detail") or line.get("text", ""))
-        table.add_row(line["stage"], line["reason"], console.printable(row), console.printable(said))
+        rows.append((line["stage"], console.cell(line["reason"], "name"), row, said))
         if "other" in line:
-            score = f"{line['score']:.2f}" if "score" in line else console.printable(str(line.get("detail", "")))
-            table.add_row("", score, console.printable(str(line["other"])), console.printable(line["other_text"]))
-    console.out().print(table)
+            score = f"{line['score']:.2f}" if "score" in line else line.get("detail", "")
+            rows.append(("", console.cell(score, "name"), line["other"], line["other_text"]))
+    console.out().print(console.table(None, ("stage", "reason", "row", "text"), rows))

@@ -37,15 +37,8 @@ def list_(as_json: JsonOption = False, verbose: VerboseOption = False) -> None:
     if as_json:
         console.emit(rows)
         return
-    from rich.table import Table
-
-    table = Table(box=None)
-    table.add_column("recipe", style="name", no_wrap=True)
-    table.add_column("model", overflow="fold")
-    table.add_column("what it is", overflow="fold")
-    for row in rows:
-        table.add_row(*(str(row[key]) for key in ("name", "model", "description")))
-    console.out().print(table)
+    cells = [(console.cell(row["name"], "name"), row["model"], row["description"]) for row in rows]
+    console.out().print(console.table(None, ("<recipe", "model", "what it is"), cells))
     console.note("next: codea1 train --recipe tiny")
 
 

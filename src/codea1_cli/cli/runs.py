@@ -34,11 +34,6 @@ def list_(runs: RunsOption = None, as_json: JsonOption = False, verbose: Verbose
     if not rows:
         console.note(f"no run in {root}: start one with codea1 train --recipe tiny")
         return
-    from rich.table import Table
-
-    table = Table(box=None)
-    for name in ("run", "recipe", "step", "state", "started", "size"):
-        table.add_column(name, justify="right" if name in {"step", "size"} else "left", no_wrap=name != "run")
     styles = {
         "running": "ok",
         "finished": "ok",
@@ -46,13 +41,18 @@ def list_(runs: RunsOption = None, as_json: JsonOption = False, verbose: Verbose
         "stopped before step 1": "warn",
         "failed": "bad",
     }
-    from rich.text import Text
-
-    for row in rows:
-        step = f"{row.step}/{row.total}" if row.total else str(row.step)
-        state = Text(row.state, style=styles.get(row.state, "none"))
-        table.add_row(Text(row.name), Text(row.recipe), step, state, row.started or "", size_text(row.bytes))
-    console.out().print(table)
+    cells = [
+        (
+            row.name,
+            row.recipe,
+            f"{row.step}/{row.total}" if row.total else row.step,
+            console.cell(row.state, styles[row.state]),
+            row.started or "",
+            size_text(row.bytes),
+        )
+        for row in rows
+    ]
+    console.out().print(console.table(None, ("run", "<recipe", ">step", "<state", "<started", ">size"), cells))
 
 
 @app.command()
@@ -123,18 +123,12 @@ _EVAL_COLUMNS = {
 
 def _print_lines(title: str, lines: list[dict[str, Any]], columns: dict[str, str]) -> None:
     """A table of the columns that any of the lines fills."""
-    from rich.table import Table
-
     rows = [_flat(line) for line in lines]
     used = {key: heading for key, heading in columns.items() if any(row.get(key) is not None for row in rows)}
     if not used:
         return
-    table = Table(title=title, title_style="title", title_justify="left", box=None)
-    for heading in used.values():
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*("" if row.get(key) is None else _number(row[key]) for key in used))
-    console.out().print(table)
+    cells = [["" if row.get(key) is None else _number(row[key]) for key in used] for row in rows]
+    console.out().print(console.table(title, [f">{heading}" for heading in used.values()], cells))
 
 
 @app.command()

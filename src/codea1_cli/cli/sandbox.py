@@ -45,20 +45,13 @@ def check(
 
 
 def _show_check(layers: dict[str, str], canaries: Sequence[Canary], version: str) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=f"candidates run under Python {version}", title_justify="left", box=None, show_header=False)
-    for name, fault in layers.items():
-        style = "warn" if fault else "ok"
-        table.add_row(Text("missing" if fault else "works", style=style), Text(name), Text(fault))
-    for canary in canaries:
-        style = "ok" if canary.held else "bad"
-        text = Text(canary.name)
-        table.add_row(
-            Text("held" if canary.held else "BROKEN", style=style), text, Text(console.printable(canary.detail))
-        )
-    console.out().print(table)
+    works, missing = console.cell("works", "ok"), console.cell("missing", "warn")
+    held, broken = console.cell("held", "ok"), console.cell("BROKEN", "bad")
+    rows = [
+        *((missing if fault else works, name, fault) for name, fault in layers.items()),
+        *((held if canary.held else broken, canary.name, canary.detail) for canary in canaries),
+    ]
+    console.out().print(console.table(f"candidates run under Python {version}", ("", "", ""), rows))
 
 
 @app.command()
@@ -100,17 +93,13 @@ def show_arms(arms: Sequence[Arm], as_json: bool) -> None:
     if as_json:
         console.emit({"cores": cores(), "arms": rows})
         return
-    from rich.table import Table
-
-    shown = Table(box=None)
-    shown.add_column("arm", no_wrap=True)
-    for name in ("jobs", "wall s", "ms a job", "latency ms", "CPU ms a job", "x script", "x EvalPlus", "passed"):
-        shown.add_column(name, justify="right")
+    names = ("jobs", "wall s", "ms a job", "latency ms", "CPU ms a job", "x script", "x EvalPlus", "passed")
+    cells = []
     for row in rows:
         ratios = [f"{row[key]:.1f}" if row[key] else "-" for key in ("times_script", "times_evalplus")]
         numbers = [f"{row[key]:.2f}" for key in ("wall_s", "ms_per_job", "latency_ms", "cpu_ms_per_job")]
-        shown.add_row(row["name"], str(row["jobs"]), *numbers, *ratios, str(row["passed"]))
-    console.out().print(shown)
+        cells.append((row["name"], row["jobs"], *numbers, *ratios, row["passed"]))
+    console.out().print(console.table(None, ("<arm", *(f">{name}" for name in names)), cells))
     console.note(f"{cores()} cores; ratios by wall time a job")
     if not any(row["name"] == "EvalPlus" for row in rows):
         console.note("EvalPlus was not measured: it needs uv and the package index, or was left out")

@@ -232,13 +232,10 @@ def _show_plan(
     if as_json:
         console.emit(plan | ({"ahead": as_data(outlook, (), (), None, ())} if outlook else {}))
         return
-    from rich.table import Table
-
-    table = Table(title=f"Plan of {recipe.name}", title_justify="left", show_header=False)
+    rows = []
     for key, value in plan.items():
-        rows = value.items() if isinstance(value, dict) else [("", value)]
-        for name, cell in rows:
-            table.add_row(f"{key} {name}".strip(), ", ".join(cell) if isinstance(cell, list) else str(cell))
-    console.out().print(table)
+        for name, cell in value.items() if isinstance(value, dict) else [("", value)]:
+            rows.append((f"{key} {name}".strip(), ", ".join(cell) if isinstance(cell, list) else cell))
+    console.out().print(console.table(f"Plan of {recipe.name}", ("", ""), rows, framed=True))
     for line in head(outlook) if outlook else ():
         console.out().print(line, markup=False, soft_wrap=True)

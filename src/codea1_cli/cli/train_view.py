@@ -150,18 +150,12 @@ class TrainView:
         """The closing summary: before and after, the book, where it lies, what to type next."""
         if self.status is not None:
             self.status.stop()
-        from rich.table import Table
-
         evaluations = [line for line in self.run.metrics() if "code" in line.get("eval", {})]
         if len(evaluations) > 1:
             first, last = evaluations[0], evaluations[-1]
-            table = Table(
-                title=f"Held-out problems, step {first['step']} and step {last['step']}", title_justify="left"
-            )
-            for name in ("", "before", "after"):
-                table.add_column(name, justify="left" if not name else "right")
+            title = f"Held-out problems, step {first['step']} and step {last['step']}"
             n = first["eval"]["code"]["n"]
-            rows = [
+            labels = [
                 ("Code LLM pass@1", "code", "pass@1"),
                 (f"Code LLM pass@{n}", "code", f"pass@{n}"),
                 ("Test LLM suite validity", "test", "validity"),
@@ -169,9 +163,10 @@ class TrainView:
                 ("Test LLM kill rate", "test", "kill_rate"),
                 ("Test LLM kills per valid assert", "test", "kills_per_valid"),
             ]
-            for label, role, key in rows:
-                table.add_row(label, _percent(first["eval"][role][key]), _percent(last["eval"][role][key]))
-            console.err().print(table)
+            rows = [
+                (label, *(_percent(line["eval"][role][key]) for line in (first, last))) for label, role, key in labels
+            ]
+            console.err().print(console.table(title, ("", ">before", ">after"), rows, framed=True))
         word = (
             "interrupted and saved"
             if outcome.interrupted
