@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from codea1_cli.errors import UserError
 from codea1_cli.extract import extract_code
+from codea1_cli.judging.grading import grade_on_tests
 from codea1_cli.judging.judge import Judge, ReferenceCache
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.prompts import code_messages
 from codea1_cli.sandbox.base import Limits, Sandbox
-from codea1_cli.sandbox.verdicts import Verdict
 
 if TYPE_CHECKING:
     from codea1_cli.models.sampler import Sampler as TextSampler
@@ -93,27 +93,8 @@ class SolveJudge:
         self.sandbox, self.limits, self.tolerance = sandbox, limits, tolerance
 
     def rate(self, problem: Problem, replies: Sequence[str]) -> SolveRate:
-        """The share of replies that pass all the problem's tests."""
-        from codea1_cli.data.verify import statements
-
-        entry = problem.entry_point
+        """The share of the scored replies that pass all the problem's tests, in four digits; None without any."""
         judge = Judge(self.sandbox, limits=self.limits, tolerance=self.tolerance, cache=ReferenceCache())
-        calls = [str(test.call) for test in statements(problem.tests, entry)]
-        expected = judge.expected(problem.reference, entry, calls)
-        calls = [call for call in dict.fromkeys(calls) if expected[call].valid]
-        if not calls:
-            return SolveRate(None, 0)
-        outcomes: dict[str, bool | None] = {"": False}
-        codes = [extract_code(reply, entry) for reply in replies]
-        for code in codes:
-            if code not in outcomes:
-                outcomes[code] = self._passes(judge, code, entry, calls, expected)
-        scored = [outcomes[code] for code in codes if outcomes[code] is not None]
-        return SolveRate(round(sum(map(bool, scored)) / len(scored), 4) if scored else None, len(scored))
-
-    def _passes(self, judge: Judge, code: str, entry: str, calls: list[str], expected: Any) -> bool | None:
-        result = judge.check(code, entry, calls, expected)
-        found = [test.verdict for test in result.verdicts.values()]
-        if result.loaded is None or Verdict.UNSCORED in found:
-            return None
-        return bool(result.loaded) and len(found) == len(calls) and all(v is Verdict.PASSED for v in found)
+        codes = [extract_code(reply, problem.entry_point) for reply in replies]
+        passed = [grade.passed for grade in grade_on_tests(judge, problem, codes) if grade.passed is not None]
+        return SolveRate(round(sum(passed) / len(passed), 4) if passed else None, len(passed))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.extract import AssertStatement, parse_suite
+from codea1_cli.judging.grading import well_formed
 from codea1_cli.judging.judge import HASH_SEEDS, Expected, Judge, ReferenceCache
 from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox
@@ -89,8 +89,8 @@ class Verifier:
 
     def _check(self, problem: Problem) -> Checked:
         entry = problem.entry_point
-        tests = statements(problem.tests, entry)
-        extra = statements(problem.extra_tests, entry)
+        tests = well_formed(problem.tests, entry)
+        extra = well_formed(problem.extra_tests, entry)
         calls = [str(test.call) for test in tests]
         open_calls = [call for call in problem.meta.get("calls", []) if isinstance(call, str)]
         # The cache lives for one problem: hundreds of thousands of answers would fill the memory.
@@ -120,18 +120,12 @@ class Verifier:
         return Checked(None, "", seconds, kept + [t for t in answered if t], len(problem.extra_tests) - len(kept))
 
 
-def statements(tests: Sequence[str], entry_point: str) -> list[AssertStatement]:
-    """The well-formed asserts of a problem's tests."""
-    found = [statement for test in tests for statement in parse_suite(test, entry_point)]
-    return [statement for statement in found if statement.invalid is None and statement.call is not None]
-
-
 def _answered(answer: Expected, entry_point: str, judge: Judge) -> str | None:
     """A test from a call and the reference's answer, when its text says that very value."""
     if not answer.valid:
         return None
     text = f"assert {answer.call} == {answer.value!r}"
-    found = statements([text], entry_point)
+    found = well_formed([text], entry_point)
     stated = found[0].stated if len(found) == 1 else None
     return text if stated is not None and judge.equal(answer.value, stated.value) else None
 

@@ -19,6 +19,7 @@ from codea1_cli.game.judged_tests import (
 )
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import score_problem
+from codea1_cli.judging.grading import grade_on_tests, own_calls
 from codea1_cli.judging.judge import CandidateResult, Judge
 from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.verdicts import Verdict
@@ -105,7 +106,7 @@ class StepJudge:
             )
         if not loaded:
             return "its reference does not load"
-        calls = self._test_calls(problem)[:4]
+        calls = own_calls(problem)[:4]
         if not calls:
             return None
         expected = self.judge.expected(problem.reference, problem.entry_point, calls)
@@ -176,32 +177,16 @@ class StepJudge:
         return self.judge.check(candidate.code, entry_point, calls, expected)
 
     # -- held-out evaluation ---------------------------------------------------------------------------------------
-    def _test_calls(self, problem: Problem) -> list[str]:
-        statements = [s for test in problem.tests for s in parse_suite(test, problem.entry_point)]
-        return list(dict.fromkeys(s.call for s in statements if s.invalid is None and s.call is not None))
-
     def solve_rate(self, problem: Problem, texts: Sequence[str]) -> Solved:
         """Runs each solution on the problem's own tests; it passes when it passes them all."""
-        entry = problem.entry_point
-        expected = self.judge.expected(problem.reference, entry, self._test_calls(problem))
-        calls = [call for call, answer in expected.items() if answer.valid]
-        # A reference that answers nothing, or that the sandbox failed on, says nothing about a solution.
-        unanswered = not calls or any(answer.reason == UNSCORED for answer in expected.values())
-        verdicts: dict[str, tuple[bool, bool | None]] = {}
-        for candidate in self.load_candidates(problem, texts):
-            if candidate.code in verdicts:
-                continue
-            result = self._check(candidate, entry, expected)
-            found = [test.verdict for test in result.verdicts.values()]
-            unscored = unanswered or candidate.loaded is None or Verdict.UNSCORED in found
-            passed = not unscored and len(found) == len(calls) and all(v is Verdict.PASSED for v in found)
-            verdicts[candidate.code] = (passed, None if unscored else candidate.loaded)
-        codes = [extract_code(text, entry, mode=self.rules.mode) for text in texts]
+        codes = [extract_code(text, problem.entry_point, mode=self.rules.mode) for text in texts]
+        grades = grade_on_tests(self.judge, problem, codes)
+        failing = [code for code, grade in zip(codes, grades, strict=True) if grade.loaded and grade.passed is False]
         return Solved(
             problem.id,
-            tuple(verdicts[code][0] for code in codes),
-            tuple(code for code, (passed, loaded) in verdicts.items() if loaded and not passed),
-            sum(verdicts[code][1] is None for code in codes),
+            tuple(grade.passed is True for grade in grades),
+            tuple(dict.fromkeys(failing)),
+            sum(grade.passed is None for grade in grades),
         )
 
     def suite_on_wrong(self, problem: Problem, wrong: str, text: str) -> Attacked:
@@ -222,5 +207,6 @@ class StepJudge:
         )
 
     def close(self) -> None:
+        """Ends the sandbox and closes the file of the reference's answers."""
         self.sandbox.close()
         self.judge.cache.close()
