@@ -2,7 +2,7 @@
 
 import pytest
 
-from codea1_cli.data.verify import Verifier, in_order
+from codea1_cli.data.verify import Verifier
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.base import Limits, ProgramRun
@@ -110,9 +110,3 @@ def test_a_failing_sandbox_is_tried_again_and_then_stops_the_run(monkeypatch):
         assert verifier.check(good).reason == "unscored"
     with pytest.raises(EnvironmentFault, match="5 problems in a row"):
         verifier.check(good)
-
-
-def test_results_come_in_order_and_errors_too():
-    assert list(in_order(lambda x: x * x, range(100), 4)) == [(x, x * x) for x in range(100)]
-    with pytest.raises(ZeroDivisionError):
-        list(in_order(lambda x: 1 // (50 - x), range(100), 4))

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.judging.grading import well_formed
 from codea1_cli.judging.judge import HASH_SEEDS, Expected, Judge, ReferenceCache
+from codea1_cli.judging.parallel import in_order
 from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox
 
@@ -29,9 +27,6 @@ _REASONS = {
 }
 _TRIES = 3
 _UNSCORED_IN_A_ROW = 5
-
-A = TypeVar("A")
-B = TypeVar("B")
 
 
 @dataclass(frozen=True)
@@ -161,28 +156,3 @@ class _Timed:
 
     def close(self) -> None:
         self._sandbox.close()
-
-
-def in_order(function: Callable[[A], B], items: Iterable[A], workers: int) -> Generator[tuple[A, B], None, None]:
-    """(item, function(item)) in the order of `items`, `workers` at a time; a few items are taken ahead.
-
-    One worker is this thread itself. Closing it waits for the calls that have begun.
-    """
-    if workers == 1:
-        for item in items:
-            yield item, function(item)
-        return
-    pending: deque[tuple[A, Future[Any]]] = deque()
-    with ThreadPoolExecutor(workers, thread_name_prefix="codea1-data") as pool:
-        try:
-            for item in items:
-                pending.append((item, pool.submit(function, item)))
-                if len(pending) >= 8 * workers:
-                    first, future = pending.popleft()
-                    yield first, future.result()
-            while pending:
-                first, future = pending.popleft()
-                yield first, future.result()
-        finally:
-            for _, future in pending:
-                future.cancel()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from codea1_cli.game.judged_tests import judged_suite
 from codea1_cli.game.rules import Game
 from codea1_cli.judging.cache import ReferenceCache
 from codea1_cli.judging.judge import CandidateResult, Expected, Judge
+from codea1_cli.judging.parallel import in_order
 from codea1_cli.sandbox.base import Limits, Sandbox
 from codea1_cli.sandbox.verdicts import Verdict
 
@@ -155,19 +155,10 @@ class RowJudge:
         return {"id": name, "status": status, "load_detail": result.load_detail or None, "tests": tests}
 
     def stream(self, rows: Iterable[Row], workers: int) -> Iterator[dict[str, Any]]:
-        """The reports in the rows' order, with at most `4 * workers` rows held at once."""
-        with ThreadPoolExecutor(workers) as pool:
-            waiting: deque[Future[dict[str, Any]]] = deque()
-            try:
-                for row in rows:
-                    waiting.append(pool.submit(self.judge, row))
-                    while len(waiting) >= 4 * workers or (waiting and waiting[0].done()):
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
-            finally:
-                for future in waiting:
-                    future.cancel()
+        """The reports in the rows' order, `workers` rows at a time."""
+        with closing(in_order(self.judge, rows, workers)) as judged:
+            for _, report in judged:
+                yield report
 
 
 def _single(test: str, entry_point: str) -> AssertStatement:

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.verify import in_order
 from codea1_cli.errors import UserError
 from codea1_cli.evals.passk import bootstrap
 from codea1_cli.evals.test_generation import oneshot, published
@@ -18,6 +17,7 @@ from codea1_cli.evals.test_generation.functions import Function
 from codea1_cli.evals.test_generation.sampling import Progress
 from codea1_cli.evals.test_generation.suites import Suite, read_rows, write_rows
 from codea1_cli.judging.judge import Judge
+from codea1_cli.judging.parallel import in_order
 from codea1_cli.sandbox.base import Limits, Sandbox
 
 PROTOCOLS = (published.PROTOCOL, oneshot.PROTOCOL)
