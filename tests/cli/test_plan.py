@@ -63,7 +63,7 @@ def test_assumed_lengths_can_be_set(call):
     assert short["steps"] == long["steps"] == 6
 
 
-def test_the_dry_run_carries_the_outlook(call):
+def test_the_dry_run_carries_the_estimate(call):
     done = call(app, "train", "-r", "tiny", "--dry-run", "--json")
     assert done.code == 0
     assert done.data["ahead"]["fits"]
@@ -89,10 +89,18 @@ def test_what_cannot_start_is_refused_by_the_dry_run_too(call, tmp_path, words, 
 
 
 def test_train_refuses_before_it_launches(call, monkeypatch, tmp_path):
-    from codea1_cli.planning import machine
+    from codea1_cli.planning import gpu_assignment
 
-    monkeypatch.setattr(machine.os, "sysconf", lambda name: 1024)  # a machine of one MiB
+    monkeypatch.setattr(gpu_assignment.os, "sysconf", lambda name: 1024)  # a machine of one MiB
     done = call(app, "train", "-r", "tiny", "--runs", tmp_path / "runs")
     assert done.code == 3
     assert "would need" in done.err
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_dry_run_counts_the_steps_of_the_published_batch():
+    from codea1_cli.cli.plan_view import run_data
+    from codea1_cli.recipe.files import load_recipe
+
+    data = run_data(load_recipe("1.5b", ["data.train=x.jsonl"]), 9688, {"code": [None] * 4, "test": [None] * 4}, None)
+    assert data["steps"] == "111 of 256 problems, 37 an epoch"

@@ -6,7 +6,7 @@ from codea1_cli.engine import nodes as module
 from codea1_cli.engine.nodes import Node, check_shared, cpu_threads, place, survey, threads_on
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.planning.devices import Gpu
-from codea1_cli.planning.gpu_assignment import slices
+from codea1_cli.planning.gpu_assignment import assign_gpus
 from codea1_cli.recipe.files import load_recipe
 
 
@@ -21,7 +21,7 @@ def gpu_nodes(*counts):
 
 def placed(recipe, nodes):
     offered = [gpu for node in nodes for gpu in node.gpus]
-    return place(slices(recipe, offered, sum(node.cores for node in nodes)), nodes)
+    return place(assign_gpus(recipe, offered, sum(node.cores for node in nodes)), nodes)
 
 
 def hosts(group):
@@ -58,7 +58,7 @@ def test_one_rank_stays_beside_the_driver():
 def test_too_many_gpus_name_the_cluster():
     offered = [gpu for node in gpu_nodes(2, 2) for gpu in node.gpus]
     with pytest.raises(EnvironmentFault, match=r"4 \+ 4 GPUs \(code \+ test\), the cluster at auto offers 4"):
-        slices(load_recipe("1.5b"), offered, 8, "the cluster at auto")
+        assign_gpus(load_recipe("1.5b"), offered, 8, "the cluster at auto")
 
 
 class Ray:

@@ -6,12 +6,10 @@ import pytest
 
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.planning import constants as c
-from codea1_cli.planning.estimate import best_slices, look_ahead
-from codea1_cli.planning.fit_check import check_disk, check_fits
-from codea1_cli.planning.gpu_assignment import slices
-from codea1_cli.planning.machine import elsewhere, here, places
+from codea1_cli.planning.estimate import best_gpu_splits, estimate_run
+from codea1_cli.planning.fit_check import check_disk, check_fits, suggestions
+from codea1_cli.planning.gpu_assignment import assign_gpus, gpu_ids, named_target, this_target
 from codea1_cli.planning.shapes import TABLE
-from codea1_cli.planning.suggestions import ways_out
 from codea1_cli.recipe.files import load_recipe
 
 PROBLEMS = 9688
@@ -23,15 +21,15 @@ def shape_of(recipe):
     ]
 
 
-def outlook(name, *overrides, gpu="h100", gpus=None):
+def estimate(name, *overrides, gpu="h100", gpus=None):
     recipe = load_recipe(name, overrides)
-    setting, ranks = elsewhere(recipe, gpu, gpus)
+    target, ranks = named_target(recipe, gpu, gpus)
     shape = TABLE[shape_of(name)]
-    return look_ahead(recipe, {"code": shape, "test": shape}, places(ranks), setting, PROBLEMS)
+    return estimate_run(recipe, {"code": shape, "test": shape}, gpu_ids(ranks), target, PROBLEMS)
 
 
 def code_memory(*arguments, **options):
-    return outlook(*arguments, **options).loads[0].ranks["code"]
+    return estimate(*arguments, **options).loads[0].ranks["code"]
 
 
 def test_adam_on_fp32_is_sixteen_bytes_a_parameter():
@@ -57,7 +55,7 @@ def test_fsdp_shares_what_ddp_repeats():
 
 
 def test_checkpointing_trades_memory_for_time():
-    on, off = outlook("1.5b"), outlook("1.5b", "train.gradient_checkpointing=false")
+    on, off = estimate("1.5b"), estimate("1.5b", "train.gradient_checkpointing=false")
     assert on.loads[0].ranks["code"].training < off.loads[0].ranks["code"].training
     assert on.times["code"].updating > off.times["code"].updating
 
@@ -71,42 +69,42 @@ def test_a_sleeping_engine_leaves_its_room_to_the_update():
 
 
 def test_the_engines_cache_takes_what_is_left_up_to_its_share():
-    plan = outlook("1.5b")
+    plan = estimate("1.5b")
     load = plan.loads[0]
     assert load.peak(0.8) == load.total
-    small = load.cache("code", 0.1)
-    assert load.ranks["code"].sampling["vLLM cache"] <= small < load.cache("code", 0.8)
+    small = load.cache(load.ranks["code"], 0.1)
+    assert load.ranks["code"].sampling["vLLM cache"] <= small < load.cache(load.ranks["code"], 0.8)
 
 
 def test_both_on_one_gpu_add_up_and_take_turns():
-    one = outlook("135m", "code.gpus=[0]", "test.gpus=[0]", gpus=1)
-    two = outlook("135m", gpus=2)
+    one = estimate("135m", "code.gpus=[0]", "test.gpus=[0]", gpus=1)
+    two = estimate("135m", gpus=2)
     assert list(one.loads) == [0]
     assert one.loads[0].needed == two.loads[0].needed + two.loads[1].needed
     assert one.step_s > two.step_s
 
 
 def test_the_paper_sizes():
-    assert outlook("1.5b").fits
+    assert estimate("1.5b").fits
     for name in ("3b", "7b"):
-        assert outlook(name).fits
-        plan = outlook(name, "train.sharding=ddp")
+        assert estimate(name).fits
+        plan = estimate(name, "train.sharding=ddp")
         assert not plan.fits
         with pytest.raises(
             EnvironmentFault, match=r"code would need [\d.]+ GiB, one NVIDIA H100 .* has 79\.6 GiB"
         ) as told:
             check_fits(plan, PROBLEMS)
         assert "train.sharding=fsdp2" in told.value.hint
-        ways = dict(ways_out(plan, PROBLEMS))
-        assert all(other.fits for other in ways.values())
+        changes = dict(suggestions(plan, PROBLEMS))
+        assert all(other.fits for other in changes.values())
 
 
 def test_what_nearly_fits_is_a_warning():
-    plan = outlook("1.5b")
+    plan = estimate("1.5b")
     needed = plan.worst.needed
     for share, refused in ((0.95, False), (0.8, True)):
-        device = replace(plan.setting.device, memory=int(share * needed))
-        tight = look_ahead(plan.recipe, plan.shapes, plan.places, replace(plan.setting, device=device), PROBLEMS)
+        device = replace(plan.target.device, memory=int(share * needed))
+        tight = estimate_run(plan.recipe, plan.shapes, plan.gpus, replace(plan.target, device=device), PROBLEMS)
         assert not tight.fits
         if refused:
             with pytest.raises(EnvironmentFault):
@@ -115,18 +113,18 @@ def test_what_nearly_fits_is_a_warning():
             assert "this may not fit" in check_fits(tight, PROBLEMS)
 
 
-def test_the_best_slices_come_first_and_divide_evenly():
-    plan = outlook("1.5b")
-    ranking = best_slices(plan, 8, PROBLEMS)
+def test_the_best_splits_come_first_and_divide_evenly():
+    plan = estimate("1.5b")
+    ranking = best_gpu_splits(plan, 8, PROBLEMS)
     a_problem = [other.step_s / other.recipe.train.problems_per_step for other in ranking]
     assert a_problem == sorted(a_problem)
-    assert {(len(o.places["code"]), len(o.places["test"])) for o in ranking} >= {(4, 4), (2, 6), (3, 5)}
+    assert {(len(o.gpus["code"]), len(o.gpus["test"])) for o in ranking} >= {(4, 4), (2, 6), (3, 5)}
     for other in ranking:
-        assert all(other.recipe.train.problems_per_step % len(group) == 0 for group in other.places.values())
+        assert all(other.recipe.train.problems_per_step % len(group) == 0 for group in other.gpus.values())
 
 
 def test_a_checkpoint_is_weights_and_moments_of_both():
-    plan = outlook("135m", gpus=2)
+    plan = estimate("135m", gpus=2)
     assert plan.checkpoint == 2 * 12 * TABLE["SmolLM2-135M"].parameters + c.OTHER_FILES
     assert plan.disk["checkpoints"] == 2 * plan.checkpoint
     check_disk(plan, 10 * plan.checkpoint, "runs")
@@ -135,7 +133,7 @@ def test_a_checkpoint_is_weights_and_moments_of_both():
 
 
 def test_steps_and_hours():
-    plan = outlook("1.5b")
+    plan = estimate("1.5b")
     assert plan.steps == 111
     assert plan.hours == pytest.approx(111 * plan.step_s / 3600)
     assert plan.times["test"].sequences == 8 * plan.times["code"].sequences == 16384
@@ -144,10 +142,10 @@ def test_steps_and_hours():
 
 def test_ranks_on_a_cpu_share_the_hosts_memory():
     recipe = load_recipe("tiny", ["code.ranks=2"])
-    ranks = slices(recipe, [], 4)
+    ranks = assign_gpus(recipe, [], 4)
     from codea1_cli.planning.shapes import find_shape
 
     shape = find_shape("builtin:tiny")
-    plan = look_ahead(recipe, {"code": shape, "test": shape}, places(ranks), here(recipe, ranks), 100)
+    plan = estimate_run(recipe, {"code": shape, "test": shape}, gpu_ids(ranks), this_target(recipe, ranks), 100)
     assert list(plan.loads[None].ranks) == ["code[0]", "code[1]", "test[0]"]
-    assert plan.worst.total == plan.setting.host_memory
+    assert plan.worst.total == plan.target.host_memory

@@ -2,7 +2,7 @@ import pytest
 
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.planning.devices import Gpu
-from codea1_cli.planning.gpu_assignment import slices
+from codea1_cli.planning.gpu_assignment import assign_gpus
 from codea1_cli.recipe.files import load_recipe
 
 
@@ -11,7 +11,7 @@ def gpus(count):
 
 
 def chosen(overrides, count, cores=8):
-    found = slices(load_recipe("135m", overrides), gpus(count), cores)
+    found = assign_gpus(load_recipe("135m", overrides), gpus(count), cores)
     return {role: [gpu.logical if gpu else None for gpu in group] for role, group in found.items()}
 
 
@@ -30,7 +30,7 @@ def chosen(overrides, count, cores=8):
         (["code.ranks=2"], 0, {"code": [None, None], "test": [None]}),
     ],
 )
-def test_slices(overrides, count, expected):
+def test_each_policy_gets_its_gpus(overrides, count, expected):
     assert chosen(overrides, count) == expected
 
 

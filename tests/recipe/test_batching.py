@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codea1_cli.errors import UserError
-from codea1_cli.recipe.batching import batches, run_plan
+from codea1_cli.recipe.batching import batches
 from codea1_cli.recipe.files import load_recipe, recipe_names
 
 
@@ -62,5 +62,3 @@ def test_the_published_batch():
     shape = batches(load_recipe("1.5b"), "code", 4)
     assert (shape.rows_per_step, shape.rows_per_rank) == (2048, 512)
     assert shape.steps_per_generation == 2 * shape.gradient_accumulation
-    plan = run_plan(load_recipe("1.5b", ["data.train=x.jsonl"]), 9688, {"code": 4, "test": 4})
-    assert plan["steps"] == "111 of 256 problems, 37 an epoch"

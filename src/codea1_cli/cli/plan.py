@@ -10,8 +10,8 @@ from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError
 
 if TYPE_CHECKING:
-    from codea1_cli.planning.estimate import Outlook, Setting
-    from codea1_cli.planning.gpu_assignment import Slices
+    from codea1_cli.planning.estimate import RunEstimate
+    from codea1_cli.planning.gpu_assignment import GpuAssignment, Target
     from codea1_cli.planning.shapes import ModelShape
     from codea1_cli.recipe.schema import Recipe
 
@@ -56,12 +56,11 @@ def plan(
     """Look ahead: memory a GPU, disk, tokens and seconds a step, the best slices; exit 3 when it cannot fit."""
     from dataclasses import replace
 
-    from codea1_cli.cli.plan_view import as_data, show
+    from codea1_cli.cli.plan_view import estimate_data, show_estimate
     from codea1_cli.engine.schedule import check_enough
-    from codea1_cli.planning.estimate import best_slices, look_ahead
-    from codea1_cli.planning.fit_check import check_disk, check_fits
-    from codea1_cli.planning.machine import places
-    from codea1_cli.planning.suggestions import ways_out
+    from codea1_cli.planning.estimate import best_gpu_splits, estimate_run
+    from codea1_cli.planning.fit_check import check_disk, check_fits, suggestions
+    from codea1_cli.planning.gpu_assignment import gpu_ids
     from codea1_cli.recipe.files import load_recipe, recipe_names
     from codea1_cli.runs.run_dir import runs_root
 
@@ -72,49 +71,49 @@ def plan(
     notes: list[str] = []
     count = _problems(chosen, problems, notes)
     check_enough(count, chosen.train.problems_per_step, "problems")
-    setting, ranks = _where(chosen, gpu, gpus, notes)
-    setting = replace(setting, prompt=mean_prompt, completion=mean_completion)
-    outlook = look_ahead(chosen, shapes, places(ranks), setting, count)
-    total = len({place for group in outlook.places.values() for place in group if place is not None})
+    target, assignment = _target(chosen, gpu, gpus, notes)
+    target = replace(target, prompt=mean_prompt, completion=mean_completion)
+    estimate = estimate_run(chosen, shapes, gpu_ids(assignment), target, count)
     refusal: CodeA1Error | None = None
     try:
-        if warning := check_fits(outlook, count):
+        if warning := check_fits(estimate, count):
             console.warn(warning)
         if gpu is None and not notes:
             root = runs_root(runs)
-            check_disk(outlook, free_disk(root), str(root))
+            check_disk(estimate, free_disk(root), str(root))
     except CodeA1Error as error:
         refusal = error
-    ways = [] if outlook.fits else ways_out(outlook, count)
-    feasible = ways[0][1] if ways else outlook
-    ranking = best_slices(feasible, max(gpus or 0, total), count) if total else []
+    changes = [] if estimate.fits else suggestions(estimate, count)
+    feasible = changes[0].estimate if changes else estimate
+    total = len(estimate.loads.keys() - {None})
+    splits = best_gpu_splits(feasible, max(gpus or 0, total), count) if total else []
     if as_json:
-        console.emit(as_data(outlook, ranking, ways, refusal, notes))
+        console.emit(estimate_data(estimate, splits, changes, refusal, notes))
     else:
-        show(outlook, ranking, ways, notes)
+        show_estimate(estimate, splits, changes, notes)
     if refusal is not None:
         return console.show_error(refusal)
     return console.EXIT_OK
 
 
-def ahead(recipe: "Recipe", problems: int, ranks: "Slices", hosts: int = 1) -> "Outlook | None":
-    """The outlook of a run on this machine, or on so many like it; None when the shape of a model is not known here.
+def estimate_here(recipe: "Recipe", problems: int, assignment: "GpuAssignment", hosts: int = 1) -> "RunEstimate | None":
+    """The estimate of a run on this machine, or on so many like it; None when the shape of a model is not known here.
 
     Raises:
         EnvironmentFault: it cannot fit.
     """
-    from codea1_cli.planning.estimate import look_ahead
+    from codea1_cli.planning.estimate import estimate_run
     from codea1_cli.planning.fit_check import check_fits
-    from codea1_cli.planning.machine import here, places
+    from codea1_cli.planning.gpu_assignment import gpu_ids, this_target
 
     try:
         shapes = known_shapes(recipe)
     except UserError:
         return None
-    outlook = look_ahead(recipe, shapes, places(ranks), here(recipe, ranks, hosts), problems)
-    if warning := check_fits(outlook, problems):
+    estimate = estimate_run(recipe, shapes, gpu_ids(assignment), this_target(recipe, assignment, hosts), problems)
+    if warning := check_fits(estimate, problems):
         console.warn(warning)
-    return outlook
+    return estimate
 
 
 def known_shapes(recipe: "Recipe") -> "dict[str, ModelShape]":
@@ -160,21 +159,19 @@ def _problems(recipe: "Recipe", given: int | None, notes: list[str]) -> int:
     return _PROBLEMS
 
 
-def _where(recipe: "Recipe", gpu: str | None, gpus: int | None, notes: list[str]) -> "tuple[Setting, Slices]":
+def _target(recipe: "Recipe", gpu: str | None, gpus: int | None, notes: list[str]) -> "tuple[Target, GpuAssignment]":
     import os
 
     from codea1_cli.planning.devices import visible_gpus
-    from codea1_cli.planning.gpu_assignment import slices
-    from codea1_cli.planning.machine import elsewhere, here
+    from codea1_cli.planning.gpu_assignment import assign_gpus, named_target, this_target
 
     if gpu is not None or gpus is not None:
         if gpu is None:
             notes.append("planned for H100 GPUs (--gpu KIND)")
-        return elsewhere(recipe, gpu or "h100", gpus)
-    visible = visible_gpus()
+        return named_target(recipe, gpu or "h100", gpus)
     try:
-        ranks = slices(recipe, visible, os.cpu_count() or 1)
+        assignment = assign_gpus(recipe, visible_gpus(), os.cpu_count() or 1)
     except EnvironmentFault as fault:
         notes.append(f"{fault.what}: planned for as many H100 GPUs (--gpu KIND)")
-        return elsewhere(recipe, "h100", None)
-    return here(recipe, ranks), ranks
+        return named_target(recipe, "h100", None)
+    return this_target(recipe, assignment), assignment

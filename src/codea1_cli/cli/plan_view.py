@@ -1,4 +1,4 @@
-"""How a plan is shown: tables for people, one document for programs."""
+"""How a plan is shown, by `codea1 plan` and by `codea1 train`: tables for people, one document for programs."""
 
 from __future__ import annotations
 
@@ -11,182 +11,247 @@ from codea1_cli.planning.fit_check import gib
 
 if TYPE_CHECKING:
     from codea1_cli.errors import CodeA1Error
-    from codea1_cli.planning.estimate import Outlook
+    from codea1_cli.planning.estimate import RunEstimate
+    from codea1_cli.planning.fit_check import Suggestion
+    from codea1_cli.planning.gpu_assignment import GpuAssignment
     from codea1_cli.planning.memory import RankMemory
+    from codea1_cli.recipe.schema import Recipe
 
 
-def assumptions(outlook: Outlook) -> list[str]:
-    """What the expected time rests on."""
-    setting, lengths = outlook.setting, outlook.lengths
-    device = (
-        f"{setting.device.name}: {setting.device.flops / 1e12:.0f} TFLOP/s in bf16, {setting.device.bandwidth / 1e12:.2f} TB/s"
-        if setting.gpu
-        else f"{setting.cores} CPU cores of {c.CPU_FLOPS_PER_CORE / 1e9:.0f} GFLOP/s"
-    )
-    return [
-        device,
-        f"training reaches {c.TRAIN_UTILISATION:.0%} of it, decoding {c.DECODE_BANDWIDTH:.0%} of the memory's bandwidth",
-        *(
-            f"{role}: prompts of {lengths[role].prompt:.0f} tokens, completions of {lengths[role].completion:.0f} in the mean"
-            for role in lengths
-        ),
-        f"a candidate's suites are judged in {1000 * c.JUDGE_CANDIDATE_S:.0f} ms + {1000 * c.JUDGE_SUITE_S:.1f} ms each",
-    ]
+def run_data(recipe: Recipe, problems: int, assignment: GpuAssignment, estimate: RunEstimate | None) -> dict[str, Any]:
+    """What `train --dry-run` says a run would do; `problems` counts the file's rows before any is left out.
 
+    Raises:
+        UserError: as `recipe.batching.batches`.
+    """
+    from codea1_cli.recipe.batching import batches
 
-Ways = Sequence[tuple[str, "Outlook"]]
-
-
-def as_data(
-    outlook: Outlook, ranking: Sequence[Outlook], ways: Ways, refusal: CodeA1Error | None, notes: Sequence[str]
-) -> dict[str, Any]:
-    """The whole plan in plain values; sizes in bytes, times in seconds."""
-    roles = {}
-    for role, time in outlook.times.items():
-        place = outlook.places[role][0]
-        load = outlook.loads[place]
-        memory = load.ranks[role if place is not None else f"{role}[0]"]
-        roles[role] = {
-            "model": outlook.recipe.model_of(role),
-            "parameters": outlook.shapes[role].parameters,
-            "shape_from": outlook.shapes[role].source,
-            "ranks": outlook.cuts[role].ranks,
-            "batches": outlook.cuts[role],
-            "memory": {
-                "held": memory.held,
-                "update": memory.update,
-                "sampling": memory.sampling,
-                "training_peak": memory.training,
-                "smallest": memory.smallest,
-                "engine": memory.engine,
-            },
-            "time": time,
+    train, game = recipe.train, recipe.game
+    per_epoch = problems // train.problems_per_step
+    candidates = train.problems_per_step * game.n_code
+    data: dict[str, Any] = {
+        "recipe": recipe.name,
+        "method": recipe.method,
+        "game": game.mode,
+        "data": f"{recipe.data.train} ({problems} problems), held out: {recipe.data.heldout or 'none'}",
+        "steps": f"{train.max_steps or per_epoch * train.epochs} of {train.problems_per_step} problems, {per_epoch} an epoch",
+        "sampled a step": f"{candidates} candidates, up to {candidates * game.n_test} suites of {game.tests_per_suite} asserts",
+    }
+    for role, group in assignment.items():
+        own, section = batches(recipe, role, len(group)), recipe.role(role)
+        data[role] = {
+            "model": recipe.model_of(role),
+            "ranks": own.ranks,
+            "rows trained a step": own.rows_per_step,
+            "optimizer steps a step": own.updates_per_step,
+            "micro-batch": f"{own.micro_batch} rows, {own.gradient_accumulation} accumulated",
+            "tokens": f"prompt up to {section.max_prompt_tokens}, completion up to {section.max_completion_tokens}",
         }
-    most = outlook.recipe.sampling.vllm_memory
+    data["slices"] = {
+        role: [f"GPU {gpu.logical} -> physical {gpu.physical} ({gpu.name})" if gpu else "CPU" for gpu in group]
+        for role, group in assignment.items()
+    }
+    return data | ({"ahead": estimate_data(estimate)} if estimate else {})
+
+
+def estimate_data(
+    estimate: RunEstimate,
+    splits: Sequence[RunEstimate] = (),
+    changes: Sequence[Suggestion] = (),
+    refusal: CodeA1Error | None = None,
+    notes: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The whole estimate in plain values; sizes in bytes, times in seconds."""
+    most = estimate.recipe.sampling.vllm_memory
     return {
-        "recipe": outlook.recipe.name,
+        "recipe": estimate.recipe.name,
         "fits": refusal is None,
         "error": refusal.what if refusal else None,
         "hint": refusal.hint if refusal else None,
-        "device": outlook.setting.device,
+        "device": estimate.target.device,
         "places": [
             {
-                "gpu": place,
+                "gpu": gpu,
                 "ranks": list(load.ranks),
                 "total": load.total,
                 "needed": load.needed,
                 "peak": load.peak(most),
             }
-            for place, load in outlook.loads.items()
+            for gpu, load in estimate.loads.items()
         ],
-        "roles": roles,
-        "disk": {**outlook.disk, "one_checkpoint": outlook.checkpoint, "total": outlook.disk_bytes},
-        "steps": outlook.steps,
-        "judging_s": outlook.judging,
-        "step_s": outlook.step_s,
-        "hours": outlook.hours,
+        "roles": {
+            role: {
+                "model": estimate.recipe.model_of(role),
+                "parameters": estimate.shapes[role].parameters,
+                "shape_from": estimate.shapes[role].source,
+                "ranks": estimate.batches[role].ranks,
+                "batches": estimate.batches[role],
+                "memory": {
+                    "held": memory.held,
+                    "update": memory.update,
+                    "sampling": memory.sampling,
+                    "training_peak": memory.training,
+                    "smallest": memory.smallest,
+                    "engine": memory.engine,
+                },
+                "time": estimate.times[role],
+            }
+            for role, memory in estimate.memory.items()
+        },
+        "disk": {**estimate.disk, "one_checkpoint": estimate.checkpoint, "total": estimate.disk_bytes},
+        "steps": estimate.steps,
+        "judging_s": estimate.judging_s,
+        "step_s": estimate.step_s,
+        "hours": estimate.hours,
         "slices": [
             {
-                "code": len(o.places["code"]),
-                "test": len(o.places["test"]),
-                "problems_per_step": o.recipe.train.problems_per_step,
-                "step_s": o.step_s,
-                "hours": o.hours,
+                "code": len(split.gpus["code"]),
+                "test": len(split.gpus["test"]),
+                "problems_per_step": split.recipe.train.problems_per_step,
+                "step_s": split.step_s,
+                "hours": split.hours,
             }
-            for o in ranking
+            for split in splits
         ],
-        "ways_out": [{"change": text, "needed": o.worst.needed, "step_s": o.step_s} for text, o in ways],
-        "assumptions": assumptions(outlook),
+        "ways_out": [{"change": text, "needed": other.worst.needed, "step_s": other.step_s} for text, other in changes],
+        "assumptions": assumptions(estimate),
         "notes": list(notes),
     }
 
 
-def head(outlook: Outlook) -> list[str]:
+def assumptions(estimate: RunEstimate) -> list[str]:
+    """What the expected time rests on."""
+    target, device = estimate.target, estimate.target.device
+    return [
+        f"{device.name}: {device.flops / 1e12:.0f} TFLOP/s in bf16, {device.bandwidth / 1e12:.2f} TB/s"
+        if target.gpu
+        else f"{target.cores} CPU cores of {c.CPU_FLOPS_PER_CORE / 1e9:.0f} GFLOP/s",
+        f"training reaches {c.TRAIN_UTILISATION:.0%} of it, decoding {c.DECODE_BANDWIDTH:.0%} of the memory's bandwidth",
+        *(
+            f"{role}: prompts of {own.prompt:.0f} tokens, completions of {own.completion:.0f} in the mean"
+            for role, own in estimate.lengths.items()
+        ),
+        f"a candidate's suites are judged in {1000 * c.JUDGE_CANDIDATE_S:.0f} ms + {1000 * c.JUDGE_SUITE_S:.1f} ms each",
+    ]
+
+
+def headline(estimate: RunEstimate) -> list[str]:
     """The few lines that `train` begins with."""
-    worst = outlook.worst
-    where = outlook.setting.device.name if outlook.setting.gpu else "this machine's memory"
+    worst = estimate.worst
+    where = estimate.target.device.name if estimate.target.gpu else "this machine's memory"
     return [
         f"plan: {' and '.join(worst.ranks)} need {gib(worst.needed)} of {gib(worst.total)} ({where}), "
-        f"up to {gib(outlook.disk_bytes)} on disk",
-        f"plan: {outlook.times['code'].sequences} candidates and up to {outlook.times['test'].sequences} suites a step, "
-        f"about {seconds(outlook.step_s)} a step, {outlook.steps} steps in about {seconds(3600 * outlook.hours)}",
+        f"up to {gib(estimate.disk_bytes)} on disk",
+        f"plan: {estimate.times['code'].sequences} candidates and up to {estimate.times['test'].sequences} suites a step, "
+        f"about {seconds(estimate.step_s)} a step, {estimate.steps} steps in about {seconds(3600 * estimate.hours)}",
     ]
 
 
-def show(outlook: Outlook, ranking: Sequence[Outlook], ways: Ways, notes: Sequence[str]) -> None:
+def show_run(data: dict[str, Any], estimate: RunEstimate | None) -> None:
+    """Prints what `run_data` gives, and the headline of the estimate."""
+    rows = []
+    for key, value in data.items():
+        if key != "ahead":
+            for name, item in value.items() if isinstance(value, dict) else [("", value)]:
+                rows.append((f"{key} {name}".strip(), ", ".join(item) if isinstance(item, list) else item))
+    console.out().print(console.table(f"Plan of {data['recipe']}", ("", ""), rows, framed=True))
+    _print_lines(headline(estimate) if estimate else [])
+
+
+def show_estimate(
+    estimate: RunEstimate, splits: Sequence[RunEstimate], changes: Sequence[Suggestion], notes: Sequence[str]
+) -> None:
+    """Prints the memory of each rank, its parts, a step, and what the whole run takes."""
     for note in notes:
         console.note(note)
-    out = console.out()
     columns = ("where", "rank", ">held", ">update", ">sampling", ">needed", ">has")
-    rows = []
-    for where, rank, part, total in _alike(outlook):
-        sizes = [sum(group.values()) for group in (part.held, part.update, part.sampling)]
-        rows.append([where, rank, *map(gib, (*sizes, part.smallest, total))])
-    out.print(console.table(f"Memory of {outlook.recipe.name}", columns, rows, framed=True))
-    roles = as_data(outlook, (), (), None, ())["roles"]
-    parts = []
-    for group in ("held", "update", "sampling"):
-        for name in dict.fromkeys(name for role in roles.values() for name in role["memory"][group]):
-            found = [role["memory"][group].get(name) for role in roles.values()]
-            parts.append([f"{group}: {name}", *("-" if size is None else gib(size) for size in found)])
-    each = [f">{role}" for role in roles]
-    out.print(console.table("A rank's memory by part", ("part", *each), parts, framed=True))
-    figures = {
-        "sequences sampled, up to": [f"{t.sequences:,}" for t in outlook.times.values()],
-        "tokens sampled": [f"{t.sampled_tokens:,.0f}" for t in outlook.times.values()],
-        "tokens trained": [f"{t.trained_tokens:,.0f}" for t in outlook.times.values()],
-        "sequences at once on a rank": [f"{t.at_once:,}" for t in outlook.times.values()],
-        "rows of a micro-batch": [f"{cut.micro_batch}" for cut in outlook.cuts.values()],
-        "seconds of sampling": [f"{t.sampling:.1f}" for t in outlook.times.values()],
-        "seconds of updating": [f"{t.updating:.1f}" for t in outlook.times.values()],
-    }
-    rows = [[name, *cells] for name, cells in figures.items()]
-    out.print(console.table("A step", ("", *each), rows, framed=True))
-    lines = [
-        f"disk: {gib(outlook.disk_bytes)} in all, a checkpoint {gib(outlook.checkpoint)}, rollouts {gib(outlook.disk['rollouts'])}"
+    rows = [
+        (where, rank, *map(gib, (*(sum(part.values()) for part in _parts(memory).values()), memory.smallest, total)))
+        for where, rank, memory, total in _alike(estimate)
     ]
-    if outlook.fits:
+    _print_table(f"Memory of {estimate.recipe.name}", columns, rows)
+    each = [f">{role}" for role in estimate.times]
+    parts = [_parts(memory) for memory in estimate.memory.values()]
+    names = dict.fromkeys(
+        (group, name) for group in ("held", "update", "sampling") for own in parts for name in own[group]
+    )
+    _print_table(
+        "A rank's memory by part",
+        ("part", *each),
+        [
+            (f"{group}: {name}", *(gib(own[group][name]) if name in own[group] else "-" for own in parts))
+            for group, name in names
+        ],
+    )
+    times = estimate.times.values()
+    _print_table(
+        "A step",
+        ("", *each),
+        [
+            ("sequences sampled, up to", *(f"{time.sequences:,}" for time in times)),
+            ("tokens sampled", *(f"{time.sampled_tokens:,.0f}" for time in times)),
+            ("tokens trained", *(f"{time.trained_tokens:,.0f}" for time in times)),
+            ("sequences at once on a rank", *(f"{time.at_once:,}" for time in times)),
+            ("rows of a micro-batch", *(own.micro_batch for own in estimate.batches.values())),
+            ("seconds of sampling", *(f"{time.sampling:.1f}" for time in times)),
+            ("seconds of updating", *(f"{time.updating:.1f}" for time in times)),
+        ],
+    )
+    lines = [
+        f"disk: {gib(estimate.disk_bytes)} in all, a checkpoint {gib(estimate.checkpoint)}, "
+        f"rollouts {gib(estimate.disk['rollouts'])}"
+    ]
+    if estimate.fits:
         lines.append(
-            f"a step: about {seconds(outlook.step_s)}, {outlook.judging:.1f} s of judging mostly behind it; "
-            f"{outlook.steps} steps: about {seconds(3600 * outlook.hours)}"
+            f"a step: about {seconds(estimate.step_s)}, {estimate.judging_s:.1f} s of judging mostly behind it; "
+            f"{estimate.steps} steps: about {seconds(3600 * estimate.hours)}"
         )
-    for text, other in ways:
+    for text, other in changes:
         lines.append(
             f"with {text}: {gib(other.worst.needed)} of {gib(other.worst.total)}, about {seconds(other.step_s)} a step, "
             f"{seconds(3600 * other.hours)} in all"
         )
-    if ranking:
-        condition = "" if outlook.fits else f" with {ways[0][0]}"
-        lines.append(
-            f"slices (code + test), shortest step first{condition}: "
-            + ", ".join(_slices(o, outlook.recipe.train.problems_per_step) for o in ranking[:3])
-        )
-    lines.append("assumed: " + "; ".join(assumptions(outlook)))
+    if splits:
+        condition = "" if estimate.fits else f" with {changes[0].change}"
+        shown = ", ".join(_split(split, estimate.recipe.train.problems_per_step) for split in splits[:3])
+        lines.append(f"slices (code + test), shortest step first{condition}: {shown}")
+    _print_lines([*lines, "assumed: " + "; ".join(assumptions(estimate))])
+
+
+def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    console.out().print(console.table(title, columns, rows, framed=True))
+
+
+def _print_lines(lines: Sequence[str]) -> None:
     for line in lines:
-        out.print(line, markup=False, soft_wrap=True)
+        console.out().print(line, markup=False, soft_wrap=True)
 
 
-def _slices(outlook: Outlook, problems_per_step: int) -> str:
-    own = outlook.recipe.train.problems_per_step
+def _parts(memory: RankMemory) -> dict[str, dict[str, int]]:
+    return {"held": memory.held, "update": memory.update, "sampling": memory.sampling}
+
+
+def _split(estimate: RunEstimate, problems_per_step: int) -> str:
+    own = estimate.recipe.train.problems_per_step
     changed = "" if own == problems_per_step else f" (train.problems_per_step={own})"
-    return f"{len(outlook.places['code'])}+{len(outlook.places['test'])} {seconds(outlook.step_s)}{changed}"
+    return f"{len(estimate.gpus['code'])}+{len(estimate.gpus['test'])} {seconds(estimate.step_s)}{changed}"
 
 
-def _alike(outlook: Outlook) -> list[tuple[str, str, RankMemory, int]]:
+def _alike(estimate: RunEstimate) -> list[tuple[str, str, RankMemory, int]]:
     """(where, rank, memory, bytes there); GPUs with the same ranks are one line, by their first and last number."""
     groups: dict[tuple[str, ...], list[int | None]] = {}
-    for place, load in outlook.loads.items():
-        groups.setdefault(tuple(load.ranks), []).append(place)
+    for gpu, load in estimate.loads.items():
+        groups.setdefault(tuple(load.ranks), []).append(gpu)
     lines = []
-    for places in groups.values():
-        load = outlook.loads[places[0]]
-        first, last = places[0], places[-1]
+    for first, *_, last in ([*group, group[-1]] for group in groups.values()):
+        load = estimate.loads[first]
         where = "host" if first is None else f"GPU {first}" + (f" to {last}" if first != last else "")
-        lines += [(where, rank, part, load.total) for rank, part in load.ranks.items()]
+        lines += [(where, rank, memory, load.total) for rank, memory in load.ranks.items()]
     return lines
 
 
 def seconds(value: float) -> str:
+    """A time in the unit that shows it."""
     if value < 120:
         return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
     return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"

@@ -12,7 +12,6 @@ from codea1_cli.errors import UserError
 
 if TYPE_CHECKING:
     from codea1_cli.engine.nodes import Node
-    from codea1_cli.planning.estimate import Outlook
     from codea1_cli.recipe.schema import Recipe
     from codea1_cli.runs.run_dir import RunDir
 
@@ -53,14 +52,14 @@ def train(
     """Train both policies; a run directory holds everything that it leaves."""
     import os
 
-    from codea1_cli.cli.plan import ahead, free_disk
-    from codea1_cli.cli.plan_view import head
+    from codea1_cli.cli.plan import estimate_here, free_disk
+    from codea1_cli.cli.plan_view import headline, run_data, show_run
     from codea1_cli.engine.benchmark_sets import check_sets
     from codea1_cli.engine.schedule import check_enough
     from codea1_cli.models.resolving import resolve_model
     from codea1_cli.planning.devices import settle_precision, visible_gpus
     from codea1_cli.planning.fit_check import check_disk
-    from codea1_cli.planning.gpu_assignment import slices
+    from codea1_cli.planning.gpu_assignment import assign_gpus
     from codea1_cli.recipe.batching import ROLES
     from codea1_cli.recipe.problems import heldout_problems, training_problems
     from codea1_cli.runs.run_dir import runs_root
@@ -85,19 +84,23 @@ def train(
         nodes = survey(address)
         console.note(f"cluster of {len(nodes)} nodes: {', '.join(f'{n.host} ({len(n.gpus)} GPUs)' for n in nodes)}")
         offered = [gpu for node in nodes for gpu in node.gpus]
-        ranks = slices(chosen, offered, sum(node.cores for node in nodes), f"the cluster at {address}")
+        ranks = assign_gpus(chosen, offered, sum(node.cores for node in nodes), f"the cluster at {address}")
     else:
-        ranks = slices(chosen, visible_gpus(), os.cpu_count() or 1)
+        ranks = assign_gpus(chosen, visible_gpus(), os.cpu_count() or 1)
     chosen = settle_precision(chosen, on_gpu=any(gpu is not None for group in ranks.values() for gpu in group))
-    outlook = ahead(chosen, len(problems), ranks, hosts=max(len(nodes), 1))
+    estimate = estimate_here(chosen, len(problems), ranks, hosts=max(len(nodes), 1))
     if dry_run:
-        _show_plan(chosen, len(problems), ranks, outlook, as_json)
+        plan = run_data(chosen, len(problems), ranks, estimate)
+        if as_json:
+            console.emit(plan)
+        else:
+            show_run(plan, estimate)
         return console.EXIT_OK
-    if outlook is not None:
-        for line in head(outlook):
+    if estimate is not None:
+        for line in headline(estimate):
             console.note(line)
         if not resume:  # a run that goes on replaces its own checkpoints
-            check_disk(outlook, free_disk(root), str(root))
+            check_disk(estimate, free_disk(root), str(root))
     try:
         with directory.locked():
             return _train(chosen, source, directory, problems, ranks, nodes, resume, max_steps, address, as_json)
@@ -216,26 +219,3 @@ def _train(
             }
         )
     return console.EXIT_INTERRUPTED if outcome.interrupted else console.EXIT_OK
-
-
-def _show_plan(
-    recipe: "Recipe", problems: int, ranks: dict[str, list[Any]], outlook: "Outlook | None", as_json: bool
-) -> None:
-    from codea1_cli.cli.plan_view import as_data, head
-    from codea1_cli.recipe.batching import run_plan
-
-    plan = run_plan(recipe, problems, {role: len(group) for role, group in ranks.items()})
-    plan["slices"] = {
-        role: [f"GPU {gpu.logical} -> physical {gpu.physical} ({gpu.name})" if gpu else "CPU" for gpu in group]
-        for role, group in ranks.items()
-    }
-    if as_json:
-        console.emit(plan | ({"ahead": as_data(outlook, (), (), None, ())} if outlook else {}))
-        return
-    rows = []
-    for key, value in plan.items():
-        for name, cell in value.items() if isinstance(value, dict) else [("", value)]:
-            rows.append((f"{key} {name}".strip(), ", ".join(cell) if isinstance(cell, list) else cell))
-    console.out().print(console.table(f"Plan of {recipe.name}", ("", ""), rows, framed=True))
-    for line in head(outlook) if outlook else ():
-        console.out().print(line, markup=False, soft_wrap=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.planning.devices import Gpu, physical_gpus, visible_gpus
-from codea1_cli.planning.gpu_assignment import Slices
+from codea1_cli.planning.gpu_assignment import GpuAssignment
 
 _PATIENCE_S = 120.0
 
@@ -89,7 +89,7 @@ def pinned(node: str) -> Any:
     return NodeAffinitySchedulingStrategy(node_id=node, soft=False)
 
 
-def place(ranks: Slices, nodes: Sequence[Node]) -> dict[str, list[Node]]:
+def place(ranks: GpuAssignment, nodes: Sequence[Node]) -> dict[str, list[Node]]:
     """Each rank's node: its GPU's, or in equal blocks over all nodes for ranks on CPUs."""
     by_id = {node.id: node for node in nodes}
     return {

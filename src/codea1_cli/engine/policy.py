@@ -32,7 +32,7 @@ class RankSpec:
     use_vllm: bool
     node: str | None = None  # Ray's id of its node in a cluster that was given; None on this machine
     master_host: str = "127.0.0.1"  # where rank 0 is
-    mate_ranks: int = 0  # ranks of the other policy, where that is on the same GPU
+    other_policy_ranks: int = 0  # ranks of the other policy, where that is on the same GPU
 
     @property
     def label(self) -> str:

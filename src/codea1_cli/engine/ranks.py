@@ -29,7 +29,7 @@ def rank_specs(
     else:
         meet = {role: ("127.0.0.1", port) for role, port in zip(ROLES, free_ports(len(ROLES)), strict=True)}
     for role in ROLES:
-        mate = ranks["test" if role == "code" else "code"]
+        other_policy = ranks["test" if role == "code" else "code"]
         for rank, gpu in enumerate(ranks[role]):
             specs.append(
                 RankSpec(
@@ -43,7 +43,7 @@ def rank_specs(
                     use_vllm=wants_vllm(recipe, gpu),
                     node=placed[role][rank].id if placed else None,
                     master_host=meet[role][0],
-                    mate_ranks=len(mate) if gpu is not None and gpu in mate else 0,
+                    other_policy_ranks=len(other_policy) if gpu is not None and gpu in other_policy else 0,
                 )
             )
     return specs

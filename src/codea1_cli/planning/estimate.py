@@ -1,4 +1,4 @@
-"""A whole run looked ahead: does it fit, what does it take, how long will it be, and which slices are the best."""
+"""What a whole run takes: memory, time, disk; and which split of the GPUs makes it shortest. Formulas: docs/plan.md."""
 
 from __future__ import annotations
 
@@ -8,47 +8,32 @@ from dataclasses import dataclass, replace
 
 from codea1_cli.errors import UserError
 from codea1_cli.planning import constants as c
-from codea1_cli.planning.disk import checkpoint_bytes, run_bytes
-from codea1_cli.planning.memory import GpuLoad, rank_memory
+from codea1_cli.planning.gpu_assignment import GpuId, Target
+from codea1_cli.planning.memory import GpuLoad, RankMemory, rank_memory, sampled, trainable
 from codea1_cli.planning.shapes import ModelShape
 from codea1_cli.planning.timing import Lengths, RoleTime, judging_s, mean_lengths, role_time, step_seconds
 from codea1_cli.recipe.batching import ROLES, Batches, batches
 from codea1_cli.recipe.schema import Recipe
 
-Place = int | None
-Places = Mapping[str, Sequence[Place]]
-
 
 @dataclass(frozen=True)
-class Setting:
-    """Where a run is planned for. `gpu_memory` holds one GPU's bytes; on a CPU `host_memory` is the limit of all ranks.
-    `prompt` and `completion` replace the assumed mean lengths."""
+class RunEstimate:
+    """What a run is expected to take; mappings by role hold what is the same for all ranks of a policy.
 
-    device: c.Device
-    cores: int
-    host_memory: int
-    vllm: bool
-    prompt: float | None = None
-    completion: float | None = None
-
-    @property
-    def gpu(self) -> bool:
-        return self.device.memory > 0
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """`loads` are the GPUs (or the one host), each with its ranks; `places` says which of them each rank is on."""
+    `gpus` says where each rank is, `loads` what lies on each GPU, or on the host. Seconds and bytes: `judging_s` and
+    `step_s` are per step, `disk` is by part at the end of the run, `checkpoint` is one checkpoint.
+    """
 
     recipe: Recipe
-    setting: Setting
+    target: Target
     shapes: dict[str, ModelShape]
-    cuts: dict[str, Batches]
-    places: dict[str, list[Place]]
-    loads: dict[Place, GpuLoad]
+    batches: dict[str, Batches]
+    memory: dict[str, RankMemory]
+    gpus: dict[str, list[GpuId]]
+    loads: dict[GpuId, GpuLoad]
     lengths: dict[str, Lengths]
     times: dict[str, RoleTime]
-    judging: float
+    judging_s: float
     step_s: float
     steps: int
     disk: dict[str, int]
@@ -56,6 +41,7 @@ class Outlook:
 
     @property
     def fits(self) -> bool:
+        """Whether every GPU has the memory that its ranks need."""
         return all(load.fits for load in self.loads.values())
 
     @property
@@ -65,91 +51,111 @@ class Outlook:
 
     @property
     def hours(self) -> float:
+        """Hours of the whole run."""
         return self.steps * self.step_s / 3600
 
     @property
     def disk_bytes(self) -> int:
+        """The most bytes that the run takes on disk."""
         return sum(self.disk.values())
 
 
-def look_ahead(
-    recipe: Recipe, shapes: Mapping[str, ModelShape], places: Places, setting: Setting, problems: int
-) -> Outlook:
-    """The outlook of a recipe with its ranks on `places` (numbers of GPUs, None for a rank on the CPU).
+def estimate_run(
+    recipe: Recipe,
+    shapes: Mapping[str, ModelShape],
+    gpus: Mapping[str, Sequence[GpuId]],
+    target: Target,
+    problems: int,
+) -> RunEstimate:
+    """The estimate of a recipe with the shapes of its models by role, and its ranks on `gpus`.
 
     Raises:
-        UserError: as `plan.batches`.
+        UserError: as `recipe.batching.batches`.
     """
-    cuts = {role: batches(recipe, role, len(places[role])) for role in ROLES}
+    by_role = {role: batches(recipe, role, len(gpus[role])) for role in ROLES}
     memory = {
-        role: rank_memory(recipe, role, shapes[role], cuts[role], vllm=setting.vllm, gpu=setting.gpu) for role in ROLES
+        role: rank_memory(recipe, role, shapes[role], by_role[role], vllm=target.vllm, gpu=target.gpu) for role in ROLES
     }
     loads = {}
-    for place in dict.fromkeys(place for role in ROLES for place in places[role]):
+    for gpu in dict.fromkeys(gpu for role in ROLES for gpu in gpus[role]):
         # Ranks of the same policy share a place only on the CPU, where all share the host's memory.
         there = {
-            f"{role}[{rank}]" if place is None else role: memory[role]
+            f"{role}[{rank}]" if gpu is None else role: memory[role]
             for role in ROLES
-            for rank, at in enumerate(places[role])
-            if at == place
+            for rank, at in enumerate(gpus[role])
+            if at == gpu
         }
-        loads[place] = GpuLoad(there, setting.host_memory if place is None else setting.device.memory)
-    lengths = {role: mean_lengths(recipe, role, setting.prompt, setting.completion) for role in ROLES}
-    times = {}
-    for role in ROLES:
-        place = places[role][0]
-        name = role if place is not None else f"{role}[0]"
-        times[role] = role_time(
+        loads[gpu] = GpuLoad(there, target.host_memory if gpu is None else target.device.memory)
+    lengths = {role: mean_lengths(recipe, role, target.prompt, target.completion) for role in ROLES}
+    on_cpu = _cpu_share(target, sum(len(gpus[role]) for role in ROLES))
+    times = {
+        role: role_time(
             recipe,
             role,
             shapes[role],
-            cuts[role],
-            _device(setting, sum(len(places[r]) for r in ROLES)) if place is None else setting.device,
+            by_role[role],
+            on_cpu if gpus[role][0] is None else target.device,
             lengths[role],
-            cache=min(
-                loads[at].cache(name if at is None else role, recipe.sampling.vllm_memory) for at in places[role]
-            ),
-            engine=("vllm" if setting.vllm else "transformers") if place is not None else "cpu",
+            cache=min(loads[gpu].cache(memory[role], recipe.sampling.vllm_memory) for gpu in gpus[role]),
+            engine="cpu" if gpus[role][0] is None else memory[role].engine,
         )
-    shared = bool(set(places["code"]) & set(places["test"]) - {None})
-    judging = judging_s(recipe, recipe.judge.workers or setting.cores)
-    per_epoch = problems // recipe.train.problems_per_step
-    steps = recipe.train.max_steps or per_epoch * recipe.train.epochs
-    return Outlook(
+        for role in ROLES
+    }
+    shared = bool(set(gpus["code"]) & set(gpus["test"]) - {None})
+    judging = judging_s(recipe, recipe.judge.workers or target.cores)
+    steps = recipe.train.max_steps or problems // recipe.train.problems_per_step * recipe.train.epochs
+    checkpoint = sum(12 * trainable(recipe, shape) for shape in shapes.values()) + c.OTHER_FILES
+    return RunEstimate(
         recipe,
-        setting,
+        target,
         dict(shapes),
-        cuts,
-        {role: list(places[role]) for role in ROLES},
+        by_role,
+        memory,
+        {role: list(gpus[role]) for role in ROLES},
         loads,
         lengths,
         times,
         judging,
         step_seconds(times["code"], times["test"], judging, shared=shared),
         steps,
-        run_bytes(recipe, shapes, steps, lengths),
-        checkpoint_bytes(recipe, shapes),
+        _disk(recipe, checkpoint, steps, lengths),
+        checkpoint,
     )
 
 
-def _device(setting: Setting, ranks: int) -> c.Device:
+def _cpu_share(target: Target, ranks: int) -> c.Device:
     """A rank's share of the host's cores."""
-    cores = max(setting.cores / max(ranks, 1), 0.5)
+    cores = max(target.cores / max(ranks, 1), 0.5)
     return replace(c.DEVICES["cpu"], flops=cores * c.CPU_FLOPS_PER_CORE, bandwidth=cores * c.CPU_BANDWIDTH_PER_CORE)
 
 
-def best_slices(outlook: Outlook, gpus: int, problems: int) -> list[Outlook]:
-    """Every way to share `gpus` GPUs between the sides that fits, the least time a problem first.
+def _disk(recipe: Recipe, checkpoint: int, steps: int, lengths: Mapping[str, Lengths]) -> dict[str, int]:
+    """Bytes on disk by part. One checkpoint more than `checkpoint.keep` lies there while the newest is written."""
+    kept = min(recipe.checkpoint.keep, max(1, -(-steps // recipe.checkpoint.every)))
+    candidates, suites = sampled(recipe, "code"), sampled(recipe, "test")
+    text = c.BYTES_PER_TOKEN_OF_TEXT * sum(sampled(recipe, role) * lengths[role].completion for role in lengths)
+    text += candidates * c.BYTES_PER_TOKEN_OF_TEXT * lengths["code"].completion  # the program beside its reply
+    asserts = suites * recipe.game.tests_per_suite * c.ROLLOUT_BYTES_PER_ASSERT
+    events = candidates * c.BOOK_EVENTS_PER_CANDIDATE * c.BOOK_BYTES_PER_EVENT if recipe.game.book else 0
+    return {
+        "checkpoints": kept * checkpoint,
+        "one being written": checkpoint,
+        "rollouts": int(steps * c.ROLLOUT_COMPRESSION * (text + asserts)),
+        "Mistake Book": int(steps * events),
+    }
+
+
+def best_gpu_splits(estimate: RunEstimate, gpus: int, problems: int) -> list[RunEstimate]:
+    """Every way to share `gpus` GPUs between the policies that fits, the least time per problem first.
 
     A step that cannot be shared out evenly takes the nearest number of problems that can.
     """
-    splits = [(n, gpus - n) for n in range(1, gpus)]
     found = []
-    for code, test in splits:
-        recipe = _divisible(outlook.recipe, math.lcm(code, test))
-        places = {"code": list(range(code)), "test": list(range(code, gpus))}
+    for code in range(1, gpus):
+        recipe = _divisible(estimate.recipe, math.lcm(code, gpus - code))
+        split = {"code": list(range(code)), "test": list(range(code, gpus))}
         try:
-            other = look_ahead(recipe, outlook.shapes, places, outlook.setting, problems)
+            other = estimate_run(recipe, estimate.shapes, split, estimate.target, problems)
         except UserError:  # nor can the optimizer steps
             continue
         if other.fits:

@@ -1,14 +1,20 @@
-"""Which GPUs each policy gets. Pure: the GPUs and the number of cores come in."""
+"""Where a run is planned: the GPUs that each policy gets, and what the machine offers."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.planning import constants as c
 from codea1_cli.planning.devices import Gpu
 from codea1_cli.recipe.schema import Recipe
 
-Slices = dict[str, list[Gpu | None]]
+GpuAssignment = dict[str, list[Gpu | None]]
+"""One entry per rank of each policy: its GPU, or None for a rank on the CPU."""
+GpuId = int | None
+"""The logical number of a GPU; None stands for the host, on which all ranks without a GPU share the cores and memory."""
 
 _NO_GPU = (
     "there is no GPU: `code.gpus=0 test.gpus=0` tries it on the CPU, "
@@ -16,10 +22,14 @@ _NO_GPU = (
 )
 
 
-def slices(recipe: Recipe, gpus: Sequence[Gpu], cores: int, where: str = "this machine") -> Slices:
-    """One entry a rank for each policy: its GPU, or None for a rank on the CPU.
+def assign_gpus(recipe: Recipe, gpus: Sequence[Gpu], cores: int, where: str = "this machine") -> GpuAssignment:
+    """Shares the GPUs between the policies as the recipe wishes; pure.
 
-    `where` names in errors what offers the GPUs. Without a wish, one GPU is shared by both policies and more are halved; `code.gpus=0` puts a policy on the CPU.
+    Without a wish, one GPU is shared by both policies and more are halved; `code.gpus=0` puts a policy on the CPU.
+
+    Args:
+        cores: CPU cores, the most ranks that a policy without GPUs may have.
+        where: names in errors what offers the GPUs.
 
     Raises:
         EnvironmentFault: more is asked than there is; both numbers are named.
@@ -27,7 +37,7 @@ def slices(recipe: Recipe, gpus: Sequence[Gpu], cores: int, where: str = "this m
     """
     wishes = {"code": recipe.code.gpus, "test": recipe.test.gpus}
     chosen = _even(gpus) if all(wish is None for wish in wishes.values()) else _wished(wishes, gpus, where)
-    result: Slices = {}
+    result: GpuAssignment = {}
     for role, group in chosen.items():
         ranks = recipe.role(role).ranks
         limit = len(group) or cores
@@ -80,3 +90,83 @@ def _by_id(role: str, wish: list[int], gpus: Sequence[Gpu], where: str) -> list[
             hint=f"name some of {sorted(by_logical)}" if gpus else _NO_GPU,
         )
     return [by_logical[number] for number in wish]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a run is planned for: one of its GPUs (`device`; the CPU where its memory is 0), the host's CPU cores and
+    bytes of memory, and whether vLLM samples. `prompt` and `completion` replace the assumed mean lengths in tokens."""
+
+    device: c.Device
+    cores: int
+    host_memory: int
+    vllm: bool
+    prompt: float | None = None
+    completion: float | None = None
+
+    @property
+    def gpu(self) -> bool:
+        """Whether the ranks are planned on GPUs."""
+        return self.device.memory > 0
+
+
+def named_target(recipe: Recipe, name: str, count: int | None) -> tuple[Target, GpuAssignment]:
+    """`count` GPUs of a kind from the device table; without a count, as many as the recipe asks for, or two.
+
+    Raises:
+        UserError: an unknown kind.
+        EnvironmentFault: the recipe asks for more than `count`.
+    """
+    device = c.DEVICES.get(name.lower())
+    if device is None:
+        raise UserError(f"no device named {name!r} in the plan's table", hint=f"one of {', '.join(c.DEVICES)}")
+    if not device.memory:
+        return _target(device, vllm=False), assign_gpus(recipe, [], os.cpu_count() or 1)
+    total = count or _asked(recipe) or 2
+    gpus = [Gpu(i, str(i), device.name, memory_mb=device.memory // 2**20) for i in range(total)]
+    return _target(device, vllm=recipe.sampling.engine != "transformers"), assign_gpus(recipe, gpus, 1, "the plan")
+
+
+def this_target(recipe: Recipe, assignment: GpuAssignment, hosts: int = 1) -> Target:
+    """The machine that the ranks are on, or `hosts` like it.
+
+    The smallest GPU in use counts; one whose driver reports no size counts as an H100.
+    """
+    used = [gpu for group in assignment.values() for gpu in group if gpu is not None]
+    if not used:
+        one = _target(c.DEVICES["cpu"], vllm=False)
+        return replace(one, cores=hosts * one.cores, host_memory=hosts * one.host_memory)
+    smallest = min(used, key=lambda gpu: gpu.memory_mb)
+    known = _known(smallest.name)
+    memory = smallest.memory_mb * 2**20 or known.memory
+    return _target(replace(known, name=smallest.name or known.name, memory=memory), vllm=_vllm(recipe))
+
+
+def gpu_ids(assignment: GpuAssignment) -> dict[str, list[GpuId]]:
+    """The assignment by the logical numbers of the GPUs."""
+    return {role: [gpu.logical if gpu else None for gpu in group] for role, group in assignment.items()}
+
+
+def _asked(recipe: Recipe) -> int:
+    wishes = [recipe.code.gpus, recipe.test.gpus]
+    named = {number for wish in wishes if isinstance(wish, list) for number in wish}
+    return max(len(named) and max(named) + 1, 0) + sum(wish for wish in wishes if isinstance(wish, int))
+
+
+def _known(name: str) -> c.Device:
+    for key in ("h200", "h100", "a100"):
+        if key in name.lower():
+            return c.DEVICES[key]
+    return c.DEVICES["a100"] if name else c.DEVICES["h100"]
+
+
+def _vllm(recipe: Recipe) -> bool:
+    from importlib.util import find_spec
+
+    engine = recipe.sampling.engine
+    return engine == "vllm" or (engine == "auto" and find_spec("vllm") is not None)
+
+
+def _target(device: c.Device, *, vllm: bool) -> Target:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Target(device, os.cpu_count() or 1, memory, vllm)

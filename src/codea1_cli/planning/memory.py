@@ -36,12 +36,12 @@ class RankMemory:
         return max(self.training, sum(self.held.values()) - freed + sampling)
 
 
-def rank_memory(recipe: Recipe, role: str, shape: ModelShape, cut: Batches, *, vllm: bool, gpu: bool) -> RankMemory:
-    """Memory of one of `cut.ranks` ranks of a policy."""
+def rank_memory(recipe: Recipe, role: str, shape: ModelShape, batches: Batches, *, vllm: bool, gpu: bool) -> RankMemory:
+    """Memory of one of `batches.ranks` ranks of a policy."""
     return RankMemory(
-        _held(recipe, shape, cut.ranks, gpu),
-        _update(recipe, role, shape, cut),
-        _sampling(recipe, role, shape, cut, vllm),
+        _held(recipe, shape, batches.ranks, gpu),
+        _update(recipe, role, shape, batches),
+        _sampling(recipe, role, shape, batches, vllm),
         "vllm" if vllm else "transformers",
         recipe.sampling.vllm_sleep,
     )
@@ -69,10 +69,10 @@ def _held(recipe: Recipe, shape: ModelShape, ranks: int, gpu: bool) -> dict[str,
     return parts
 
 
-def _update(recipe: Recipe, role: str, shape: ModelShape, cut: Batches) -> dict[str, int]:
+def _update(recipe: Recipe, role: str, shape: ModelShape, batches: Batches) -> dict[str, int]:
     section = recipe.role(role)
     longest = section.max_prompt_tokens + section.max_completion_tokens
-    tokens, scored = cut.micro_batch * longest, cut.micro_batch * section.max_completion_tokens
+    tokens, scored = batches.micro_batch * longest, batches.micro_batch * section.max_completion_tokens
     bf16 = recipe.train.precision != "fp32"
     layer = (
         c.LAYER_HIDDEN_BYTES * shape.hidden
@@ -84,7 +84,7 @@ def _update(recipe: Recipe, role: str, shape: ModelShape, cut: Batches) -> dict[
     logits = c.LOGIT_TILES * tile * (1 if bf16 else 2) + 4 * scored * shape.hidden
     if recipe.lora is None:
         logits += 4 * shape.embedding  # the head's gradient, summed up in fp32
-    parts = {"attention mask": c.MASK_BYTES * cut.micro_batch * longest**2}
+    parts = {"attention mask": c.MASK_BYTES * batches.micro_batch * longest**2}
     if recipe.train.gradient_checkpointing:
         parts["checkpoints"] = c.RESIDUAL_BYTES * tokens * shape.hidden * (shape.layers + 1)
         # The head's backward pass is over before the last layer is recomputed.
@@ -93,7 +93,7 @@ def _update(recipe: Recipe, role: str, shape: ModelShape, cut: Batches) -> dict[
     else:
         parts["activations"] = layer * shape.layers
         parts["log-probs"] = logits
-    if recipe.train.sharding == "fsdp2" and cut.ranks > 1:
+    if recipe.train.sharding == "fsdp2" and batches.ranks > 1:
         parts["gathered weights"] = 2 * 2 * shape.layer_parameters + (2 + 4) * shape.embedding
     elif bf16:
         parts["bf16 weights"] = 2 * shape.working_parameters
@@ -101,13 +101,13 @@ def _update(recipe: Recipe, role: str, shape: ModelShape, cut: Batches) -> dict[
     return parts
 
 
-def _sampling(recipe: Recipe, role: str, shape: ModelShape, cut: Batches, vllm: bool) -> dict[str, int]:
+def _sampling(recipe: Recipe, role: str, shape: ModelShape, batches: Batches, vllm: bool) -> dict[str, int]:
     section = recipe.role(role)
     longest = section.max_prompt_tokens + section.max_completion_tokens
     if vllm:
         cache = max(longest * shape.kv_bytes, c.VLLM_SMALLEST_CACHE)
         return {"vLLM weights": 2 * shape.parameters, "vLLM cache": cache, "vLLM workspace": c.VLLM_OVERHEAD}
-    rows = min(recipe.sampling.chunk or c.CHUNK["transformers"], sampled(recipe, role) // cut.ranks)
+    rows = min(recipe.sampling.chunk or c.CHUNK["transformers"], sampled(recipe, role) // batches.ranks)
     return {
         "key/value cache": int(c.GENERATE_OVERHEAD * rows * longest * shape.kv_bytes),
         "logits": 3 * 4 * rows * shape.vocabulary,
@@ -122,22 +122,23 @@ def sampled(recipe: Recipe, role: str) -> int:
 
 @dataclass(frozen=True)
 class GpuLoad:
-    """One GPU: who is on it, what each needs at the least, and what is left for vLLM's caches."""
+    """One GPU, or the host: the memory of each rank there, by the rank's name, and the bytes that there are."""
 
     ranks: dict[str, RankMemory]
     total: int
 
     @property
     def needed(self) -> int:
+        """Bytes without which its ranks cannot work."""
         return sum(memory.smallest for memory in self.ranks.values())
 
     @property
     def fits(self) -> bool:
+        """Whether there is as much as is needed."""
         return self.needed <= self.total
 
-    def cache(self, role: str, most: float) -> int:
-        """Bytes of key/value cache that vLLM gets; `most` is the recipe's `sampling.vllm_memory`."""
-        memory = self.ranks[role]
+    def cache(self, memory: RankMemory, most: float) -> int:
+        """Bytes of key/value cache of one of its ranks; `most` is the recipe's `sampling.vllm_memory`."""
         if memory.engine != "vllm":
             return memory.sampling["key/value cache"]
         smallest = memory.sampling["vLLM cache"]
@@ -151,7 +152,7 @@ class GpuLoad:
     def peak(self, most: float) -> int:
         """Bytes in use at the most, vLLM's whole share among them."""
         total = 0
-        for role, memory in self.ranks.items():
-            extra = self.cache(role, most) - memory.sampling["vLLM cache"] if memory.engine == "vllm" else 0
+        for memory in self.ranks.values():
+            extra = self.cache(memory, most) - memory.sampling["vLLM cache"] if memory.engine == "vllm" else 0
             total += memory.smallest + (0 if memory.sleeps else extra)
         return min(total, self.total) if self.fits else total

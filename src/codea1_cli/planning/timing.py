@@ -21,7 +21,8 @@ class Lengths:
 
 @dataclass(frozen=True)
 class RoleTime:
-    """Seconds a step of one policy's rank, and tokens a step of all its ranks."""
+    """Seconds per step of one policy's rank; sequences and tokens per step of all its ranks. `at_once`: sequences that a
+    rank samples together."""
 
     sampling: float
     updating: float
@@ -32,7 +33,7 @@ class RoleTime:
 
 
 def mean_lengths(recipe: Recipe, role: str, prompt: float | None, completion: float | None) -> Lengths:
-    """What is assumed, never above the recipe's limits."""
+    """The lengths given, or else assumed, in tokens; never above the recipe's limits."""
     section = recipe.role(role)
     return Lengths(
         min(prompt or c.MEAN_PROMPT[role], section.max_prompt_tokens),
@@ -44,21 +45,27 @@ def role_time(
     recipe: Recipe,
     role: str,
     shape: ModelShape,
-    cut: Batches,
+    batches: Batches,
     device: c.Device,
     lengths: Lengths,
     *,
     cache: int,
     engine: str,
 ) -> RoleTime:
-    """One policy's seconds a step. `cache`: bytes for key/value caches on a rank."""
+    """One policy's time per step.
+
+    Args:
+        device: what a rank computes on: a GPU, or its share of the host's cores.
+        cache: bytes for key/value caches on a rank.
+        engine: `vllm`, `transformers` or `cpu`.
+    """
     sequences = sampled(recipe, role)
-    mine = sequences / cut.ranks
-    at_once = _at_once(recipe, shape, cut, lengths, cache, engine, mine)
-    trained = cut.rows_per_step * (lengths.prompt + lengths.completion)
+    mine = sequences / batches.ranks
+    at_once = _at_once(recipe, shape, batches, lengths, cache, engine, mine)
+    trained = batches.rows_per_step * (lengths.prompt + lengths.completion)
     return RoleTime(
         sampling=_sampling_s(recipe, role, shape, device, lengths, mine, at_once, engine),
-        updating=_updating_s(recipe, shape, cut, device, lengths, engine),
+        updating=_updating_s(recipe, shape, batches, device, lengths, engine),
         sequences=sequences,
         sampled_tokens=sequences * lengths.completion,
         trained_tokens=trained,
@@ -67,7 +74,7 @@ def role_time(
 
 
 def _at_once(
-    recipe: Recipe, shape: ModelShape, cut: Batches, lengths: Lengths, cache: int, engine: str, mine: float
+    recipe: Recipe, shape: ModelShape, batches: Batches, lengths: Lengths, cache: int, engine: str, mine: float
 ) -> int:
     chunk = recipe.sampling.chunk or c.CHUNK["vllm" if engine == "vllm" else "transformers"]
     bound = min(mine, chunk)
@@ -101,15 +108,15 @@ def _sampling_s(
 
 
 def _updating_s(
-    recipe: Recipe, shape: ModelShape, cut: Batches, device: c.Device, lengths: Lengths, engine: str
+    recipe: Recipe, shape: ModelShape, batches: Batches, device: c.Device, lengths: Lengths, engine: str
 ) -> float:
     length = lengths.prompt + lengths.completion
     passes = 3.0 + (1.0 if recipe.train.gradient_checkpointing else 0.0)
     scored = (1.0 if recipe.train.updates_per_step > 1 or engine == "vllm" else 0.0) + (recipe.optim.kl > 0)
-    flops = (passes + scored) * cut.rows_per_rank * length * _forward_flops(shape, length)
-    micro_batches = cut.rows_per_rank / cut.micro_batch
+    flops = (passes + scored) * batches.rows_per_rank * length * _forward_flops(shape, length)
+    micro_batches = batches.rows_per_rank / batches.micro_batch
     launching = micro_batches * shape.layers * c.TRAIN_LAYER_OVERHEAD_S if engine != "cpu" else 0.0
-    return max(flops / (device.flops * c.TRAIN_UTILISATION), launching) + cut.updates_per_step * c.UPDATE_OVERHEAD_S
+    return max(flops / (device.flops * c.TRAIN_UTILISATION), launching) + batches.updates_per_step * c.UPDATE_OVERHEAD_S
 
 
 def _forward_flops(shape: ModelShape, length: float) -> float:
@@ -118,7 +125,7 @@ def _forward_flops(shape: ModelShape, length: float) -> float:
 
 
 def judging_s(recipe: Recipe, workers: int) -> float:
-    """Seconds of judging a step with so many workers at once."""
+    """Seconds of judging per step with so many workers at once."""
     candidates = recipe.train.problems_per_step * recipe.game.n_code
     return candidates * (c.JUDGE_CANDIDATE_S + recipe.game.n_test * c.JUDGE_SUITE_S) / max(workers, 1)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from codea1_cli.errors import UserError
 from codea1_cli.recipe.schema import Recipe
@@ -67,36 +66,3 @@ def batches(recipe: Recipe, role: str, ranks: int) -> Batches:
         gradient_accumulation=per_update // micro,
         updates_per_step=train.updates_per_step,
     )
-
-
-def run_plan(recipe: Recipe, problems: int, ranks: dict[str, int]) -> dict[str, Any]:
-    """What a run would do, in plain numbers; `problems` counts the file's rows before any is left out.
-
-    Raises:
-        UserError: as `batches`.
-    """
-    train, game = recipe.train, recipe.game
-    per_epoch = problems // train.problems_per_step
-    steps = train.max_steps or per_epoch * train.epochs
-    plan: dict[str, Any] = {
-        "recipe": recipe.name,
-        "method": recipe.method,
-        "game": game.mode,
-        "data": f"{recipe.data.train} ({problems} problems), held out: {recipe.data.heldout or 'none'}",
-        "steps": f"{steps} of {train.problems_per_step} problems, {per_epoch} an epoch",
-        "sampled a step": (
-            f"{train.problems_per_step * game.n_code} candidates, "
-            f"up to {train.problems_per_step * game.n_code * game.n_test} suites of {game.tests_per_suite} asserts"
-        ),
-    }
-    for role in ROLES:
-        shape, section = batches(recipe, role, ranks[role]), recipe.role(role)
-        plan[role] = {
-            "model": recipe.model_of(role),
-            "ranks": shape.ranks,
-            "rows trained a step": shape.rows_per_step,
-            "optimizer steps a step": shape.updates_per_step,
-            "micro-batch": f"{shape.micro_batch} rows, {shape.gradient_accumulation} accumulated",
-            "tokens": f"prompt up to {section.max_prompt_tokens}, completion up to {section.max_completion_tokens}",
-        }
-    return plan

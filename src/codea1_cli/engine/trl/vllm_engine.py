@@ -38,9 +38,10 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: Any, told: dict[str, A
     build: Callable[..., Any] = vllm_generation.LLM
     training, weights = training_to_come(recipe, spec.role, shape, spec.ranks)
     still = 0
-    if spec.mate_ranks:  # the other policy's training begins only when both engines are up
-        mate = "test" if spec.role == "code" else "code"
-        later, its_weights = training_to_come(recipe, mate, batches(recipe, mate, spec.mate_ranks), spec.mate_ranks)
+    if spec.other_policy_ranks:  # the other policy's training begins only when both engines are up
+        other_policy = "test" if spec.role == "code" else "code"
+        ranks = spec.other_policy_ranks
+        later, its_weights = training_to_come(recipe, other_policy, batches(recipe, other_policy, ranks), ranks)
         still = later + (its_weights if spec.role == "code" else 0)
 
     fewest, most = VLLM_SEQUENCES
@@ -52,7 +53,7 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: Any, told: dict[str, A
             free,
             training,
             still,
-            2 if spec.mate_ranks and spec.role == "code" else 1,
+            2 if spec.other_policy_ranks and spec.role == "code" else 1,
             weights,
             recipe.sampling.vllm_memory,
             spec.label,
