@@ -5,12 +5,13 @@ import json
 
 import pytest
 
-from codea1_cli.data.decontaminate import Decontaminator
+from codea1_cli.data.decontaminate import Decontaminator, load_benchmarks, missing_benchmarks
 from codea1_cli.data.sources.base import Skipped
 from codea1_cli.data.sources.mbpp import Mbpp
 from codea1_cli.data.thresholds import Thresholds, read_thresholds
 from codea1_cli.errors import UserError
-from codea1_cli.problems.benchmark_files import FILES, Task, load_benchmarks, missing_benchmarks
+from codea1_cli.evals.registry import ROWS
+from codea1_cli.problems.benchmark_files import Task
 from codea1_cli.problems.problem import Problem
 
 CODE = """def largest_gap(values):
@@ -94,12 +95,12 @@ def test_a_folder_of_benchmarks(tmp_path, monkeypatch):
         load_benchmarks(tmp_path)
     row = {"task_id": "Mbpp/2", "prompt": '"""\nShare.\nassert f(1) == 1\n"""', "canonical_solution": "def f(x):\n  return x",
            "entry_point": "f", "assertion": "assert f(1) == 1"}  # fmt: skip
-    with gzip.open(tmp_path / FILES["MBPP+"], "wt") as file:
+    with gzip.open(tmp_path / ROWS["mbpp"].files[0], "wt") as file:
         file.write(json.dumps(row) + "\n")
     (task,) = load_benchmarks(tmp_path)
     assert (task.benchmark, task.id, task.entry_point) == ("MBPP+", "Mbpp/2", "f")
     assert missing_benchmarks(tmp_path) == ["HumanEval+", "BigCodeBench", "ULT"]
-    with gzip.open(tmp_path / FILES["MBPP+"], "wt") as file:
+    with gzip.open(tmp_path / ROWS["mbpp"].files[0], "wt") as file:
         file.write("{}\n")
     with pytest.raises(UserError, match=r"mbpp_plus\.jsonl\.gz:1"):
         load_benchmarks(tmp_path)
@@ -109,7 +110,7 @@ def test_a_folder_of_benchmarks(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_mbpp_against_the_benchmarks(shared):
     tasks = load_benchmarks(shared / "data" / "bench")
-    assert {name: sum(t.benchmark == name for t in tasks) for name in FILES} == {
+    assert {name: sum(t.benchmark == name for t in tasks) for name in (row.title for row in ROWS.values())} == {
         "HumanEval+": 164,
         "MBPP+": 378,
         "BigCodeBench": 1140,

@@ -209,7 +209,7 @@ def arena(tmp_path, monkeypatch):
     judge = SimpleNamespace(workers=4, close=lambda: None, canary=lambda: None)
     monkeypatch.setattr(arena_module, "open_step_judge", lambda *_, **__: judge)
     monkeypatch.setattr(arena_module, "several_nodes", lambda: False)
-    monkeypatch.setattr(benchmark_desk, "open_sets", lambda recipe, workers: {"humaneval": chosen})
+    monkeypatch.setattr(benchmark_desk, "open_sets", lambda recipe, workers: {"humaneval": (chosen, chosen.items)})
     run = RunDir(tmp_path / "r")
     run.path.mkdir()
     run.create()

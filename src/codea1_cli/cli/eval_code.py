@@ -12,10 +12,13 @@ import typer
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.errors import UserError
+from codea1_cli.evals import registry
 
 if TYPE_CHECKING:
-    from codea1_cli.evals.benchmark import Benchmark, CodeTask, Sample, ScoreOptions
+    from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample, ScoreOptions
 
+_NAMES = registry.names("code")
+_PARTED = [row for row in registry.ROWS.values() if len(row.subsets) > 1]
 _SCORES_AGAIN = "the references' answers are kept, the same command scores the samples again"
 
 app = typer.Typer(
@@ -43,7 +46,9 @@ def evaluate(
         Path | None,
         typer.Option("--data", metavar="PATH", help="The release file or its folder; CODEA1_SHARED or the hub else."),
     ] = None,
-    subset: Annotated[str, typer.Option("--subset", metavar="full|hard", help="Of BigCodeBench.")] = "full",
+    subset: Annotated[
+        str, typer.Option("--subset", metavar="|".join(_PARTED[0].subsets), help=f"Of {_PARTED[0].title}.")
+    ] = "full",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -93,13 +98,12 @@ def evaluate(
     from codea1_cli.cli.progress import Bar
     from codea1_cli.durable import write_atomic
     from codea1_cli.evals.benchmark import ScoreOptions
-    from codea1_cli.evals.registry import open_benchmark
     from codea1_cli.evals.results import read_origin, result_file, samples_hash, writable
     from codea1_cli.evals.samples import missing_tasks
     from codea1_cli.evals.scoring import record, score_samples
 
     refuse_what_has_no_effect(context)
-    benchmark = open_benchmark(context.info_name or "", subset)
+    benchmark = registry.open_benchmark(context.info_name or "", subset)
     style = _one_of(prompt, benchmark.styles, "--prompt")
     tasks = benchmark.load(data)[:limit]
     options = ScoreOptions(workers or os.cpu_count() or 1, sandbox_python, tuple(require or ()), usable_cache(cache))
@@ -144,12 +148,9 @@ def evaluate(
     return console.EXIT_OK
 
 
-for _name, _about in (
-    ("humaneval", "HumanEval+: 164 tasks of EvalPlus."),
-    ("mbpp", "MBPP+: 378 tasks of EvalPlus."),
-    ("bigcodebench", "BigCodeBench: 1,140 tasks that use libraries, or the 148 hard ones."),
-):
-    app.command(_name, help=f"{_about} {evaluate.__doc__}")(evaluate)
+for _row in registry.ROWS.values():
+    if _row.role == "code":
+        app.command(_row.name, help=f"{_row.title}: {_row.about}. {evaluate.__doc__}")(evaluate)
 
 
 @app.command()
@@ -185,7 +186,7 @@ def compare(
 
 @app.command("sanitise")
 def sanitise_file(
-    benchmark: Annotated[str, typer.Argument(metavar="BENCHMARK", help="humaneval, mbpp or bigcodebench.")],
+    benchmark: Annotated[str, typer.Argument(metavar="BENCHMARK", help=f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}.")],
     samples: Annotated[Path, typer.Argument(metavar="SAMPLES", help="A raw sample file.")],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE.jsonl", help="SAMPLES-sanitized.jsonl when left out.")
@@ -197,9 +198,8 @@ def sanitise_file(
     """Write a sample file's solutions as the benchmark's own sanitiser would."""
     from codea1_cli.cli.eval_samples import given_samples
     from codea1_cli.durable import write_atomic
-    from codea1_cli.evals.registry import open_benchmark
 
-    chosen = open_benchmark(benchmark)
+    chosen = registry.open_benchmark(benchmark)
     tasks = chosen.load(data)
     made = given_samples(samples, True, chosen, tasks)
     target = out or samples.with_name(samples.name.removesuffix(".jsonl") + "-sanitized.jsonl")
@@ -216,7 +216,7 @@ def _one_of(value: str | None, known: tuple[str, ...], option: str) -> str:
 
 
 def _settings(
-    benchmark: Benchmark,
+    benchmark: CodeBenchmark,
     n: int | None,
     temperature: float | None,
     top_p: float,
@@ -233,7 +233,7 @@ def _settings(
 
 
 def _sampled(
-    benchmark: Benchmark,
+    benchmark: CodeBenchmark,
     tasks: list[CodeTask],
     model: str | None,
     step: int | None,
@@ -282,7 +282,7 @@ def _sampled(
     return made, about, file
 
 
-def _default_file(benchmark: Benchmark, label: str, style: str, settings: Any) -> Path:
+def _default_file(benchmark: CodeBenchmark, label: str, style: str, settings: Any) -> Path:
     name = "".join(c if c.isalnum() or c in "-_.@" else "-" for c in label).strip("-.") or "model"
     tail = f"{style}-n{settings.n}-t{settings.temperature:g}-s{settings.seed}"
     return Path("evals") / benchmark.name / f"{name}-{tail}.jsonl"

@@ -10,7 +10,7 @@ import typer
 
 from codea1_cli.cli import console
 from codea1_cli.errors import EnvironmentFault, UserError, some
-from codea1_cli.evals.benchmark import Benchmark, CodeTask, Sample
+from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample
 from codea1_cli.evals.samples import missing_tasks, read_samples
 
 _OF_SAMPLING = (
@@ -54,7 +54,7 @@ def usable_cache(given: Path | None) -> Path | None:
     Raises:
         EnvironmentFault: the folder that the user gave takes none.
     """
-    from codea1_cli.evals.evalplus.benchmark import default_cache
+    from codea1_cli.evals.benchmark import default_cache
     from codea1_cli.evals.results import writable
 
     folder = given or default_cache()
@@ -68,7 +68,7 @@ def usable_cache(given: Path | None) -> Path | None:
         return None
 
 
-def given_samples(file: Path, sanitise: bool, benchmark: Benchmark, tasks: list[CodeTask]) -> list[Sample]:
+def given_samples(file: Path, sanitise: bool, benchmark: CodeBenchmark, tasks: list[CodeTask]) -> list[Sample]:
     """The samples of a file, sanitised where asked, with warnings of what is in no figure."""
     strangers: list[str] = []
     made = read_samples(file, benchmark, tasks, strangers)

@@ -13,16 +13,20 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.cli.judge import PythonOption, RequireOption, WorkersOption
 from codea1_cli.errors import UserError
+from codea1_cli.evals import registry
 
 if TYPE_CHECKING:
     from codea1_cli.evals.test_generation.job import Job
 
 BOTH = "both"
+_BENCHMARKS = registry.names("test")
 _GOES_ON = "the same command goes on where it stopped"
 
 
 def eval_tests(
-    target: Annotated[str, typer.Argument(metavar="ult|FILE.py|compare", help="What to test, or `compare A B`.")],
+    target: Annotated[
+        str, typer.Argument(metavar=f"{'|'.join(_BENCHMARKS)}|FILE.py|compare", help="What to test, or `compare A B`.")
+    ],
     results: Annotated[list[Path] | None, typer.Argument(metavar="[A B]", help="Two folders of results.")] = None,
     model: Annotated[
         str | None,
@@ -84,12 +88,13 @@ def eval_tests(
         return
     if results:
         raise UserError(f"unexpected argument {results[0]}", hint="only `compare` takes folders of results")
-    if target != "ult" and not target.endswith(".py"):
-        raise UserError(f"nothing to test is called {target!r}", hint="ult, a Python file, or compare A B")
+    if target not in _BENCHMARKS and not target.endswith(".py"):
+        hint = f"{', '.join(_BENCHMARKS)}, a Python file, or compare A B"
+        raise UserError(f"nothing to test is called {target!r}", hint=hint)
     if protocol not in (*PROTOCOLS, BOTH):
         raise UserError(f"no protocol is called {protocol!r}", hint=f"one of {', '.join(PROTOCOLS)}, {BOTH}")
 
-    from codea1_cli.evals.test_generation.job import Job, run_file, run_ult, sample_only
+    from codea1_cli.evals.test_generation.job import Job, run_benchmark, run_file, sample_only
     from codea1_cli.models.sampler import SamplingSettings
 
     job = Job(
@@ -116,12 +121,12 @@ def eval_tests(
             console.emit(found)
         console.note(f"suites in {found['folder']}")
         return
-    said = _GOES_ON if target == "ult" else "suites are kept, the same command scores again"
+    said = _GOES_ON if target in _BENCHMARKS else "suites are kept, the same command scores again"
     with interruptible(said), _sandbox(job, python, require) as sandbox, Bar() as bar:
-        found = run_ult(job, sandbox, bar) if target == "ult" else run_file(job, sandbox, bar)
+        found = run_benchmark(job, sandbox, bar) if target in _BENCHMARKS else run_file(job, sandbox, bar)
     if as_json:
         console.emit(found)
-    elif target == "ult":
+    elif target in _BENCHMARKS:
         view.show_ult(found, table)
     else:
         view.show_file(found)

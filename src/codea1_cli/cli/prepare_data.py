@@ -159,10 +159,10 @@ def prepare_data(
 def _run(source: "Source", options: "Options", report: bool, as_json: bool, benchmark: bool) -> int:
     from codea1_cli.cli.prepare_data_view import STAGES, show_report, show_summary
     from codea1_cli.cli.progress import Bar
+    from codea1_cli.data.decontaminate import missing_benchmarks
     from codea1_cli.data.pipeline import Pipeline
     from codea1_cli.data.publish import WORK, check_out, new_card, publish, removed, shown
     from codea1_cli.data.work import Work
-    from codea1_cli.problems.benchmark_files import missing_benchmarks
 
     check_out(options.out)
     notes = []

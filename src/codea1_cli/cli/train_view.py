@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.cli import console
+from codea1_cli.evals.registry import benchmark_row
 
 if TYPE_CHECKING:
     from codea1_cli.engine.driver import Outcome
@@ -133,7 +134,7 @@ class TrainView:
 
     def _benchmark(self, step: int, told: dict[str, Any]) -> None:
         """One line: pass@1 of each set of tests, or what a Test LLM's suites are worth."""
-        if told["set"] == "ult":  # in percent already
+        if benchmark_row(told["set"]).role == "test":  # in percent already
             names = {"validity": "validity", "right_tests": "right tests", "mutation": "mutation score"}
             shares = {words: _share(told.get(key)) for key, words in names.items()}
         else:

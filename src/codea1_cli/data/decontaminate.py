@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from codea1_cli.data.fingerprint import blind_hash, blind_tokens
@@ -12,7 +13,9 @@ from codea1_cli.data.minhash import NUM_PERM, Signer, bands
 from codea1_cli.data.program import stated_facts
 from codea1_cli.data.text_similarity import jaccard, prose, question_set, shingles, telling, words
 from codea1_cli.data.thresholds import Thresholds
-from codea1_cli.problems.benchmark_files import Task
+from codea1_cli.errors import UserError
+from codea1_cli.evals import registry
+from codea1_cli.problems.benchmark_files import Task, read_rows, shared_folder
 from codea1_cli.problems.problem import Problem
 
 CODE_SHINGLE = 3
@@ -29,6 +32,56 @@ class Collision:
     text: str = ""
     score: float | None = None
     detail: str = ""
+
+
+def benchmark_folder(folder: Path | None) -> Path:
+    """`folder`, else the benchmarks below CODEA1_SHARED.
+
+    Raises:
+        UserError: there is no such folder.
+    """
+    chosen = folder or shared_folder()
+    if chosen is None or not chosen.is_dir():
+        where = f"no folder {chosen}" if chosen else "no folder of benchmarks given"
+        raise UserError(
+            f"{where}: nothing to decontaminate against",
+            hint=f"--benchmarks DIR with {_file_names()}; or --no-decontaminate",
+        )
+    return chosen
+
+
+def load_benchmarks(folder: Path | None) -> list[Task]:
+    """Every task of the benchmarks that lie in the folder (`benchmark_folder`).
+
+    Raises:
+        UserError: the folder holds none of them, or one that cannot be read.
+    """
+    chosen = benchmark_folder(folder)
+    tasks = [task for row in registry.ROWS.values() for task in _published(row, chosen / row.files[0])]
+    if not tasks:
+        raise UserError(f"{chosen} holds no benchmark", hint=f"it should hold {_file_names()}")
+    return tasks
+
+
+def missing_benchmarks(folder: Path | None) -> list[str]:
+    """Titles of the benchmarks that the folder lacks."""
+    chosen = benchmark_folder(folder)
+    return [row.title for row in registry.ROWS.values() if not (chosen / row.files[0]).is_file()]
+
+
+def _file_names() -> str:
+    return ", ".join(row.files[0] for row in registry.ROWS.values())
+
+
+def _published(row: registry.BenchmarkRow, file: Path) -> Iterator[Task]:
+    if not file.is_file():
+        return
+    benchmark = row.open("full")
+    for place, published in read_rows(file):
+        try:
+            yield benchmark.public_task(published)
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{place}: no row of {row.title}: {error}", hint="fetch the file again") from None
 
 
 class Decontaminator:

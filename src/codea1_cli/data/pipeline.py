@@ -58,8 +58,7 @@ class Pipeline(Stages):
         return {}
 
     def _decontaminate(self) -> None:
-        from codea1_cli.data.decontaminate import Decontaminator
-        from codea1_cli.problems.benchmark_files import load_benchmarks
+        from codea1_cli.data.decontaminate import Decontaminator, load_benchmarks
 
         tasks = load_benchmarks(self.options.benchmarks)
         self.out.benchmarks = dict(Counter(task.benchmark for task in tasks))

@@ -21,13 +21,6 @@ def functions(tree: ast.Module) -> dict[str, Function]:
     return {node.name: node for node in tree.body if isinstance(node, Function)}
 
 
-def declaration(function: Function) -> str:
-    """The line that a solution begins with: `def name(arguments) -> result:`, its defaults and annotations kept."""
-    kind = "async def" if isinstance(function, ast.AsyncFunctionDef) else "def"
-    result = f" -> {ast.unparse(function.returns)}" if function.returns else ""
-    return f"{kind} {function.name}({ast.unparse(function.args)}){result}:"
-
-
 def called(source: str, names: set[str]) -> Counter[str]:
     """How often each of `names` is called in `source`, as `name(...)` or `module.name(...)`."""
     counts: Counter[str] = Counter()

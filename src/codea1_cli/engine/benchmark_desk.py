@@ -12,14 +12,16 @@ import json
 import time
 import traceback
 from collections import defaultdict
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.engine import evaluation
-from codea1_cli.engine.benchmark_sets import BenchmarkSet, open_sets
+from codea1_cli.engine.benchmark_sets import open_sets
 from codea1_cli.engine.benchmarks import due
+from codea1_cli.evals.eval_set import EvalSet
 from codea1_cli.runs.best import figure_of
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ class BenchmarkDesk:
         self.posted: dict[tuple[int, str], dict[int, Share]] = defaultdict(dict)
         self.pending: set[tuple[int, str]] = set()
         self.scorings: set[asyncio.Task[None]] = set()
-        self.sets: dict[str, BenchmarkSet] = {}
+        self.sets: dict[str, tuple[EvalSet, Sequence[Any]]] = {}
         if not self.recipe.eval.benchmarks:
             return
         # Half of the judge's: the other half of the cores goes on with the steps.
@@ -74,14 +76,14 @@ class BenchmarkDesk:
 
     async def benchmark_share(self, name: str, rank: int, ranks: int) -> list[Any]:
         """The tasks that one rank samples."""
-        return list(self.sets[name].items[rank::ranks])
+        return list(self.sets[name][1][rank::ranks])
 
     async def post_benchmark(self, step: int, name: str, rank: int, texts: dict[str, list[str]], too_long: int) -> None:
         """Takes one rank's texts by task id; the last rank starts the scoring, which nobody waits for."""
         self.pending.add((step, name))
         parts = self.posted[step, name]
         parts[rank] = texts, too_long
-        if len(parts) < sum(label.startswith(f"{self.sets[name].role}[") for label in self.labels):
+        if len(parts) < sum(label.startswith(f"{self.sets[name][0].role}[") for label in self.labels):
             return
         del self.posted[step, name]
         whole = {task: group for share, _ in parts.values() for task, group in share.items()}
@@ -137,7 +139,7 @@ class BenchmarkDesk:
     def _benchmark_line(self, step: int, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """In the benchmarks' thread."""
         content = json.loads(self._texts_file(step, name).read_text(encoding="utf-8"))
-        started, chosen = time.monotonic(), self.sets[name]
+        started, chosen = time.monotonic(), self.sets[name][0]
         figures, rows = chosen.score(content["texts"])
         told = {
             "set": name,
@@ -161,7 +163,7 @@ class BenchmarkDesk:
         while not await self.benchmarks_scored(60.0):
             pass
         loop = asyncio.get_running_loop()
-        for chosen in self.sets.values():
+        for chosen, _ in self.sets.values():
             await loop.run_in_executor(self.scorer, chosen.close)
 
 

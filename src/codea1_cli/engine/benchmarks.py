@@ -10,8 +10,9 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from codea1_cli.engine.benchmark_sets import role_of
+from codea1_cli.engine.benchmark_sets import set_of
 from codea1_cli.engine.trl.sampling import beside_training, sample_groups, sync_weights
+from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.recipe.schema import Recipe
 
 
@@ -55,7 +56,7 @@ def engine_length(trainer: Any, recipe: Recipe, role: str) -> int | None:
 def sample_benchmarks(side: Any, step: int) -> None:
     """Samples this rank's share of each benchmark of its policy, and posts it to the arena, which scores it meanwhile."""
     for name in side.recipe.eval.benchmarks:
-        if role_of(name) == side.spec.role:
+        if benchmark_row(name).role == side.spec.role:
             _sample(side, step, name)
 
 
@@ -66,27 +67,16 @@ def _sample(side: Any, step: int, name: str) -> None:
     tokenizer = trainer.processing_class
     if name not in side.shares:
         side.shares[name] = side.ask("benchmark_share", name, spec.rank, spec.ranks)
-    items = side.shares[name]
-    most, n = recipe.role(spec.role).max_completion_tokens, recipe.eval.benchmark_n
-    stop: tuple[str, ...] = ()
-    if name == "ult":
-        from codea1_cli.evals.test_generation.in_training import prompts as suite_prompts
-
-        prompts, n = suite_prompts(tokenizer, items, recipe.game.tests_per_suite), 1
-    else:
-        from codea1_cli.evals.registry import open_benchmark
-
-        benchmark = open_benchmark(name)
-        style = benchmark.styles[0]
-        prompts = benchmark.prompts(items, tokenizer, style)
-        stop, most = benchmark.stop(style), min(benchmark.max_new_tokens, most)
+    items, chosen = side.shares[name], set_of(name, recipe)
+    prompts, settings = chosen.prompts(tokenizer, items), chosen.sampling()
+    n, most = settings.n, settings.max_new_tokens
     fit = fitting(prompts, most, engine_length(trainer, recipe, spec.role))
     side.phase("evaluating", max(step, 1))
     sync_weights(trainer)
     # The same seed at every step: what differs between two evaluations is the policy.
     with (
         beside_training(trainer, recipe.seed * 1000 + 13 + spec.rank),
-        sampling_as(trainer, recipe.eval.benchmark_temperature, recipe.eval.benchmark_top_p, most),
+        sampling_as(trainer, settings.temperature, settings.top_p, most),
     ):
         completions, _ = sample_groups(
             trainer,
@@ -98,5 +88,5 @@ def _sample(side: Any, step: int, name: str) -> None:
     texts = {item.id: [""] * n for item in items}
     for i, group in zip(fit, completions, strict=True):
         decoded = tokenizer.batch_decode(group, skip_special_tokens=True)
-        texts[items[i].id] = [cut_at_stop(text, stop) for text in decoded]
+        texts[items[i].id] = [cut_at_stop(text, settings.stop) for text in decoded]
     side.ask("post_benchmark", step, name, spec.rank, texts, len(items) - len(fit))

@@ -1,12 +1,17 @@
-"""What a code benchmark offers to `codea1 eval-code`, and the records that pass between them."""
+"""What a benchmark offers to the commands that evaluate, and the records that pass between them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from codea1_cli.evals.test_generation.functions import Function
+    from codea1_cli.problems.benchmark_files import Task
 
 
 class Status(StrEnum):
@@ -48,7 +53,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Scored:
-    """`verdicts` has one status a column of the benchmark; a sample passes a column only with PASS in it and in all
+    """`verdicts` has one status per column of the benchmark; a sample passes a column only with PASS in it and in all
     columns before (plus needs base AND plus)."""
 
     task_id: str
@@ -88,8 +93,8 @@ Progress = Callable[[int, int], None]
 """Told (done, of all) as work goes on."""
 
 
-class Benchmark(Protocol):
-    """One benchmark. It is loaded once; everything else works on the tasks that it loaded.
+class CodeBenchmark(Protocol):
+    """A benchmark of programs. It is loaded once; everything else works on the tasks that it loaded.
 
     columns: the sets of tests, weakest first: ("base", "plus"), or one. styles: names of prompt styles, default first.
     """
@@ -104,12 +109,16 @@ class Benchmark(Protocol):
         """The tasks, from a file or folder, or the hub. Raises UserError or EnvironmentFault with the way out."""
         ...
 
+    def public_task(self, row: Mapping[str, Any]) -> Task:
+        """A row of the published file as training data is compared with it. Raises KeyError or TypeError for another."""
+        ...
+
     def data_hash(self) -> str:
         """The hash of the loaded data; equal hashes are equal tasks."""
         ...
 
     def prompts(self, tasks: Sequence[CodeTask], tokenizer: Any, style: str) -> list[list[int]]:
-        """Token ids a task."""
+        """Token ids of each task's prompt."""
         ...
 
     def stop(self, style: str) -> tuple[str, ...]:
@@ -139,3 +148,23 @@ class Benchmark(Protocol):
     def close(self) -> None:
         """Ends the sandbox."""
         ...
+
+
+class TestBenchmark(Protocol):
+    """A benchmark of suites: functions that tests are written for."""
+
+    title: str
+
+    def load(self, data: Path | None) -> list[Function]:
+        """The functions, from a file or folder. Raises UserError with the way out."""
+        ...
+
+    def public_task(self, row: Mapping[str, Any]) -> Task:
+        """A row of the published file as training data is compared with it. Raises KeyError or TypeError for another."""
+        ...
+
+
+def default_cache() -> Path:
+    """The folder of expected outputs: CODEA1_CACHE, else codea1's folder among the user's caches."""
+    root = os.environ.get("CODEA1_CACHE")
+    return Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "codea1"

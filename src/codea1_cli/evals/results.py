@@ -14,6 +14,7 @@ from typing import Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.evals import registry
 from codea1_cli.evals.benchmark import Scored, Status, Truth
 from codea1_cli.evals.passk import Interval, paired_bootstrap
 
@@ -123,8 +124,11 @@ def _of_evalplus(result: Mapping[str, Any], path: Path) -> dict[str, Any]:
         plus = sum(s["base_status"] == s.get("plus_status") == Status.PASS for s in samples)
         rows[task] = {"n": len(samples), "base": base, "plus": plus}
     columns = ["base", "plus"]
-    name = "humaneval" if next(iter(rows), "").startswith("HumanEval") else "mbpp"
-    return {"benchmark": name, "columns": columns, "tasks": rows, "label": path.name, "data_hash": None}
+    first = next(iter(rows), "")
+    known = [row.name for row in registry.ROWS.values() if row.prefix and first.startswith(row.prefix)]
+    if not known:
+        raise UserError(f"{path} is no result of a benchmark that is known here", hint=f"its first task is {first!r}")
+    return {"benchmark": known[0], "columns": columns, "tasks": rows, "label": path.name, "data_hash": None}
 
 
 @dataclass(frozen=True)

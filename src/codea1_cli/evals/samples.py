@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import EnvironmentFault, UserError, some
-from codea1_cli.evals.benchmark import Benchmark, CodeTask, Sample
+from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample
 
 
 def raw_file(file: Path) -> Path:
@@ -24,7 +24,7 @@ def raw_file(file: Path) -> Path:
 
 
 def read_samples(
-    path: Path, benchmark: Benchmark, tasks: Sequence[CodeTask], strangers: list[str] | None = None
+    path: Path, benchmark: CodeBenchmark, tasks: Sequence[CodeTask], strangers: list[str] | None = None
 ) -> list[Sample]:
     """The samples of a jsonl file (gzipped too), or of a folder with a `TASK_ID/NUMBER.py` a sample.
 

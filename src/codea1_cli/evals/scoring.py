@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.evals import statistics
-from codea1_cli.evals.benchmark import Benchmark, CodeTask, Sample, Scored, ScoreOptions, Status, Truth
+from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample, Scored, ScoreOptions, Status, Truth
 from codea1_cli.evals.results import FORMAT, truth_record, verdict_rows
 from codea1_cli.evals.samples import SampleFile, read_samples
 
@@ -23,7 +23,7 @@ Told = Callable[[str, int, int], None]
 
 
 def sample_tasks(
-    benchmark: Benchmark,
+    benchmark: CodeBenchmark,
     tasks: Sequence[CodeTask],
     sampler: Sampler,
     settings: SamplingSettings,
@@ -65,7 +65,9 @@ class Outcome:
     figures: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
-def score_samples(benchmark: Benchmark, samples: Sequence[Sample], options: ScoreOptions, progress: Told) -> Outcome:
+def score_samples(
+    benchmark: CodeBenchmark, samples: Sequence[Sample], options: ScoreOptions, progress: Told
+) -> Outcome:
     """References first, then the samples. Tasks without a sample are in no figure."""
     began = time.monotonic()
     asked = {sample.task_id for sample in samples}
@@ -79,7 +81,7 @@ def score_samples(benchmark: Benchmark, samples: Sequence[Sample], options: Scor
 
 
 def record(
-    benchmark: Benchmark, outcome: Outcome, options: ScoreOptions, about: dict[str, Any], samples: Path | None
+    benchmark: CodeBenchmark, outcome: Outcome, options: ScoreOptions, about: dict[str, Any], samples: Path | None
 ) -> dict[str, Any]:
     """The content of a result file; `about` says what made the samples."""
     from codea1_cli import __version__
@@ -106,7 +108,7 @@ def record(
 
 
 def score_texts(
-    benchmark: Benchmark,
+    benchmark: CodeBenchmark,
     texts: dict[str, Sequence[str]],
     tasks: Sequence[CodeTask],
     *,

@@ -40,3 +40,10 @@ def unparse(node: ast.AST) -> str | None:
 def normal_newlines(text: str) -> str:
     """The newlines that Python's tokenizer would see."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def declaration(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """The line that a solution begins with: `def name(arguments) -> result:`, its defaults and annotations kept."""
+    kind = "async def" if isinstance(function, ast.AsyncFunctionDef) else "def"
+    result = f" -> {ast.unparse(function.returns)}" if function.returns else ""
+    return f"{kind} {function.name}({ast.unparse(function.args)}){result}:"

@@ -1,28 +1,27 @@
-"""The tasks that training data must not contain: HumanEval+, MBPP+, BigCodeBench and UnLeakedTestBench."""
+"""Finding and reading what a benchmark published: a file that is given, a folder that holds it, or the hub."""
+
+from __future__ import annotations
 
 import gzip
 import json
+import logging
 import os
-import re
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.errors import UserError
+from codea1_cli.errors import EnvironmentFault, UserError, first_line
 
-FILES = {
-    "HumanEval+": "humaneval_plus.jsonl.gz",
-    "MBPP+": "mbpp_plus.jsonl.gz",
-    "BigCodeBench": "bigcodebench-v0.1.4.jsonl.gz",
-    "ULT": "ult_lite.json",
-}
 ENVIRONMENT = "CODEA1_SHARED"
+_FOLDER = Path("data") / "bench"  # of the benchmarks, below the folder that CODEA1_SHARED names
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task of a benchmark; `code` is a whole program, `tests` Python source with asserts or nothing."""
+    """One task of a benchmark, as training data is compared with it; `code` is a whole program, `tests` Python source
+    with asserts or nothing."""
 
     benchmark: str
     id: str
@@ -32,59 +31,84 @@ class Task:
     tests: str = ""
 
 
-def benchmark_folder(folder: Path | None) -> Path:
-    """`folder`, else the benchmarks below CODEA1_SHARED.
+def find_file(title: str, names: Sequence[str], data: Path | None) -> Path | None:
+    """The local file of a benchmark, None where only the hub is left.
+
+    Args:
+        title: the benchmark's, for the message.
+        names: what its file is called (glob patterns), the best first.
+        data: the file, or a folder that holds it directly or in `data/bench`; None: the folder in CODEA1_SHARED.
 
     Raises:
-        UserError: there is no such folder.
+        UserError: `data` is given and holds no such file.
     """
+    shared = os.environ.get(ENVIRONMENT)
+    root = data.expanduser() if data is not None else Path(shared) if shared else None
+    if root is None:
+        return None
+    if root.is_file():
+        return root
+    for name in names:
+        for folder in (root, root / _FOLDER):
+            if found := [file for file in sorted(folder.glob(name)) if file.is_file()]:
+                return found[0]
+    if data is None:
+        return None
+    raise UserError(f"no {title} below {root}", hint=f"looked for {', '.join(names)}; a file can be given as well")
+
+
+def shared_folder() -> Path | None:
+    """The folder of benchmarks below the one that CODEA1_SHARED names; None where it names none."""
     root = os.environ.get(ENVIRONMENT)
-    chosen = folder or (Path(root) / "data" / "bench" if root else None)
-    if chosen is None or not chosen.is_dir():
-        where = f"no folder {chosen}" if chosen else "no folder of benchmarks given"
-        raise UserError(
-            f"{where}: nothing to decontaminate against",
-            hint=f"--benchmarks DIR with {', '.join(FILES.values())}; or --no-decontaminate",
-        )
-    return chosen
+    return Path(root) / _FOLDER if root else None
 
 
-def load_benchmarks(folder: Path | None) -> list[Task]:
-    """Every task of the benchmarks that lie in the folder.
+def read_rows(file: Path) -> list[tuple[str, Any]]:
+    """(place, row) of a file of JSON lines, gzipped or not, or of one JSON list; the place is for messages.
 
     Raises:
-        UserError: the folder holds none of them, or one that cannot be read.
+        UserError: the file cannot be read.
     """
-    chosen = benchmark_folder(folder)
-    tasks = [task for name, file in FILES.items() if (chosen / file).is_file() for task in _tasks(name, chosen / file)]
-    if not tasks:
-        raise UserError(f"{chosen} holds no benchmark", hint=f"it should hold {', '.join(FILES.values())}")
-    return tasks
-
-
-def missing_benchmarks(folder: Path | None) -> list[str]:
-    """Names of the benchmarks that the folder lacks."""
-    chosen = benchmark_folder(folder)
-    return [name for name, file in FILES.items() if not (chosen / file).is_file()]
-
-
-def _tasks(benchmark: str, file: Path) -> Iterator[Task]:
-    for number, row in enumerate(_rows(file), start=1):
-        try:
-            yield Task(benchmark, *_READ[benchmark](row))
-        except (KeyError, TypeError) as error:
-            raise UserError(f"{file}:{number}: no row of {benchmark}: {error}", hint="fetch the file again") from None
-
-
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
     try:
-        if file.suffix == ".json":
-            yield from json.loads(file.read_text(encoding="utf-8"))
-            return
-        with gzip.open(file, "rt", encoding="utf-8") as lines:
-            yield from map(json.loads, lines)
-    except (ValueError, OSError, EOFError) as error:
-        raise UserError(f"cannot read {file}: {error}", hint="fetch the file again") from None
+        raw = file.read_bytes()
+        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8")
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as fault:
+        raise UserError(f"cannot read {file}: {fault}", hint="fetch the file again") from None
+    try:
+        if text.lstrip().startswith("["):
+            return [(f"{file}:{number}", row) for number, row in enumerate(json.loads(text), start=1)]
+        lines = enumerate(text.split("\n"), start=1)
+        return [(f"{file}:{number}", json.loads(line)) for number, line in lines if line.strip()]
+    except ValueError as fault:
+        what = f"cannot read {file}, which is neither JSON lines nor a JSON list: {fault}"
+        raise UserError(what, hint="fetch the file again") from None
+
+
+def hub_rows(
+    dataset: str, split: str, *, revision: str | None = None, config: str | None = None, streaming: bool = True
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place, row) of one split of a dataset on the hub; streamed, or fetched whole and kept in the hub's cache.
+
+    Raises:
+        UserError: there is no such configuration or split.
+        EnvironmentFault: there is no such dataset, or the hub cannot be reached.
+    """
+    from datasets import load_dataset
+    from datasets.exceptions import DatasetNotFoundError
+    from httpx import HTTPError
+
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries end in one error of ours
+    try:
+        rows = load_dataset(dataset, config, split=split, revision=revision, streaming=streaming)
+        for number, row in enumerate(rows, start=1):
+            yield f"{dataset}[{split}]:{number}", row
+    except (DatasetNotFoundError, ConnectionError, TimeoutError, HTTPError) as error:
+        raise EnvironmentFault(
+            f"cannot load the dataset {dataset}: {first_line(error)}",
+            hint="check the name and the network; a downloaded file can be read in its place",
+        ) from None
+    except ValueError as error:  # an unknown configuration or split: the message lists those there are
+        raise UserError(f"{dataset}: {first_line(error)}", hint="choose with --split and --config") from None
 
 
 def docstring_of(prompt: str) -> str:
@@ -94,29 +118,3 @@ def docstring_of(prompt: str) -> str:
         if len(parts) >= 3:
             return parts[-2]
     return prompt
-
-
-Read = tuple[str, str, str, str, str]
-
-
-def _humaneval(row: dict[str, Any]) -> Read:
-    prompt, entry = row["prompt"], row["entry_point"]
-    tests = re.sub(r"\bcandidate\b", entry, row["test"])
-    return row["task_id"], docstring_of(prompt), prompt + row["canonical_solution"], entry, tests
-
-
-def _mbpp(row: dict[str, Any]) -> Read:
-    question = docstring_of(row["prompt"])
-    return row["task_id"], question, row["canonical_solution"], row["entry_point"], row["assertion"]
-
-
-def _bigcodebench(row: dict[str, Any]) -> Read:
-    code = row["complete_prompt"] + row["canonical_solution"]
-    return row["task_id"], row["instruct_prompt"], code, row["entry_point"], ""
-
-
-def _ult(row: dict[str, Any]) -> Read:
-    return f"ULT/{row['task_id']}", row["prompt"], row["code"], row["func_name"], "\n".join(row["test_list"])
-
-
-_READ = {"HumanEval+": _humaneval, "MBPP+": _mbpp, "BigCodeBench": _bigcodebench, "ULT": _ult}

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from codea1_cli.evals.registry import names as benchmark_names
 from codea1_cli.game.rules import Game, Positive, Share
 from codea1_cli.sandbox.local.layers import NAMES as SANDBOX_LAYERS
 
@@ -155,9 +156,10 @@ class Eval(Section):
     n: Positive = Field(8, description="solutions sampled a problem")
     limit: Positive | None = Field(None, description="use only the first N held-out problems")
     wrong_per_problem: Positive = Field(4, description="wrong candidates a problem that suites are written against")
-    benchmarks: list[Literal["humaneval", "mbpp", "bigcodebench", "ult"]] = Field(
+    benchmarks: list[str] = Field(
         default_factory=list,
-        description="benchmarks run on the policies themselves: ult on the Test LLM, else the Code LLM",
+        description="benchmarks run on the policies themselves: "
+        + "; ".join(f"{', '.join(benchmark_names(role))} on the {role.title()} LLM" for role in ("code", "test")),
     )
     benchmark_data: str | None = Field(
         None, description="their file, or a folder that holds them; null: CODEA1_SHARED or the hub"
@@ -175,6 +177,14 @@ class Eval(Section):
     best: str | None = Field(
         None, description="figure that marks the best checkpoint, such as humaneval/plus/pass@1 or heldout/pass@1"
     )
+
+    @field_validator("benchmarks")
+    @classmethod
+    def _known(cls, value: list[str]) -> list[str]:
+        for name in value:
+            if name not in benchmark_names():
+                raise ValueError(f"unknown benchmark {name!r}; there are {', '.join(benchmark_names())}")
+        return value
 
     @model_validator(mode="after")
     def _best_is_measured(self) -> Eval:

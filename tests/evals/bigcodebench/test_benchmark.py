@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from codea1_cli.errors import UserError
-from codea1_cli.evals.benchmark import Benchmark, Sample, ScoreOptions, Status
+from codea1_cli.evals.benchmark import CodeBenchmark, Sample, ScoreOptions, Status
 from codea1_cli.evals.bigcodebench.benchmark import BigCodeBenchmark
 from codea1_cli.evals.bigcodebench.make_env import REQUIREMENTS
 from codea1_cli.evals.bigcodebench.reference_report import (
@@ -173,7 +173,7 @@ class Tokenizer:
 
 
 def test_the_interface_holds(benchmark, task_file):
-    made: Benchmark = benchmark
+    made: CodeBenchmark = benchmark
     assert open_benchmark("bigcodebench-hard").name == "bigcodebench-hard"
     tasks = made.load(task_file)
     chat, plain = Tokenizer(True), Tokenizer(False)

@@ -42,7 +42,7 @@ def test_bad_data_is_named(tmp_path, line, says):
 
 
 def test_absent_data_and_unknown_subsets_are_errors(tmp_path):
-    with pytest.raises(UserError, match="no data"):
+    with pytest.raises(UserError, match="no BigCodeBench below"):
         load_tasks(tmp_path / "absent.jsonl")
     with pytest.raises(UserError, match="no subset"):
         load_tasks(None, "medium")

@@ -216,7 +216,7 @@ def test_samples_of_few_tasks(command, release, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--data", "nowhere"), "no humaneval_plus.jsonl.gz in nowhere"),
+        (("--data", "nowhere"), "no HumanEval+ below nowhere"),
         (("--prompt", "poem", "--data", "DATA"), "--prompt poem is unknown"),
         (("--model", "nothing", "--data", "DATA"), "no run and no model is named 'nothing'"),
         (("--samples", "no.jsonl", "--data", "DATA"), "cannot read no.jsonl"),
@@ -232,7 +232,7 @@ def test_wrong_usage(command, release, words, said):
 
 
 def test_offline_without_data(command, monkeypatch):
-    monkeypatch.setattr("codea1_cli.data.sources.hub.HubRows.rows", offline)
+    monkeypatch.setattr("codea1_cli.evals.evalplus.hub.hub_rows", offline)
     code, _, err = command("eval-code", "mbpp", "--model", "builtin:tiny")
     assert code == 3
     assert "no data of mbpp is here" in err
@@ -240,10 +240,10 @@ def test_offline_without_data(command, monkeypatch):
     assert "CODEA1_SHARED" in err
 
 
-def offline(self):
+def offline(*_arguments):
     from codea1_cli.errors import EnvironmentFault
 
-    raise EnvironmentFault(f"cannot load the dataset {self.dataset}: no network", hint="")
+    raise EnvironmentFault("cannot load the dataset evalplus/mbppplus: no network", hint="")
 
 
 def test_a_cache_that_takes_no_file(command, release, tmp_path, monkeypatch):

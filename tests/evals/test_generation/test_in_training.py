@@ -2,6 +2,7 @@
 
 import json
 
+from codea1_cli.evals.test_generation.functions import load_ult
 from codea1_cli.evals.test_generation.in_training import figures, fixed_set
 from tests.evals.test_generation.hand_made import ADD, SIGN
 
@@ -9,9 +10,10 @@ from tests.evals.test_generation.hand_made import ADD, SIGN
 def test_figures_of_replies_are_flat_numbers(box, tmp_path):
     rows = [{"task_id": str(n), "code": source} for n, source in enumerate((ADD, SIGN))]
     (tmp_path / "ult.json").write_text(json.dumps(rows))
-    functions = fixed_set(tmp_path / "ult.json", 2)
+    loaded = load_ult(tmp_path / "ult.json")
+    functions = fixed_set(loaded, 2)
     assert [function.name for function in functions] == ["add", "sign"]
-    assert len(fixed_set(tmp_path / "ult.json", 1)) == 1
+    assert len(fixed_set(loaded, 1)) == 1
     found = figures(box, functions, ["assert add(2, 2) == 4", "nothing"], 2)
     assert found["functions"] == 2
     assert abs(found["mutation"] - 100 * 9 / 11 / 2) < 1e-9

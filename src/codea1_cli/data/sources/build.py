@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from codea1_cli.data.program import called, declaration, functions, guess_entry_point, tidy
+from codea1_cli.data.program import called, functions, guess_entry_point, tidy
 from codea1_cli.data.pytests import Converted, convert_tests
 from codea1_cli.data.sources.base import NOT_UNICODE, Skipped, no_text
 from codea1_cli.errors import first_line
-from codea1_cli.extract.source import parse
+from codea1_cli.extract.source import declaration, parse
 from codea1_cli.problems.problem import Problem
 
 

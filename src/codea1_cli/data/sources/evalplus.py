@@ -9,14 +9,16 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.data.decontaminate import benchmark_folder
 from codea1_cli.data.sources.base import Row, Skipped, file_identity, no_text, read_rows
 from codea1_cli.data.sources.build import build
 from codea1_cli.errors import UserError
+from codea1_cli.evals.evalplus.tasks import NAMES
+from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.extract.source import parse, unparse
-from codea1_cli.problems.benchmark_files import FILES, benchmark_folder, docstring_of
+from codea1_cli.problems.benchmark_files import docstring_of
 from codea1_cli.problems.problem import Problem
 
-_WANTED = ("HumanEval+", "MBPP+")
 MAX_PLUS = 32  # further inputs a task
 _MAX_CALL = 2_000  # characters of one of their calls
 
@@ -36,7 +38,8 @@ class EvalPlus:
             self.files = [data]
             return
         folder = data if data is not None else benchmark_folder(benchmarks)
-        self.files = [folder / FILES[name] for name in _WANTED if (folder / FILES[name]).is_file()]
+        named = [folder / benchmark_row(name).files[0] for name in NAMES]
+        self.files = [file for file in named if file.is_file()]
         if not self.files:
             raise UserError(f"{folder} holds no release file of EvalPlus", hint="--data humaneval_plus.jsonl.gz")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator
 from typing import Any
 
 from codea1_cli.data.sources.base import Row
-from codea1_cli.errors import EnvironmentFault, UserError, first_line
+from codea1_cli.errors import EnvironmentFault, first_line
+from codea1_cli.problems.benchmark_files import hub_rows
 
 
 class HubRows:
@@ -23,22 +23,7 @@ class HubRows:
         return self.dataset
 
     def rows(self) -> Iterator[tuple[str, Row]]:
-        from datasets import load_dataset
-        from datasets.exceptions import DatasetNotFoundError
-        from httpx import HTTPError
-
-        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries end in one error of ours
-        try:
-            stream = load_dataset(self.dataset, self.config, split=self.split, revision=self.revision, streaming=True)
-            for number, row in enumerate(stream, start=1):
-                yield f"{self.dataset}[{self.split}]:{number}", row
-        except (DatasetNotFoundError, ConnectionError, TimeoutError, HTTPError) as error:
-            raise EnvironmentFault(
-                f"cannot load the dataset {self.dataset}: {first_line(error)}",
-                hint=_ELSE,
-            ) from None
-        except ValueError as error:  # an unknown configuration or split: the message lists those there are
-            raise UserError(f"{self.dataset}: {first_line(error)}", hint="choose with --split and --config") from None
+        return hub_rows(self.dataset, self.split, revision=self.revision, config=self.config)
 
     def identity(self) -> dict[str, Any]:
         return {"dataset": self.dataset, "config": self.config, "split": self.split, "revision": self._pinned()}
@@ -56,9 +41,6 @@ class HubRows:
         except (HTTPError, OfflineModeIsEnabled, OSError) as error:  # the hub's own errors are HTTPErrors
             raise EnvironmentFault(
                 f"cannot reach the dataset {self.dataset}: {first_line(error)}",
-                hint=_ELSE,
+                hint="check the name and the network; a downloaded file can be read in its place",
             ) from None
         return self.revision
-
-
-_ELSE = "check the name and the network; a downloaded file can be read in its place"

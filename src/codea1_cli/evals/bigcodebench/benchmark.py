@@ -14,7 +14,8 @@ from codea1_cli.evals.bigcodebench import prompts, sanitize
 from codea1_cli.evals.bigcodebench.reference_report import FAILS, Truth, cache_name, check_references
 from codea1_cli.evals.bigcodebench.rootfs import environment_key, open_room
 from codea1_cli.evals.bigcodebench.scoring import BigCodeVerdict, Job, ScoreSettings, score_all
-from codea1_cli.evals.bigcodebench.tasks import BigCodeTask, TaskSet, load_tasks
+from codea1_cli.evals.bigcodebench.tasks import BigCodeTask, TaskSet, load_tasks, public_task
+from codea1_cli.problems.benchmark_files import Task
 
 _STATUS = {
     BigCodeVerdict.PASS: Status.PASS,
@@ -56,6 +57,10 @@ class BigCodeBenchmark:
         """The subset's tasks. Raises UserError."""
         self._set = load_tasks(data, self.subset)
         return [CodeTask(t.task_id, t.entry_point, t.complete_prompt, t.reference, t) for t in self._set.tasks]
+
+    def public_task(self, row: Mapping[str, Any]) -> Task:
+        """A published row as training data is compared with it."""
+        return public_task(row)
 
     def data_hash(self) -> str:
         """The hash of the loaded tasks."""

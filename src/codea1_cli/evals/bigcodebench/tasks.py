@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import ast
-import gzip
 import hashlib
 import json
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.errors import UserError, first_line
+from codea1_cli.errors import CodeA1Error, UserError
+from codea1_cli.evals.registry import BenchmarkRow, benchmark_row
 from codea1_cli.extract.source import parse
+from codea1_cli.problems.benchmark_files import Task, find_file, hub_rows, read_rows
 
-VERSION = "v0.1.4"
-HUB = {"full": "bigcode/bigcodebench", "hard": "bigcode/bigcodebench-hard"}
-FILE = f"bigcodebench-{VERSION}.jsonl.gz"
 CLASS = "TestCases"
 _FIELDS = ("task_id", "complete_prompt", "instruct_prompt", "canonical_solution", "code_prompt", "test", "entry_point")
 
@@ -109,14 +106,11 @@ def load_tasks(data: Path | None = None, subset: str = "full") -> TaskSet:
     Raises:
         UserError: an unknown subset, no data, or a row that is no task (file and line are named).
     """
-    if subset not in HUB:
-        raise UserError(f"no subset {subset!r} of BigCodeBench", hint=f"one of {', '.join(HUB)}")
-    file = _file(data)
-    if file is None:
-        rows: Iterable[tuple[str, Mapping[str, Any]]] = _hub(subset)
-        source = f"hub:{HUB[subset]}@{VERSION}"
-    else:
-        rows, source = _lines(file), str(file)
+    about = benchmark_row("bigcodebench")
+    if subset not in about.subsets:
+        raise UserError(f"no subset {subset!r} of {about.title}", hint=f"one of {', '.join(about.subsets)}")
+    file = find_file(about.title, about.files, data)
+    rows, source = _hub(about, subset) if file is None else (read_rows(file), str(file))
     tasks = []
     digest = hashlib.sha256()
     known_hard = subset == "hard" and file is None
@@ -135,42 +129,17 @@ def load_tasks(data: Path | None = None, subset: str = "full") -> TaskSet:
     return TaskSet(tuple(tasks), source, digest.hexdigest()[:16], subset)
 
 
-def _file(data: Path | None) -> Path | None:
-    shared = os.environ.get("CODEA1_SHARED")
-    chosen = data or (Path(shared) / "data" / "bench" if shared else None)
-    if chosen is None:
-        return None
-    if chosen.is_dir():
-        named = [chosen / FILE, *sorted(chosen.glob("*igcode*ench*.jsonl*"))]
-        chosen = next((file for file in named if file.is_file()), chosen / FILE)
-    if chosen.is_file():
-        return chosen
-    if data is None:
-        return None
-    raise UserError(
-        f"no data of BigCodeBench at {chosen}", hint="--data FILE.jsonl[.gz], or leave --data out for the hub"
-    )
-
-
-def _lines(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _hub(about: BenchmarkRow, subset: str) -> tuple[list[tuple[str, dict[str, Any]]], str]:
+    dataset = about.hub[subset]
     try:
-        with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield f"{file}:{number}", json.loads(line)
-    except (ValueError, EOFError, gzip.BadGzipFile) as fault:
-        raise UserError(f"cannot read {file}: {fault}", hint="fetch the file again") from None
+        rows = list(hub_rows(dataset, str(about.revision), streaming=False))
+    except CodeA1Error as fault:
+        hint = "offline: give the file with --data, or a folder in CODEA1_SHARED"
+        raise UserError(f"cannot fetch {dataset}: {fault.what}", hint=hint) from None
+    return rows, f"hub:{dataset}@{about.revision}"
 
 
-def _hub(subset: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    from datasets import load_dataset
-
-    try:
-        rows = load_dataset(HUB[subset], split=VERSION)
-    except Exception as fault:
-        raise UserError(
-            f"cannot fetch {HUB[subset]}: {first_line(fault)}",
-            hint="offline: give the file with --data, or a folder in CODEA1_SHARED",
-        ) from None
-    for number, row in enumerate(rows):
-        yield f"{HUB[subset]}[{number}]", row
+def public_task(row: Mapping[str, Any]) -> Task:
+    """A published row as training data is compared with it; its tests are methods of a class, which are not read."""
+    code = row["complete_prompt"] + row["canonical_solution"]
+    return Task(benchmark_row("bigcodebench").title, row["task_id"], row["instruct_prompt"], code, row["entry_point"])

@@ -1,25 +1,26 @@
-"""HumanEval+ and MBPP+ behind the interface of `evals.code.benchmark`."""
+"""HumanEval+ and MBPP+ as `evals.benchmark.CodeBenchmark`s."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
-import os
 import platform
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.evals.benchmark import CodeTask, Progress, Sample, Scored, ScoreOptions, Status, Truth
+from codea1_cli.evals.benchmark import CodeTask, Progress, Sample, Scored, ScoreOptions, Status, Truth, default_cache
 from codea1_cli.evals.evalplus import prompts
 from codea1_cli.evals.evalplus.checking import PARTS, Checker, Expected, in_jail_source
 from codea1_cli.evals.evalplus.sanitize import sanitise
-from codea1_cli.evals.evalplus.tasks import TITLES, Loaded, PlusTask, load
+from codea1_cli.evals.evalplus.tasks import Loaded, PlusTask, load, public_task
+from codea1_cli.evals.registry import benchmark_row
+from codea1_cli.problems.benchmark_files import Task
 
 _KEEP_EVERY = 20  # references between two saves of the cache
 
@@ -33,7 +34,7 @@ class EvalPlusBenchmark:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.title = TITLES[name]
+        self.title = benchmark_row(name).title
         self._loaded: Loaded | None = None
         self._tasks: dict[str, PlusTask] = {}
         self._told: dict[str, dict[str, Expected]] = {}
@@ -41,11 +42,17 @@ class EvalPlusBenchmark:
         self._sandbox: Any = None
 
     def load(self, data: Path | None) -> list[CodeTask]:
+        """The tasks, from the release file or the hub. Raises UserError or EnvironmentFault with the way out."""
         self._loaded = load(self.name, data)
         self._tasks = {task.id: task for task in self._loaded.tasks}
         return [CodeTask(task.id, task.entry_point, task.prompt, task.reference, task) for task in self._loaded.tasks]
 
+    def public_task(self, row: Mapping[str, Any]) -> Task:
+        """A row of the release file as training data is compared with it."""
+        return public_task(benchmark_row(self.name), row)
+
     def data_hash(self) -> str:
+        """The hash of the loaded rows."""
         assert self._loaded is not None
         return self._loaded.hash
 
@@ -181,9 +188,3 @@ class _Cache:
         with self._guard, contextlib.suppress(EnvironmentFault, OSError):  # a cache that cannot be kept is none
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(self.path, json.dumps({"tasks": tasks}))
-
-
-def default_cache() -> Path:
-    """CODEA1_CACHE, else codea1's folder among the user's caches."""
-    root = os.environ.get("CODEA1_CACHE")
-    return Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "codea1"

@@ -13,8 +13,9 @@ from typing import Any
 
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.evalplus.values import Unreadable, read
+from codea1_cli.evals.registry import BenchmarkRow
+from codea1_cli.problems.benchmark_files import hub_rows
 
-DATASETS = {"humaneval": "evalplus/humanevalplus", "mbpp": "evalplus/mbppplus"}
 # Base inputs of HumanEval/0 to HumanEval/163, as EvalPlus' release v0.1.10 has them.
 _BASE_COUNTS = """
 7 4 3 6 3 3 3 4 5 4 5 3 3 4 3 3 5 5 4 5 5 5 3 3 5 8 3 3 3 2 4 13 100 10 1 2 8 3 100 10 9 5 3 9 12 3 4 5 7 7
@@ -24,24 +25,22 @@ _BASE_COUNTS = """
 """
 
 
-def hub_rows(benchmark: str) -> tuple[list[dict[str, Any]], str]:
-    """The rows of the dataset in the release files' shape, and where they are from.
+def release_rows(about: BenchmarkRow) -> tuple[list[dict[str, Any]], str]:
+    """The rows of a benchmark's dataset in the shape of its release file, and the dataset's name.
 
     Raises:
         EnvironmentFault: the hub cannot be reached.
         UserError: a row's test program is not of the known shape.
     """
-    from codea1_cli.data.sources.hub import HubRows
-
-    dataset = DATASETS[benchmark]
+    dataset = about.hub["full"]
     try:
-        rows = [row for _, row in HubRows(dataset, "test").rows()]
+        rows = [row for _, row in hub_rows(dataset, "test")]
     except EnvironmentFault as fault:
         raise EnvironmentFault(
-            f"no data of {benchmark} is here, and {fault.what}",
+            f"no data of {about.name} is here, and {fault.what}",
             hint="give EvalPlus' release file with --data FILE, or the folder that has data/bench with CODEA1_SHARED",
         ) from None
-    return [release_row(benchmark, dict(row)) for row in rows], dataset
+    return [release_row(about.name, dict(row)) for row in rows], dataset
 
 
 def release_row(benchmark: str, row: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from inspect import cleandoc
 from typing import Any
 
 from codea1_cli.evals.evalplus.tasks import PlusTask
+from codea1_cli.extract.source import declaration
 
 STYLES = ("evalplus", "completion", "codea1")
 MAX_NEW_TOKENS = 768
@@ -77,8 +78,6 @@ def _training_chat(task: PlusTask) -> list[dict[str, str]]:
 
 def _declaration(task: PlusTask) -> str:
     """The reference's imports and the head of the function asked for."""
-    from codea1_cli.data.program import declaration
-
     tree = ast.parse(task.reference)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == task.entry_point]
     return declaration(functions[-1])

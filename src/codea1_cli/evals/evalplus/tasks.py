@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
-import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals.evalplus.inputs import arguments_of
+from codea1_cli.evals.registry import BenchmarkRow, benchmark_row
+from codea1_cli.problems.benchmark_files import Task, docstring_of, find_file, read_rows
 
-FILES = {"humaneval": "humaneval_plus.jsonl.gz", "mbpp": "mbpp_plus.jsonl.gz"}
-TITLES = {"humaneval": "HumanEval+", "mbpp": "MBPP+"}
+NAMES = ("humaneval", "mbpp")
 _FIELDS = ("task_id", "prompt", "canonical_solution", "entry_point", "base_input", "plus_input")
 
 
@@ -45,54 +46,37 @@ class Loaded:
 
 
 def load(benchmark: str, data: Path | None) -> Loaded:
-    """The tasks from a file, a folder of release files, CODEA1_SHARED, or the hub.
+    """The tasks from a release file, a folder that holds it, CODEA1_SHARED, or the hub.
 
     Raises:
         UserError: there is no such file, or it holds no tasks of this benchmark.
         EnvironmentFault: the hub cannot be reached.
     """
-    file = data_file(benchmark, data)
+    about = benchmark_row(benchmark)
+    file = find_file(about.title, about.files, data)
     if file is None:
-        from codea1_cli.evals.evalplus.hub import hub_rows
+        from codea1_cli.evals.evalplus.hub import release_rows
 
-        rows, origin = hub_rows(benchmark)
+        rows, origin = release_rows(about)
     else:
-        rows, origin = _rows(file), str(file)
-    prefix = {"humaneval": "HumanEval/", "mbpp": "Mbpp/"}[benchmark]
-    if not rows or not all(str(row.get("task_id", "")).startswith(prefix) for row in rows):
-        raise UserError(f"{origin} holds no tasks of {TITLES[benchmark]}", hint=f"give {FILES[benchmark]} with --data")
+        rows, origin = [row for _, row in read_rows(file)], str(file)
+    if not rows or not all(
+        isinstance(row, dict) and str(row.get("task_id", "")).startswith(about.prefix) for row in rows
+    ):
+        raise UserError(f"{origin} holds no tasks of {about.title}", hint=f"give {about.files[0]} with --data")
     tasks = [_task(row, origin) for row in rows]
     text = json.dumps(rows, sort_keys=True, default=repr)
     return Loaded(tasks, hashlib.sha256(text.encode()).hexdigest()[:16], origin)
 
 
-def data_file(benchmark: str, data: Path | None) -> Path | None:
-    """The local file that is meant; None where only the hub is left.
-
-    Raises:
-        UserError: `data` is given and holds none.
-    """
-    name = FILES[benchmark]
-    if data is not None:
-        data = data.expanduser()
-        if data.is_file():
-            return data
-        for file in (data / name, data / "data" / "bench" / name):
-            if file.is_file():
-                return file
-        raise UserError(f"there is no {name} in {data}", hint="--data takes the release file or its folder")
-    shared = os.environ.get("CODEA1_SHARED")
-    file = Path(shared or "") / "data" / "bench" / name
-    return file if shared and file.is_file() else None
-
-
-def _rows(file: Path) -> list[dict[str, Any]]:
-    try:
-        raw = file.read_bytes()
-        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8")
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (OSError, ValueError, EOFError) as fault:
-        raise UserError(f"cannot read {file}: {fault}", hint="it should be a release file of EvalPlus") from None
+def public_task(about: BenchmarkRow, row: Mapping[str, Any]) -> Task:
+    """A row of a release file as training data is compared with it; HumanEval's programs are split over two fields."""
+    prompt, program, entry = row["prompt"], row["canonical_solution"], row["entry_point"]
+    if about.name == "humaneval":
+        program, tests = prompt + program, re.sub(r"\bcandidate\b", entry, row["test"])
+    else:
+        tests = row["assertion"]
+    return Task(about.title, row["task_id"], docstring_of(prompt), program, entry, tests)
 
 
 def _task(row: dict[str, Any], origin: str) -> PlusTask:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import UserError
+from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.evals.test_generation.split_tests import binds
+from codea1_cli.problems.benchmark_files import ENVIRONMENT, Task, find_file, read_rows
 from codea1_cli.problems.problem import Problem
 
-ENVIRONMENT = "CODEA1_SHARED"
-_PLACES = ("ult_lite.json", "ULT.jsonl", "datasets/ULT.jsonl", "bench/ult_lite.json", "data/bench/ult_lite.json")
+TITLE = "UnLeakedTestBench"
 _PLAIN = ("os", "re", "math", "random", "string", "datetime", "warnings", "traceback", "numpy")
 _TYPES = (
     "Any",
@@ -79,9 +79,15 @@ def load_ult(data: Path | None) -> list[Function]:
     Raises:
         UserError: there is none, or a row lacks a field (its number is named).
     """
-    file = _find(data)
+    about = benchmark_row("ult")
+    file = find_file(TITLE, about.files, data)
+    if file is None:
+        raise UserError(
+            f"no data of {TITLE} is here",
+            hint=f"--data FILE, or --data FOLDER of a clone of the benchmark, or {ENVIRONMENT}=FOLDER",
+        )
     functions = []
-    for number, row in enumerate(_rows(file)):
+    for number, (_, row) in enumerate(read_rows(file)):
         try:
             code, task = str(row["code"]), str(row["task_id"])
             found = _DEFINITION.search(code)
@@ -95,31 +101,20 @@ def load_ult(data: Path | None) -> list[Function]:
     return functions
 
 
-def _find(data: Path | None) -> Path:
-    root = data if data is not None else Path(os.environ[ENVIRONMENT]) if os.environ.get(ENVIRONMENT) else None
-    if root is None:
-        raise UserError(
-            "no data of UnLeakedTestBench given",
-            hint=f"--data FILE, or --data FOLDER of a clone of the benchmark, or set {ENVIRONMENT}",
-        )
-    if root.is_file():
-        return root
-    for place in _PLACES:
-        if (root / place).is_file():
-            return root / place
-    raise UserError(f"no UnLeakedTestBench below {root}", hint="looked for " + ", ".join(_PLACES))
+class UnLeakedTestBench:
+    """The benchmark `ult` as an `evals.benchmark.TestBenchmark`."""
 
+    title = TITLE
 
-def _rows(file: Path) -> list[dict[str, Any]]:
-    text = file.read_text(encoding="utf-8")
-    try:
-        if text.lstrip().startswith("["):
-            rows = json.loads(text)
-        else:
-            rows = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except ValueError as error:
-        raise UserError(f"{file} is neither a JSON list nor JSON lines: {error}") from None
-    return list(rows)
+    def load(self, data: Path | None) -> list[Function]:
+        """The functions, as `load_ult`."""
+        return load_ult(data)
+
+    def public_task(self, row: Mapping[str, Any]) -> Task:
+        """A published row as training data is compared with it."""
+        tests = "\n".join(row["test_list"])
+        about = benchmark_row("ult")
+        return Task(about.title, f"{about.prefix}{row['task_id']}", row["prompt"], row["code"], row["func_name"], tests)
 
 
 def fixed_sample(functions: Sequence[Function], file: Path | None = None, share: float = 0.1) -> set[str]:

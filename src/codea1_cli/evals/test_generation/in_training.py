@@ -1,36 +1,68 @@
-"""The one-shot protocol on a small fixed set, for an evaluation during training on the policy's own engine.
-
-The engine samples: `prompts` says what to ask (one reply for each), `figures` scores the replies.
-"""
+"""The one-shot protocol on a small fixed set, for an evaluation during training on the policy's own engine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from codea1_cli.evals.benchmark import TestBenchmark
+from codea1_cli.evals.eval_set import Figures, SetOptions, Texts
 from codea1_cli.evals.test_generation import oneshot
-from codea1_cli.evals.test_generation.evaluation import Scorer, Scoring, score_all, summary
-from codea1_cli.evals.test_generation.functions import Function, fixed_sample, load_ult
+from codea1_cli.evals.test_generation.evaluation import WARM, Scorer, Scoring, score_all, summary
+from codea1_cli.evals.test_generation.functions import Function, fixed_sample
 from codea1_cli.evals.test_generation.sampling import suite_prompts
 from codea1_cli.evals.test_generation.suites import suite_of_text
+from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.sandbox.base import Sandbox
 
+FUNCTIONS = 64  # where the recipe sets no limit
 
-def fixed_set(data: Path | None, count: int) -> list[Function]:
-    """`count` functions of the benchmark, the same ones at every step and in every run.
 
-    Raises:
-        UserError: the data is not there.
-    """
-    functions = load_ult(data)
+class SuiteSet:
+    """A test benchmark under the one-shot protocol, with the training's own white-box prompt; see `eval_set.EvalSet`."""
+
+    role = "test"
+
+    def __init__(self, name: str, benchmark: TestBenchmark, options: SetOptions) -> None:
+        self.name, self.benchmark, self.options = name, benchmark, options
+        self.items: list[Function] = []
+        self.sandbox: Any = None
+
+    def load(self) -> Sequence[Function]:
+        """Functions of the benchmark up to the limit, the same ones at every step and in every run."""
+        self.items = fixed_set(self.benchmark.load(self.options.data), self.options.limit or FUNCTIONS)
+        return self.items
+
+    def prompts(self, tokenizer: Any, items: Sequence[Function]) -> list[list[int]]:
+        """Token ids of each function's prompt."""
+        return suite_prompts(tokenizer, items, self.options.tests_per_suite)
+
+    def sampling(self) -> SamplingSettings:
+        """One suite per function."""
+        wish = self.options
+        return SamplingSettings(1, wish.temperature, wish.top_p, wish.max_new_tokens)
+
+    def score(self, texts: Texts) -> tuple[Figures, dict[str, Any]]:
+        """The one-shot figures; there are no rows."""
+        from codea1_cli.sandbox.local import LocalSandbox
+
+        wish = self.options
+        if self.sandbox is None:
+            self.sandbox = LocalSandbox(wish.workers, python=wish.python, require=wish.require, warm=WARM)
+        replies = [texts[function.id][0] for function in self.items]
+        return figures(self.sandbox, self.items, replies, wish.tests_per_suite, wish.workers), {}
+
+    def close(self) -> None:
+        """Ends the sandbox."""
+        if self.sandbox is not None:
+            self.sandbox.close()
+            self.sandbox = None
+
+
+def fixed_set(functions: Sequence[Function], count: int) -> list[Function]:
+    """`count` of the functions, chosen by their ids alone."""
     chosen = fixed_sample(functions, share=min(1.0, count / max(1, len(functions))))
     return [function for function in functions if function.id in chosen]
-
-
-def prompts(tokenizer: Any, functions: Sequence[Function], tests_per_suite: int) -> list[list[int]]:
-    """Token ids of the training's own white-box prompt for each function."""
-    return suite_prompts(tokenizer, functions, tests_per_suite)
 
 
 def figures(

@@ -15,9 +15,10 @@ from typing import Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
+from codea1_cli.evals import registry
 from codea1_cli.evals.test_generation import own_file, published
 from codea1_cli.evals.test_generation.evaluation import Scorer, Scoring, check_results, open_results, score_all, summary
-from codea1_cli.evals.test_generation.functions import Function, fixed_sample, functions_of_file, load_ult
+from codea1_cli.evals.test_generation.functions import Function, fixed_sample, functions_of_file
 from codea1_cli.evals.test_generation.mutants import show_diff
 from codea1_cli.evals.test_generation.sampling import Progress, ask_at_once, ask_in_rounds
 from codea1_cli.evals.test_generation.suites import Suite, read_rows, read_suites, suite_of_replies, suite_of_text
@@ -47,13 +48,13 @@ class Job:
     workers: int = 2
 
 
-def run_ult(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
+def run_benchmark(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
     """The benchmark: samples where suites are not given, scores, and writes `results.json`; returns what it holds.
 
     Raises:
         UserError: no data, no model, or a folder with results of other settings.
     """
-    functions = load_ult(job.data)
+    functions = registry.open_test_benchmark(job.target).load(job.data)
     sample = fixed_sample(functions, job.sample)
     functions = functions[: job.limit]
     scorer = Scorer(sandbox, job.scoring)
@@ -90,14 +91,15 @@ def sample_only(job: Job, progress: Progress) -> dict[str, Any]:
     """Samples what is missing and scores nothing, on a machine without a sandbox, cosmic-ray or coverage, say.
 
     Raises:
-        UserError: as `run_ult`; suites were given.
+        UserError: as `run_benchmark`; suites were given.
     """
     if job.suites is not None:
         raise UserError("given suites need no sampling", hint="leave out --suites or --only-sample")
-    ult = job.target == "ult"
-    functions = (load_ult(job.data) if ult else functions_of_file(Path(job.target)))[: job.limit]
+    listed = job.target in registry.names("test")
+    loaded = registry.open_test_benchmark(job.target).load(job.data) if listed else functions_of_file(Path(job.target))
+    functions = loaded[: job.limit]
     asked = Asked(job, functions, job.protocols)
-    for protocol in job.protocols if ult else ("one-shot",):
+    for protocol in job.protocols if listed else ("one-shot",):
         asked.suites(protocol, functions, progress)
     return asked.finish({**asked.about(), "not_loading": {}, "unscored": 0})
 

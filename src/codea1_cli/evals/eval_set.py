@@ -1,0 +1,121 @@
+"""What a run is evaluated on between its steps: a set of items that a policy is sampled on, and the figures of the texts.
+
+The arena opens and loads a set and scores its texts. A rank opens the same set without loading it, gets its share of the
+items, and samples their prompts: what scores the texts stays away from the policy's process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from codea1_cli.evals.benchmark import CodeBenchmark, ScoreOptions, default_cache
+from codea1_cli.evals.registry import benchmark_row, open_benchmark, open_test_benchmark
+from codea1_cli.models.sampler import SamplingSettings
+
+Texts = Mapping[str, Sequence[str]]
+"""What was sampled, by the id of the item."""
+Figures = dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class SetOptions:
+    """What a run's recipe says of its benchmarks.
+
+    data: their file or folder; None: CODEA1_SHARED or the hub. limit: only so many items. n, temperature, top_p: of the
+    sampling; max_new_tokens: the longest reply that the policy is trained for. workers, python, require: of the sandbox.
+    tests_per_suite: asserts that a suite is asked for.
+    """
+
+    data: Path | None = None
+    limit: int | None = None
+    n: int = 1
+    temperature: float = 0.7
+    top_p: float = 0.95
+    max_new_tokens: int = 1024
+    workers: int = 1
+    python: str | None = None
+    require: tuple[str, ...] = ()
+    tests_per_suite: int = 8
+
+
+class EvalSet(Protocol):
+    """One set. name: it stands in metrics.jsonl and in file names. role: the policy that is sampled."""
+
+    name: str
+    role: str
+
+    def load(self) -> Sequence[Any]:
+        """The items, each with an `id`; they go to the ranks. Raises UserError or EnvironmentFault where the data is not
+        there."""
+        ...
+
+    def prompts(self, tokenizer: Any, items: Sequence[Any]) -> list[list[int]]:
+        """Token ids of each item's prompt."""
+        ...
+
+    def sampling(self) -> SamplingSettings:
+        """How the prompts are sampled; to be asked after `prompts`, since stop strings may depend on the tokenizer."""
+        ...
+
+    def score(self, texts: Texts) -> tuple[Figures, dict[str, Any]]:
+        """The figures of a metrics line, and rows by item, of what was sampled for the loaded items. Blocking."""
+        ...
+
+    def close(self) -> None:
+        """Ends what scored."""
+        ...
+
+
+class CodeSet:
+    """A code benchmark under the default prompt style of `codea1 eval-code`."""
+
+    role = "code"
+
+    def __init__(self, name: str, benchmark: CodeBenchmark, options: SetOptions) -> None:
+        self.name, self.benchmark, self.options = name, benchmark, options
+        self.style = benchmark.styles[0]
+        self.items: list[Any] = []
+
+    def load(self) -> Sequence[Any]:
+        """The benchmark's tasks, up to the limit."""
+        self.items = self.benchmark.load(self.options.data)[: self.options.limit]
+        return self.items
+
+    def prompts(self, tokenizer: Any, items: Sequence[Any]) -> list[list[int]]:
+        """Token ids of each task's prompt."""
+        return self.benchmark.prompts(items, tokenizer, self.style)
+
+    def sampling(self) -> SamplingSettings:
+        """The recipe's settings, with the benchmark's stop strings and no more tokens than its protocol has."""
+        wish = self.options
+        longest = min(self.benchmark.max_new_tokens, wish.max_new_tokens)
+        return SamplingSettings(wish.n, wish.temperature, wish.top_p, longest, stop=self.benchmark.stop(self.style))
+
+    def score(self, texts: Texts) -> tuple[Figures, dict[str, Any]]:
+        """pass@k of each column, and counts by task."""
+        from codea1_cli.evals.scoring import score_texts
+
+        wish = self.options
+        options = ScoreOptions(wish.workers, wish.python, wish.require, default_cache())
+        told, rows = score_texts(self.benchmark, dict(texts), self.items, style=self.style, options=options)
+        return {key.removeprefix(f"{self.name}/"): value for key, value in told.items()}, rows
+
+    def close(self) -> None:
+        """Ends the benchmark's sandbox."""
+        self.benchmark.close()
+
+
+def open_set(name: str, options: SetOptions) -> EvalSet:
+    """The benchmark of that name as a set. Nothing is loaded yet.
+
+    Raises:
+        UserError: there is no such benchmark.
+    """
+    if benchmark_row(name).role == "code":
+        return CodeSet(name, open_benchmark(name), options)
+    from codea1_cli.evals.test_generation.in_training import SuiteSet
+
+    return SuiteSet(name, open_test_benchmark(name), options)

@@ -1,0 +1,150 @@
+"""A benchmark is one row: whoever evaluates, validates or decontaminates learns of a new one from the registry alone."""
+
+import asyncio
+import importlib
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from codea1_cli.cli import eval_code
+from codea1_cli.cli.console import run_app
+from codea1_cli.data.decontaminate import load_benchmarks, missing_benchmarks
+from codea1_cli.engine import arena as arena_module
+from codea1_cli.engine.arena import Arena
+from codea1_cli.engine.schedule import Schedule
+from codea1_cli.errors import UserError
+from codea1_cli.evals import registry
+from codea1_cli.evals.benchmark import CodeTask, Sample, Scored, Status, Truth
+from codea1_cli.evals.registry import BenchmarkRow, benchmark_row, open_benchmark, open_test_benchmark
+from codea1_cli.problems.benchmark_files import Task, find_file, read_rows
+from codea1_cli.recipe.files import load_recipe
+from codea1_cli.runs.run_dir import RunDir
+
+
+class Sums:
+    """A throw-away benchmark: a solution is right when it is the task's sum, as text. Nothing is executed."""
+
+    name, title, columns, styles, max_new_tokens = "sums", "Sums", ("tests",), ("plain",), 4
+
+    def load(self, data):
+        rows = [row for _, row in read_rows(find_file(self.title, registry.ROWS["sums"].files, data))]
+        return [CodeTask(row["task_id"], "", row["prompt"], str(eval(row["prompt"]))) for row in rows]
+
+    def public_task(self, row):
+        return Task(self.title, row["task_id"], row["prompt"], row["prompt"], "sum")
+
+    def data_hash(self):
+        return "0" * 16
+
+    def prompts(self, tasks, tokenizer, style):
+        return [[ord(letter) for letter in task.prompt] for task in tasks]
+
+    def stop(self, style):
+        return ("\n",)
+
+    def sample(self, task, text, number, style):
+        return Sample(task.id, text.strip(), text, number)
+
+    def read(self, row, task, number):
+        return Sample(task.id, row["solution"], row["solution"], number)
+
+    def sanitise(self, task, raw):
+        return raw.strip()
+
+    def truth(self, options, progress, ids=None):
+        return Truth(len(ids or ()))
+
+    def score(self, samples, options, progress):
+        right = {"Sums/0": "3", "Sums/1": "7"}
+        verdicts = [Status.PASS if one.solution == right[one.task_id] else Status.FAIL for one in samples]
+        return [Scored(one.task_id, one.number, {"tests": v}) for one, v in zip(samples, verdicts, strict=True)]
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def sums(monkeypatch, tmp_path):
+    """The folder of its file, while the row is there."""
+    row = BenchmarkRow("sums", "Sums", "two sums", "code", ("sums.jsonl",), open=lambda _subset: Sums(), prefix="Sums/")
+    monkeypatch.setitem(registry.ROWS, "sums", row)
+    monkeypatch.delenv("CODEA1_SHARED", raising=False)
+    tasks = [{"task_id": f"Sums/{number}", "prompt": text} for number, text in enumerate(("1 + 2", "3 + 4"))]
+    (tmp_path / "sums.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
+    return tmp_path
+
+
+def test_eval_code_has_a_command_for_it(sums, capsys):
+    (sums / "samples.jsonl").write_text(
+        "".join(json.dumps({"task_id": f"Sums/{number}", "solution": "3"}) + "\n" for number in (0, 1))
+    )
+    try:
+        app = importlib.reload(eval_code).app
+        code = run_app(app, ["sums", "--samples", str(sums / "samples.jsonl"), "--data", str(sums), "--json"])
+        result = json.loads(capsys.readouterr().out)
+    finally:
+        registry.ROWS.pop("sums")
+        importlib.reload(eval_code)
+    assert code == 0
+    assert (result["title"], result["figures"]["tests"]["pass@1"]) == ("Sums", 0.5)
+
+
+def test_recipes_and_decontamination_know_it(sums):
+    recipe = load_recipe("tiny", ["eval.benchmarks=[sums]", "eval.best=sums/tests/pass@1"])
+    assert recipe.eval.benchmarks == ["sums"]
+    with pytest.raises(UserError, match=r"unknown benchmark 'products'; there are .*sums"):
+        load_recipe("tiny", ["eval.benchmarks=[products]"])
+    assert [(task.benchmark, task.id) for task in load_benchmarks(sums)] == [("Sums", "Sums/0"), ("Sums", "Sums/1")]
+    assert "Sums" not in missing_benchmarks(sums)
+
+
+def test_it_measures_a_policy_during_training(sums, monkeypatch):
+    judge = SimpleNamespace(workers=1, close=lambda: None, canary=lambda: None)
+    monkeypatch.setattr(arena_module, "open_step_judge", lambda *_, **__: judge)
+    monkeypatch.setattr(arena_module, "several_nodes", lambda: False)
+    run = RunDir(sums / "run")
+    run.path.mkdir()
+    run.create()
+    wish = ["eval.benchmarks=[sums]", f"eval.benchmark_data={sums}", "eval.best=sums/tests/pass@1"]
+    arena = Arena(load_recipe("tiny", wish), str(run.path), ["code[0]", "test[0]"])
+
+    async def go():
+        await arena.start(Schedule((("p",),), 0), {}, [], 0, 1)
+        share = await arena.benchmark_share("sums", 0, 1)
+        assert [task.id for task in share] == ["Sums/0", "Sums/1"]
+        await arena.post_benchmark(0, "sums", 0, {"Sums/0": ["3", "4"], "Sums/1": [" 7", "7"]}, 0)
+        await arena.close()
+
+    asyncio.run(go())
+    (line,) = run.metrics()
+    assert (line["eval"]["set"], line["eval"]["tests/pass@1"], line["eval"]["n"]) == ("sums", 0.75, 2)
+
+
+def test_rows_open_what_they_name():
+    for name in registry.names("code"):
+        assert open_benchmark(name).name == name
+        assert open_benchmark(name).title == benchmark_row(name).title
+    for name in registry.names("test"):
+        assert open_test_benchmark(name).title
+    with pytest.raises(UserError, match="no benchmark 'ult'"):
+        open_benchmark("ult")
+    with pytest.raises(UserError, match="no subset 'medium'"):
+        open_benchmark("bigcodebench", "medium")
+
+
+def test_a_file_is_found_in_a_folder_below_it_or_where_the_environment_says(tmp_path, monkeypatch):
+    monkeypatch.delenv("CODEA1_SHARED", raising=False)
+    names = ("a.jsonl", "*a*.json")
+    assert find_file("A", names, None) is None
+    with pytest.raises(UserError, match=f"no A below {tmp_path}"):
+        find_file("A", names, tmp_path)
+    (tmp_path / "data" / "bench").mkdir(parents=True)
+    below = tmp_path / "data" / "bench" / "an.json"
+    below.touch()
+    assert find_file("A", names, tmp_path) == below
+    monkeypatch.setenv("CODEA1_SHARED", str(tmp_path))
+    assert find_file("A", names, None) == below
+    (tmp_path / "a.jsonl").touch()
+    assert find_file("A", names, None) == tmp_path / "a.jsonl"
+    assert find_file("A", names, below) == below
