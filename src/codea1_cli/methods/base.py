@@ -1,0 +1,161 @@
+"""What a training method is. Whoever adds one writes a class here and a row in `registry`.
+
+The driver, the arena, the run writer, the checkpoint, the plan and the step line know the policies of a run only from
+its method: they loop over `Method.roles` and ask for the rest.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from codea1_cli.game.book import Entries
+from codea1_cli.game.rules import Game
+from codea1_cli.game.scoring import ProblemOutcome
+from codea1_cli.judging.step import Candidate, Judged
+from codea1_cli.methods.exchange import Exchange
+from codea1_cli.problems.problem import Problem
+
+Ids = list[int]
+OnChunk = Callable[[list[int], list[list[Ids]]], None]
+
+
+@dataclass(frozen=True)
+class SamplePlan:
+    """What one policy samples per problem in a step, and what it learns from.
+
+    sampled: completions sampled. group: completions that GRPO compares with each other. groups: groups trained on.
+    """
+
+    sampled: int
+    group: int
+    groups: int
+
+
+class Step(Protocol):
+    """One step as the arena sees it (`engine.step.Step`): what the ranks have posted, and the judge."""
+
+    async def candidates(self, problem_id: str) -> list[Candidate]:
+        """The problem's candidates in the order sampled, loaded; waits until they are posted."""
+        ...
+
+    async def judge_suites(self, problem_id: str, index: int, texts: Sequence[str]) -> None:
+        """Runs the suites `texts` and the replayed Mistake Book on candidate `index`."""
+        ...
+
+    async def judged(self, problem_id: str, index: int) -> Judged:
+        """What `judge_suites` came to for candidate `index`; waits until its suites are posted and judged."""
+        ...
+
+    def attacked(self, candidates: Sequence[Candidate]) -> list[bool]:
+        """Which of a problem's candidates the Test LLM writes suites for."""
+        ...
+
+    def owners(self, candidates: Sequence[Candidate]) -> list[int]:
+        """For each candidate the index of the one whose suites it is judged by."""
+        ...
+
+
+class Rank(Protocol):
+    """One rank of a policy as its rollouts see it (`engine.trl.rank.TrainingRank`)."""
+
+    label: str
+    game: Game
+    plan: SamplePlan
+    problems: Mapping[str, Problem]  # without references: a policy's process has no use for one
+    arena: Exchange
+    max_prompt_tokens: int
+
+    @property
+    def step(self) -> int:
+        """The step at work, counted from 1."""
+        ...
+
+    @property
+    def tokenizer(self) -> Any: ...
+
+    @property
+    def reports_logprobs(self) -> bool:
+        """Whether the sampling engine reports log-probs (vLLM does)."""
+        ...
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Around a call that waits for the arena: a hang inside is not blamed on this rank."""
+        ...
+
+    def sampling(self) -> AbstractContextManager[None]:
+        """Around what the rank samples itself."""
+        ...
+
+    def count_tokens(self, completions: Sequence[Sequence[int]]) -> None:
+        """Counts sampled tokens for the step's report."""
+        ...
+
+    def update_begins(self) -> None:
+        """The rewards are there: what follows is TRL's update."""
+        ...
+
+    def sync_weights(self) -> None:
+        """Brings the policy's weights into the sampling engine. A collective under FSDP2: every rank calls it."""
+        ...
+
+    def sample(
+        self, prompts: Sequence[Ids], n: int, on_chunk: OnChunk | None = None
+    ) -> tuple[list[list[Ids]], list[list[list[float]]] | None]:
+        """`n` completions per prompt: token ids [prompt][n][tokens], and log-probs in the same shape or None."""
+        ...
+
+
+class Rollouts(ABC):
+    """How one rank of a policy gets its completions and their rewards. TRL calls `reward`, and `rollout` if there is one."""
+
+    def __init__(self, rank: Rank) -> None:
+        self.rank = rank
+
+    rollout: Callable[..., dict[str, Any]] | None = None
+    """TRL's rollout function; None lets TRL sample from `prompt`."""
+
+    @staticmethod
+    @abstractmethod
+    def prompt(problem: Problem) -> list[dict[str, str]]:
+        """The chat messages that a problem's dataset rows hold."""
+
+    @abstractmethod
+    def reward(self, prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
+        """TRL's reward function: one reward per completion, None where it is unscored."""
+
+
+class Method(ABC):
+    """One way to train. Stateless: the driver, the arena and every rank have their own instance."""
+
+    name: ClassVar[str]
+    roles: ClassVar[tuple[str, ...]]
+    """The policies that it trains, `code` first; each has a section of that name in the recipe."""
+
+    @abstractmethod
+    def plan(self, game: Game, role: str) -> SamplePlan:
+        """What a policy samples per problem and learns from."""
+
+    @abstractmethod
+    def rollouts(self, role: str) -> type[Rollouts]:
+        """How a policy gets its completions and rewards."""
+
+    @abstractmethod
+    async def judge(self, step: Step, problem_id: str) -> list[Judged]:
+        """Waits for what the ranks post on a problem and judges it: one entry per candidate."""
+
+    @abstractmethod
+    def score(self, game: Game, book: Entries, judged: Sequence[Judged], problem_id: str) -> ProblemOutcome:
+        """Rewards of both sides, the groups to learn from and the Mistake Book's events. Pure."""
+
+    @abstractmethod
+    def figures(self, game: Game, outcomes: Mapping[str, ProblemOutcome]) -> dict[str, Any]:
+        """The step's figures for `arena` in metrics.jsonl."""
+
+    @abstractmethod
+    def step_line(self, line: Mapping[str, Any]) -> list[str]:
+        """The parts of the terminal's step line between the step's number and its seconds, from a line of
+        metrics.jsonl."""

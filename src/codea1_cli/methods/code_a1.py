@@ -1,0 +1,100 @@
+"""Code-A1: a Code LLM and a Test LLM with weights of their own, trained against each other (docs/method.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from codea1_cli.game.book import Entries
+from codea1_cli.game.figures import merge_stats
+from codea1_cli.game.rules import Game
+from codea1_cli.game.scoring import ProblemOutcome, score_problem
+from codea1_cli.game.selection import select
+from codea1_cli.judging.step import Judged
+from codea1_cli.methods.base import Method, Rollouts, SamplePlan, Step
+from codea1_cli.methods.rollouts import CodeRollouts, TestRollouts
+
+
+class CodeA1(Method):
+    """Two policies; each candidate is attacked by suites, and both learn from what the tests find."""
+
+    name = "code-a1"
+    roles = ("code", "test")
+
+    def plan(self, game: Game, role: str) -> SamplePlan:
+        if role == "code":
+            return SamplePlan(sampled=game.n_code, group=game.n_code, groups=1)
+        return SamplePlan(sampled=game.n_code * game.n_test, group=game.n_test, groups=game.update_n)
+
+    def rollouts(self, role: str) -> type[Rollouts]:
+        return CodeRollouts if role == "code" else TestRollouts
+
+    async def judge(self, step: Step, problem_id: str) -> list[Judged]:
+        candidates = await step.candidates(problem_id)
+        owners, attacked = step.owners(candidates), step.attacked(candidates)
+        alone = [index for index, owner in enumerate(owners) if owner == index and not attacked[index]]
+        # A candidate that nobody attacks is judged on the Mistake Book alone.
+        await asyncio.gather(*(step.judge_suites(problem_id, index, []) for index in alone))
+        return [
+            replace(await step.judged(problem_id, owner), candidate=candidate)
+            for candidate, owner in zip(candidates, owners, strict=True)
+        ]
+
+    def score(self, game: Game, book: Entries, judged: Sequence[Judged], problem_id: str) -> ProblemOutcome:
+        outcome = score_problem(game, book, [one.game for one in judged], problem_id)
+        if not game.share_identical:
+            return outcome
+        # Candidates that share one set of suites are one group to learn from, not several.
+        seen: set[str] = set()
+        rewards = []
+        for one, row in zip(judged, outcome.suite_rewards, strict=True):
+            rewards.append([] if one.candidate.code in seen else row)
+            seen.add(one.candidate.code)
+        return replace(outcome, selected=select(game, rewards))
+
+    def figures(self, game: Game, outcomes: Mapping[str, ProblemOutcome]) -> dict[str, Any]:
+        stats = merge_stats(outcome.stats for outcome in outcomes.values())
+        candidates = stats.get("candidates", 0)
+        code_groups = [o.code_rewards for o in outcomes.values()]
+        test_groups = [o.suite_rewards[i] for o in outcomes.values() for i in o.selected]
+        suites = [part for outcome in outcomes.values() for parts in outcome.suite_parts for part in parts]
+        return {
+            **{name: value for name, value in stats.items() if isinstance(value, (int, float))},
+            "valid_share": stats.get("valid_share"),
+            "kill_share": stats.get("kills", 0) / stats["valid_run"] if stats.get("valid_run") else None,
+            "suite_validity": sum(part.validity for part in suites) / len(suites) if suites else None,
+            "code_signal_share": signal_share(code_groups),
+            "test_signal_share": signal_share(test_groups),
+            "masked_groups": len(outcomes) * game.update_n - len(test_groups),
+            "unscored": stats.get("candidates_unscored", 0) + stats.get("suites_unscored", 0),
+            "unscored_share": stats.get("candidates_unscored", 0) / candidates if candidates else 0.0,
+        }
+
+    def step_line(self, line: Mapping[str, Any]) -> list[str]:
+        arena, code, test = line["arena"], line["code"], line["test"]
+        return [
+            f"code reward {number(code.get('reward'))} signal {percent(arena['code_signal_share'])}",
+            f"test reward {number(test.get('reward'))} valid {percent(arena['valid_share'])} "
+            f"kills {percent(arena['kill_share'])}",
+            f"book {arena['book_tests']}",
+        ]
+
+
+def signal_share(groups: Sequence[Sequence[float | None]]) -> float | None:
+    """The share of groups whose scored rewards differ (only these teach anything); None without a group."""
+    if not groups:
+        return None
+    scored = [[reward for reward in group if reward is not None] for group in groups]
+    return sum(len(set(group)) > 1 for group in scored) / len(groups)
+
+
+def percent(value: float | None) -> str:
+    """A share as the step line shows it; n/a for None."""
+    return "n/a" if value is None else f"{100 * value:.1f}%"
+
+
+def number(value: float | None) -> str:
+    """A reward as the step line shows it; n/a for None."""
+    return "n/a" if value is None else f"{value:.3f}"

@@ -1,0 +1,172 @@
+"""How a Code LLM and a Test LLM sample for a step: programs for a problem, and test suites for each program.
+
+Programs are sampled by TRL itself and meet the arena in TRL's reward function. Suites depend on the programs, so they
+are sampled in TRL's rollout function, which returns only the groups to learn from, with their rewards as an extra
+column that the reward function hands back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from codea1_cli.errors import RunFailed
+from codea1_cli.methods.base import Ids, Rollouts
+from codea1_cli.methods.exchange import CandidateView
+from codea1_cli.models.tokenizers import render
+from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.prompts import code_messages, test_messages
+
+
+class CodeRollouts(Rollouts):
+    """Candidates of the Code LLM."""
+
+    @staticmethod
+    def prompt(problem: Problem) -> list[dict[str, str]]:
+        return code_messages(problem)
+
+    def reward(
+        self, prompts: Any, completions: Any, *, completion_ids: Any, problem_id: Sequence[str], **_: Any
+    ) -> list[float | None]:
+        """Posts the candidates and waits for their rewards."""
+        rank = self.rank
+        rank.count_tokens(completion_ids)
+        texts: dict[str, list[str]] = {}
+        for pid, completion in zip(problem_id, completions, strict=True):
+            texts.setdefault(pid, []).append(completion[0]["content"])
+        with rank.waiting():
+            rewards = rank.arena.post_candidates(rank.step, texts)
+        rank.update_begins()
+        place = {pid: iter(values) for pid, values in rewards.items()}
+        return [next(place[pid]) for pid in problem_id]
+
+
+class TestRollouts(Rollouts):
+    """Suites of the Test LLM against the candidates of the same step."""
+
+    __test__ = False
+
+    @staticmethod
+    def prompt(problem: Problem) -> list[dict[str, str]]:
+        """The bare problem id: TRL hands a rollout function nothing but the prompts."""
+        return [{"role": "user", "content": problem.id}]
+
+    def reward(self, prompts: Any, completions: Any, *, suite_reward: Sequence[float | None], **_: Any) -> list[Any]:
+        """The rewards came with the rollout."""
+        return list(suite_reward)
+
+    def rollout(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
+        """Samples all suites of the step; returns the columns of the selected groups, `len(prompts)` rows.
+
+        Raises:
+            RunFailed: there would be fewer rows, on which TRL would train without a word.
+        """
+        rank = self.rank
+        step, plan = rank.step, rank.plan
+        ids = list(dict.fromkeys(prompt[-1]["content"] for prompt in prompts))
+        with rank.waiting():
+            candidates = rank.arena.get_candidates(step, ids)
+        with rank.sampling():
+            rank.sync_weights()
+            sampled = self._sample_suites(step, ids, candidates)
+        with rank.waiting():
+            results = rank.arena.finish_suites(step, ids)
+        rank.update_begins()
+        rows = Rows(rank.reports_logprobs, plan.group)
+        for pid in ids:
+            selected = results[pid].selected
+            for index in selected:
+                rows.add(sampled[pid, index], results[pid].rewards[index])
+            for _ in range(plan.groups - len(selected)):
+                # TRL needs full rows even when no candidate could be attacked: masked ones teach nothing.
+                filler = next((sampled[key] for key in sampled if key[0] == pid), None) or self._empty_group()
+                rows.add(filler, [None] * plan.group)
+        if len(rows) != len(prompts):
+            raise RunFailed(f"{rank.label} step {step}: rollout of {len(rows)} rows where {len(prompts)} are due")
+        return rows.columns()
+
+    def _sample_suites(
+        self, step: int, ids: list[str], candidates: dict[str, list[CandidateView]]
+    ) -> dict[tuple[str, int], Group]:
+        rank = self.rank
+        game, tokenizer = rank.game, rank.tokenizer
+        keys: list[tuple[str, int]] = []
+        prompts: list[Ids] = []
+        too_long: list[tuple[str, int]] = []
+        for pid in ids:
+            for index, view in enumerate(candidates[pid]):
+                if not view.attack:
+                    continue
+                shown = view.code if game.white_box else None
+                prompt = render(tokenizer, test_messages(rank.problems[pid], shown, game.tests_per_suite))
+                if len(prompt) > rank.max_prompt_tokens:
+                    too_long.append((pid, index))
+                    continue
+                keys.append((pid, index))
+                prompts.append(prompt)
+        if too_long:
+            rank.arena.skip_suites(step, too_long)
+
+        def post(part: list[int], completions: list[list[Ids]]) -> None:
+            rank.count_tokens([ids for group in completions for ids in group])
+            texts = [tokenizer.batch_decode(group, skip_special_tokens=True) for group in completions]
+            rank.arena.post_suites(step, [(*keys[i], group) for i, group in zip(part, texts, strict=True)])
+
+        completions, logprobs = rank.sample(prompts, rank.plan.group, post)
+        return {
+            key: Group(prompts[i], completions[i], logprobs[i] if logprobs is not None else None)
+            for i, key in enumerate(keys)
+        }
+
+    def _empty_group(self) -> Group:
+        eos, n = self.rank.tokenizer.eos_token_id, self.rank.plan.group
+        return Group([eos], [[eos]] * n, [[0.0]] * n)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The suites sampled for one candidate: one prompt, n completions, and log-probs where the engine reports them."""
+
+    prompt: Ids
+    completions: list[Ids]
+    logprobs: list[list[float]] | None
+
+
+class Rows:
+    """The columns of a rollout as TRL takes them, one row per completion.
+
+    A row without a reward is masked, so that neither the loss, the KL term nor the token mean sees it.
+    """
+
+    def __init__(self, with_logprobs: bool, group: int) -> None:
+        self.prompt_ids: list[Ids] = []
+        self.completion_ids: list[Ids] = []
+        self.logprobs: list[list[float]] | None = [] if with_logprobs else None
+        self.env_mask: list[list[int]] = []
+        self.suite_reward: list[float | None] = []
+        self.group = group
+
+    def __len__(self) -> int:
+        return len(self.prompt_ids)
+
+    def add(self, group: Group, rewards: Sequence[float | None]) -> None:
+        """Adds the group's n rows with their rewards."""
+        for i in range(self.group):
+            tokens = group.completions[i]
+            self.prompt_ids.append(group.prompt)
+            self.completion_ids.append(tokens)
+            if self.logprobs is not None:
+                self.logprobs.append(group.logprobs[i] if group.logprobs is not None else [0.0] * len(tokens))
+            self.env_mask.append([0 if rewards[i] is None else 1] * len(tokens))
+            self.suite_reward.append(rewards[i])
+
+    def columns(self) -> dict[str, Any]:
+        """What TRL's rollout function returns."""
+        return {
+            "prompt_ids": self.prompt_ids,
+            "completion_ids": self.completion_ids,
+            "logprobs": self.logprobs,
+            "env_mask": self.env_mask,
+            "suite_reward": self.suite_reward,
+        }
