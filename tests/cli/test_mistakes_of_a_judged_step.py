@@ -3,7 +3,7 @@
 import pytest
 
 from codea1_cli.cli import mistakes
-from codea1_cli.engine.run_writer import Ledger
+from codea1_cli.engine.run_writer import RunWriter
 from codea1_cli.problems.problem import write_problems
 from codea1_cli.recipe.files import recipe_text
 from codea1_cli.recipe.judge import open_step_judge
@@ -39,12 +39,12 @@ def judged(tmp_path_factory):
     run.recipe_file.write_text(recipe_text(recipe))
     problem = next(problem for problem in PROBLEMS if problem.id == RATIO)
     judge = open_step_judge(recipe, run.path)
-    ledger = Ledger(recipe, run, 0)
+    writer = RunWriter(recipe, run, 0)
     for step, sources in CODE.items():
         candidates = judge.load_candidates(problem, [f"```python\n{source}\n```" for source in sources])
-        book = ledger.replayed(RATIO)
-        ledger.score_step(step, {RATIO: [judge.judge_suites(problem, c, [SUITE], book) for c in candidates]})
-    ledger.close()
+        book = writer.replayed(RATIO)
+        writer.score_step(step, {RATIO: [judge.judge_suites(problem, c, [SUITE], book) for c in candidates]})
+    writer.close()
     judge.close()
     return run
 

@@ -6,6 +6,7 @@ CODEA1_GPU_MODEL names a small chat model's folder.
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,6 +23,7 @@ def trainer(tmp_path_factory):
     from codea1_cli.engine.schedule import make_schedule
     from codea1_cli.engine.trl.trainer import build_trainer
     from codea1_cli.models.tokenizers import load_tokenizer
+    from codea1_cli.problems.problem import Problem
     from codea1_cli.recipe.batching import batches
     from codea1_cli.recipe.files import load_recipe
 
@@ -38,15 +40,17 @@ def trainer(tmp_path_factory):
     os.environ.update(policy._environment(spec))
     if visible is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
-    chat = {"p": [{"role": "user", "content": "Write a Python function that adds two numbers."}]}
+    chat = [{"role": "user", "content": "Write a Python function that adds two numbers."}]
+    problem = Problem(id="p", question="q", declaration="def f():", entry_point="f", reference="r")
+    rollouts = SimpleNamespace(prompt=lambda _: chat, reward=lambda **_: [0.0], rollout=None)
     schedule = make_schedule(["p"], problems_per_step=1, epochs=1, seed=0, max_steps=None)
     told: dict = {}
     made = build_trainer(
-        recipe, "code", batches(recipe, "code", 1), schedule, chat, load_tokenizer(MODEL), Path(folder),
-        lambda **_: [0.0], None, spec, told,
+        recipe, spec, batches(recipe, "code", 1), schedule, {"p": problem}, rollouts, load_tokenizer(MODEL),
+        Path(folder), told,
     )  # fmt: skip
     assert 0 < told["vllm_share"] <= 0.3
-    made.chat = chat["p"]
+    made.chat = chat
     return made
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from codea1_cli.engine.run_writer import Ledger
+from codea1_cli.engine.run_writer import RunWriter
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.files import load_recipe
@@ -143,7 +143,7 @@ def test_shared_suites_are_one_group_to_learn_from(judge, tmp_path, share):
     run = RunDir(tmp_path / "run")
     run.path.mkdir()
     run.create()
-    ledger = Ledger(recipe, run, 0)
+    writer = RunWriter(recipe, run, 0)
     candidates = one.load_candidates(DOUBLE, [WRONG, WRONG, BROKEN])
     texts = [
         suite("assert double(3) == 6", "assert double(4) == 8"),
@@ -154,15 +154,15 @@ def test_shared_suites_are_one_group_to_learn_from(judge, tmp_path, share):
         owner: one.judge_suites(DOUBLE, candidates[owner], texts if candidates[owner].loaded else [], ())
         for owner in set(owners)
     }
-    outcomes, stats = ledger.score_step(1, {"double": [group[owner] for owner in owners]})
+    outcomes, stats = writer.score_step(1, {"double": [group[owner] for owner in owners]})
     outcome = outcomes["double"]
     assert outcome.selected == ([0] if share else [0, 1])
     assert outcome.code_rewards[:2] == [0.5, 0.5]
     assert outcome.code_rewards[2] == 0.0
     assert stats["book_tests"] == 2
-    assert ledger.replayed("double") == ("assert double(3) == 6", "assert double(4) == 8")
+    assert writer.replayed("double") == ("assert double(3) == 6", "assert double(4) == 8")
     assert run.rollout_file(1).is_file()
-    ledger.close()
+    writer.close()
 
 
 def test_the_book_switched_off_stays_empty(judge, tmp_path):
@@ -171,9 +171,9 @@ def test_the_book_switched_off_stays_empty(judge, tmp_path):
     run = RunDir(tmp_path / "run")
     run.path.mkdir()
     run.create()
-    ledger = Ledger(recipe, run, 0)
+    writer = RunWriter(recipe, run, 0)
     judged_one = one.judge_suites(DOUBLE, one.load_candidates(DOUBLE, [WRONG])[0], [suite("assert double(3) == 6")], ())
-    _, stats = ledger.score_step(1, {"double": [judged_one]})
+    _, stats = writer.score_step(1, {"double": [judged_one]})
     assert stats["book_tests"] == 0
-    assert ledger.replayed("double") == ()
-    ledger.close()
+    assert writer.replayed("double") == ()
+    writer.close()

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from codea1_cli.cli import console
 from codea1_cli.evals.registry import benchmark_row
+from codea1_cli.methods.code_a1 import percent
+from codea1_cli.methods.registry import method_of
 
 if TYPE_CHECKING:
     from codea1_cli.engine.driver import Outcome
@@ -69,7 +71,7 @@ class TrainView:
         console.err().print(text, markup=False, soft_wrap=True)
 
     def _step(self, line: dict[str, Any]) -> None:
-        arena, code, test = line["arena"], line["code"], line["test"]
+        arena = line["arena"]
         self.total = self.total or int(self.run.info().get("total_steps", 0))
         self.times.append(time.monotonic())
         recent = self.times[-11:]
@@ -77,17 +79,16 @@ class TrainView:
         left = f"  {_clock(pace * (self.total - line['step']))} left" if pace is not None else ""
         parts = [
             f"step {line['step']:>{len(str(self.total))}}/{self.total}",
-            f"code reward {_short(code.get('reward'))} signal {_percent(arena['code_signal_share'])}",
-            f"test reward {_short(test.get('reward'))} valid {_percent(arena['valid_share'])} kills {_percent(arena['kill_share'])}",
-            f"book {arena['book_tests']}",
+            *method_of(self.recipe).step_line(line),
             f"{line['timing']['step_s']:.1f} s{left}",
         ]
         if arena["unscored"]:
             parts.insert(-1, f"unscored {arena['unscored']}")
         self._say("  ".join(parts))
         self._watch(arena)
-        if code.get("reward") is not None:
-            self.rewards.append(code["reward"])
+        reward = line.get("code", {}).get("reward")
+        if reward is not None:
+            self.rewards.append(reward)
         if self.status is not None:
             self.status.update(f"step {line['step'] + 1}")
 
@@ -111,7 +112,7 @@ class TrainView:
             late = self.rewards[-5:]
             if last - solved > 0.02 and sum(late) / len(late) > sum(early) / len(early):
                 console.warn(
-                    f"the code reward rises, but held-out pass@1 fell from {_percent(last)} to {_percent(solved)}"
+                    f"the code reward rises, but held-out pass@1 fell from {percent(last)} to {percent(solved)}"
                 )
         self.solved.append((seen, solved))
 
@@ -123,11 +124,11 @@ class TrainView:
         parts = [f"held-out at step {line['step']}:"]
         if code:
             best = f"pass@{code['n']}"
-            parts.append(f"pass@1 {_percent(code['pass@1'])}  {best} {_percent(code[best])}")
+            parts.append(f"pass@1 {percent(code['pass@1'])}  {best} {percent(code[best])}")
             if code["pass@1"] is not None:
                 self._compare(code["pass@1"])
         if test:
-            parts.append(f"suite validity {_percent(test['validity'])}  kill rate {_percent(test['kill_rate'])}")
+            parts.append(f"suite validity {percent(test['validity'])}  kill rate {percent(test['kill_rate'])}")
         self._say("  ".join(parts))
         if self.status is not None:
             self.status.update("training")
@@ -139,7 +140,7 @@ class TrainView:
             shares = {words: _share(told.get(key)) for key, words in names.items()}
         else:
             shares = {key: told[key] for key in told if key.endswith("/pass@1")}
-        parts = [f"{told['set']} at step {step}:", *(f"{words} {_percent(value)}" for words, value in shares.items())]
+        parts = [f"{told['set']} at step {step}:", *(f"{words} {percent(value)}" for words, value in shares.items())]
         parts.append(f"({told['tasks']} tasks x {told['n']}, {told['scoring_s']:.0f} s)")
         if told["prompts_too_long"]:
             parts.append(f"{told['prompts_too_long']} prompts too long")
@@ -165,7 +166,7 @@ class TrainView:
                 ("Test LLM kills per valid assert", "test", "kills_per_valid"),
             ]
             rows = [
-                (label, *(_percent(line["eval"][role][key]) for line in (first, last))) for label, role, key in labels
+                (label, *(percent(line["eval"][role][key]) for line in (first, last))) for label, role, key in labels
             ]
             console.err().print(console.table(title, ("", ">before", ">after"), rows, framed=True))
         word = (
@@ -190,14 +191,6 @@ class TrainView:
 
 def _share(percent: float | None) -> float | None:
     return None if percent is None else percent / 100
-
-
-def _percent(value: float | None) -> str:
-    return "n/a" if value is None else f"{100 * value:.1f}%"
-
-
-def _short(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.3f}"
 
 
 def _clock(seconds: float) -> str:

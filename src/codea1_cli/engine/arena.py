@@ -7,23 +7,23 @@ when to save and stop, and is the only writer of the run directory. Whoever wait
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 from codea1_cli.engine.benchmark_desk import BenchmarkDesk
+from codea1_cli.engine.client import Decision, RankReport
 from codea1_cli.engine.examiner import Examiner
 from codea1_cli.engine.heartbeats import Heartbeats
-from codea1_cli.engine.messages import CandidateView, Decision, RankReport, SuiteResults
 from codea1_cli.engine.nodes import several_nodes
 from codea1_cli.engine.preflight import PreflightDesk
-from codea1_cli.engine.run_writer import Ledger
+from codea1_cli.engine.run_writer import RunWriter
 from codea1_cli.engine.schedule import Schedule
-from codea1_cli.engine.step_state import StepState, new_future
+from codea1_cli.engine.step import Step
 from codea1_cli.errors import EnvironmentFault, SandboxOutage
+from codea1_cli.methods.exchange import CandidateView, SuiteResults
+from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.judge import open_step_judge
 from codea1_cli.recipe.schema import Recipe
@@ -34,16 +34,16 @@ _CANARY_PAUSES_S = (1.0, 5.0)
 
 class Arena(PreflightDesk, BenchmarkDesk):
     def __init__(self, recipe: Recipe, run_path: str, labels: Sequence[str]) -> None:
-        self.recipe, self.labels = recipe, list(labels)
+        self.recipe, self.labels, self.method = recipe, list(labels), method_of(recipe)
         self.run = RunDir(run_path)
         self.judge = open_step_judge(recipe, self.run.path, spread=several_nodes())
         self.threads = ThreadPoolExecutor(self.judge.workers + 1, thread_name_prefix="judge")
-        self.writer = ThreadPoolExecutor(1, thread_name_prefix="ledger")
-        self.ledger: Ledger | None = None
+        self.writer = ThreadPoolExecutor(1, thread_name_prefix="run-writer")
+        self.run_writer: RunWriter | None = None
         self.examiner: Examiner | None = None
         self.schedule = Schedule((), 0)
         self.problems: dict[str, Problem] = {}
-        self.steps: dict[int, StepState] = defaultdict(StepState)
+        self.steps: dict[int, Step] = {}
         self.decisions: dict[int, Decision] = {}
         self.stop_requested = False
         self.sampling = False  # whether any rank has begun its first step
@@ -88,94 +88,58 @@ class Arena(PreflightDesk, BenchmarkDesk):
     ) -> None:
         """`last_step` is where this call of the command stops: the schedule's end, or earlier with --max-steps."""
         self.schedule, self.problems, self.last_step = schedule, problems, last_step
-        self.ledger = await self.in_writer(Ledger, self.recipe, self.run, resume_step)
-        self.examiner = Examiner(self, self.ledger, heldout)
+        self.run_writer = await self.in_writer(RunWriter, self.recipe, self.run, resume_step)
+        self.examiner = Examiner(self, self.run_writer, heldout)
         await self.open_benchmarks(resume_step)
 
-    # -- the step: code side ---------------------------------------------------------------------------------------
+    # -- a step ----------------------------------------------------------------------------------------------------
+    def step(self, number: int) -> Step:
+        """The state of a step; made, and its scoring begun, when the first rank posts or asks for something."""
+        if number not in self.steps:
+            assert self.run_writer is not None
+            self.steps[number] = Step(self.judge, self.problems, self.in_thread, self.run_writer.replayed)
+            self.steps[number].scoring = asyncio.create_task(self._score(number))
+        return self.steps[number]
+
     async def post_candidates(self, step: int, texts: dict[str, list[str]]) -> dict[str, list[float | None]]:
         """Takes one rank's candidates and returns their rewards when the step is scored."""
-        state = self.steps[step]
-
-        async def load(pid: str, group: list[str]) -> None:
-            candidates = await self.in_thread(self.judge.load_candidates, self.problems[pid], group)
-            self._slot(state.candidates, pid).set_result(candidates)
-
-        await asyncio.gather(*(load(pid, group) for pid, group in texts.items()))
-        outcomes = await state.scored
+        await self.step(step).load_candidates(texts)
+        outcomes = await self.step(step).scored
         return {pid: list(outcomes[pid].code_rewards) for pid in texts}
 
-    # -- the step: test side ---------------------------------------------------------------------------------------
     async def get_candidates(self, step: int, ids: Sequence[str]) -> dict[str, list[CandidateView]]:
-        state = self.steps[step]
-        views: dict[str, list[CandidateView]] = {}
-        for pid in ids:
-            candidates = await self._slot(state.candidates, pid)
-            views[pid] = [
-                CandidateView(c.code, attack)
-                for c, attack in zip(candidates, self.judge.attacked(candidates), strict=True)
-            ]
-        return views
+        """The candidates of these problems as the Test LLM sees them."""
+        return {pid: await self.step(step).views(pid) for pid in ids}
 
     async def post_suites(self, step: int, groups: Sequence[tuple[str, int, list[str]]]) -> None:
         """Takes suites as they are sampled; judging starts at once."""
-        await asyncio.gather(*(self._judge_suites(step, pid, index, texts) for pid, index, texts in groups))
+        await asyncio.gather(*(self.step(step).judge_suites(pid, index, texts) for pid, index, texts in groups))
 
     async def skip_suites(self, step: int, keys: Sequence[tuple[str, int]]) -> None:
         """Candidates whose prompt is too long for the Test LLM: nobody attacks them."""
-        self.steps[step].prompts_too_long += len(keys)
+        self.step(step).prompts_too_long += len(keys)
         await self.post_suites(step, [(pid, index, []) for pid, index in keys])
-
-    async def _judge_suites(self, step: int, pid: str, index: int, texts: list[str]) -> None:
-        assert self.ledger is not None
-        state = self.steps[step]
-        slot = self._slot(state.suites, (pid, index))
-        try:
-            candidate = (await self._slot(state.candidates, pid))[index]
-            book = self.ledger.replayed(pid)
-            started = time.monotonic()
-            judged = await self.in_thread(self.judge.judge_suites, self.problems[pid], candidate, texts, book)
-            state.judge_seconds += time.monotonic() - started
-            slot.set_result(judged)
-        except Exception as error:  # a fault of ours must end the run, not leave it waiting
-            if not slot.done():
-                slot.set_exception(error)
 
     async def finish_suites(self, step: int, ids: Sequence[str]) -> dict[str, SuiteResults]:
         """Called when a rank has posted all its suites; returns when the whole step is scored."""
-        state = self.steps[step]
-        if state.scoring is None:
-            state.scoring = asyncio.create_task(self._score(step))
-        outcomes = await state.scored
+        outcomes = await self.step(step).scored
         return {pid: SuiteResults(outcomes[pid].suite_rewards, outcomes[pid].selected) for pid in ids}
 
-    async def _score(self, step: int) -> None:
-        assert self.ledger is not None
-        state = self.steps[step]
+    async def _score(self, number: int) -> None:
+        assert self.run_writer is not None
+        step = self.steps[number]
         try:
-            judged = {}
-            for pid in self.schedule.steps[step - 1]:
-                candidates = await self._slot(state.candidates, pid)
-                owners = self.judge.owners(candidates)
-                alone = [
-                    i for i, attacked in enumerate(self.judge.attacked(candidates)) if not attacked and owners[i] == i
-                ]
-                # A candidate that nobody attacks is judged on the book alone.
-                await asyncio.gather(*(self._judge_suites(step, pid, index, []) for index in alone))
-                judged[pid] = [
-                    replace(await self._slot(state.suites, (pid, owner)), candidate=candidate)
-                    for candidate, owner in zip(candidates, owners, strict=True)
-                ]
-            self._check_outage(step, judged)
-            outcomes, stats = await self.in_writer(self.ledger.score_step, step, judged)
-            stats["judge_s"] = round(state.judge_seconds, 3)
-            stats["prompts_too_long"] = state.prompts_too_long
+            judged = {pid: await self.method.judge(step, pid) for pid in self.schedule.steps[number - 1]}
+            self._check_outage(number, judged)
+            outcomes, stats = await self.in_writer(self.run_writer.score_step, number, judged)
+            stats["judge_s"] = round(step.judge_seconds, 3)
+            stats["prompts_too_long"] = step.prompts_too_long
             stats["sandbox_failures"] = self.judge.failures()
-            self.ledger.arena_stats(step, stats)
-            self.steps.pop(step - 2, None)
-            state.scored.set_result(outcomes)
+            self.run_writer.arena_stats(number, stats)
+            self.steps.pop(number - 2, None)
+            step.scored.set_result(outcomes)
         except Exception as error:
-            state.scored.set_exception(error)
+            step.scored.set_exception(error)
 
     def _check_outage(self, step: int, judged: dict[str, list[Any]]) -> None:
         """Stops before an update that would learn from next to nothing, and before anything of the step is written."""
@@ -186,12 +150,6 @@ class Arena(PreflightDesk, BenchmarkDesk):
                 f"step {step}: {unscored} of {len(candidates)} candidates could not be judged, because the sandbox failed",
                 hint="see what is wrong with `codea1 sandbox check`, then go on with --resume",
             )
-
-    @staticmethod
-    def _slot(slots: dict[Any, asyncio.Future[Any]], key: Any) -> asyncio.Future[Any]:
-        if key not in slots:
-            slots[key] = new_future()
-        return slots[key]
 
     # -- the end of a step -----------------------------------------------------------------------------------------
     async def step_ended(self, label: str, step: int) -> Decision:
@@ -220,20 +178,20 @@ class Arena(PreflightDesk, BenchmarkDesk):
         return outage
 
     async def report(self, report: RankReport) -> None:
-        assert self.ledger is not None
-        line = await self.in_writer(self.ledger.report, report)
+        assert self.run_writer is not None
+        line = await self.in_writer(self.run_writer.report, report)
         if line is not None:
             self.tell({"kind": "step", "line": line})
 
     async def checkpoint_written(self, label: str, step: int, optimizer_step: int) -> None:
         """The last rank to report commits the checkpoint, so that no rank goes on believing in one that is not whole."""
-        assert self.ledger is not None
+        assert self.run_writer is not None
         self.written[step].add(label)
         if self.written[step] < set(self.labels):
             return
         if self.examiner is not None:
             await self.examiner.drain(step)
-        pruned = await self.in_writer(self.ledger.commit, step, optimizer_step, self.pending_steps())
+        pruned = await self.in_writer(self.run_writer.commit, step, optimizer_step, self.pending_steps())
         self.tell({"kind": "checkpoint", "step": step, "pruned": pruned})
 
     async def request_stop(self) -> None:
@@ -268,8 +226,8 @@ class Arena(PreflightDesk, BenchmarkDesk):
     async def heartbeat(self, label: str, phase: str, step: int) -> None:
         if phase == "sampling" and not self.sampling:
             self.sampling = True
-            if self.ledger is not None:
-                self.ledger.training_begins()
+            if self.run_writer is not None:
+                self.run_writer.training_begins()
         self.beats.beat(label, phase, step)
 
     async def position(self, label: str) -> tuple[str, int] | None:
@@ -292,8 +250,8 @@ class Arena(PreflightDesk, BenchmarkDesk):
             await self.close_benchmarks()
         if self.outage is not None:
             raise self.outage
-        summary = self.ledger.summary() if self.ledger is not None else {}
-        if self.ledger is not None:
-            self.ledger.close()
+        summary = self.run_writer.summary() if self.run_writer is not None else {}
+        if self.run_writer is not None:
+            self.run_writer.close()
         await self.in_thread(self.judge.close)
         return summary

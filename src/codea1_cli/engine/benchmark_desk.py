@@ -25,7 +25,7 @@ from codea1_cli.evals.eval_set import EvalSet
 from codea1_cli.runs.best import figure_of
 
 if TYPE_CHECKING:
-    from codea1_cli.engine.run_writer import Ledger
+    from codea1_cli.engine.run_writer import RunWriter
     from codea1_cli.recipe.schema import Recipe
     from codea1_cli.runs.run_dir import RunDir
 
@@ -37,7 +37,7 @@ class BenchmarkDesk:
 
     recipe: Recipe
     run: RunDir
-    ledger: Ledger | None
+    run_writer: RunWriter | None
     labels: list[str]
 
     if TYPE_CHECKING:
@@ -115,11 +115,11 @@ class BenchmarkDesk:
         try:
             loop = asyncio.get_running_loop()
             line, rows = await loop.run_in_executor(self.scorer, self._benchmark_line, step, name)
-            assert self.ledger is not None
+            assert self.run_writer is not None
             if rows:
                 await self.in_writer(_keep, self.run.path / "evaluation" / f"step-{step:06d}-{name}.json", rows)
             others = {at for at, which in self.pending if (at, which) != (step, name)}
-            await self.in_writer(self.ledger.benchmark, line, others)
+            await self.in_writer(self.run_writer.benchmark, line, others)
             self._texts_file(step, name).unlink()
             self.tell({"kind": "eval", "line": line})
             best = self.recipe.eval.best or ""

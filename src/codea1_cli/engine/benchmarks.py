@@ -53,25 +53,25 @@ def engine_length(trainer: Any, recipe: Recipe, role: str) -> int | None:
     return getattr(trainer.model.config, "max_position_embeddings", None)
 
 
-def sample_benchmarks(side: Any, step: int) -> None:
+def sample_benchmarks(rank: Any, step: int) -> None:
     """Samples this rank's share of each benchmark of its policy, and posts it to the arena, which scores it meanwhile."""
-    for name in side.recipe.eval.benchmarks:
-        if benchmark_row(name).role == side.spec.role:
-            _sample(side, step, name)
+    for name in rank.recipe.eval.benchmarks:
+        if benchmark_row(name).role == rank.spec.role:
+            _sample(rank, step, name)
 
 
-def _sample(side: Any, step: int, name: str) -> None:
+def _sample(rank: Any, step: int, name: str) -> None:
     from codea1_cli.models.sampler import cut_at_stop
 
-    spec, recipe, trainer = side.spec, side.recipe, side.trainer
+    spec, recipe, trainer = rank.spec, rank.recipe, rank.trainer
     tokenizer = trainer.processing_class
-    if name not in side.shares:
-        side.shares[name] = side.ask("benchmark_share", name, spec.rank, spec.ranks)
-    items, chosen = side.shares[name], set_of(name, recipe)
+    if name not in rank.shares:
+        rank.shares[name] = rank.arena.benchmark_share(name, spec.rank, spec.ranks)
+    items, chosen = rank.shares[name], set_of(name, recipe)
     prompts, settings = chosen.prompts(tokenizer, items), chosen.sampling()
     n, most = settings.n, settings.max_new_tokens
     fit = fitting(prompts, most, engine_length(trainer, recipe, spec.role))
-    side.phase("evaluating", max(step, 1))
+    rank.phase("evaluating", max(step, 1))
     sync_weights(trainer)
     # The same seed at every step: what differs between two evaluations is the policy.
     with (
@@ -83,10 +83,10 @@ def _sample(side: Any, step: int, name: str) -> None:
             [prompts[i] for i in fit],
             n,
             chunk=recipe.sampling.chunk,
-            on_chunk=lambda *_: side.phase("evaluating", max(step, 1)),  # a long benchmark is no hang
+            on_chunk=lambda *_: rank.phase("evaluating", max(step, 1)),  # a long benchmark is no hang
         )
     texts = {item.id: [""] * n for item in items}
     for i, group in zip(fit, completions, strict=True):
         decoded = tokenizer.batch_decode(group, skip_special_tokens=True)
         texts[items[i].id] = [cut_at_stop(text, settings.stop) for text in decoded]
-    side.ask("post_benchmark", step, name, spec.rank, texts, len(items) - len(fit))
+    rank.arena.post_benchmark(step, name, spec.rank, texts, len(items) - len(fit))

@@ -21,6 +21,7 @@ from codea1_cli.engine.ranks import build_order, rank_specs
 from codea1_cli.engine.schedule import Schedule
 from codea1_cli.engine.setup import RunSetup
 from codea1_cli.errors import RunFailed, SandboxOutage, some
+from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.devices import Gpu
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.prompts import code_messages
@@ -131,8 +132,9 @@ class Driver:
             part = list(problems[start : start + _REFERENCES_AT_ONCE])
             faults |= self._call(self.arena.check_references.remote(part), "the judge of references", self._patience)
         loaded = self._gather(self.loading)
+        first = f"{method_of(self.recipe).roles[0]}[0]"
         chats = [code_messages(problem) for problem in problems]
-        lengths = self._call(self.workers["code[0]"].prompt_lengths.remote(chats), "code[0]", self._patience)
+        lengths = self._call(self.workers[first].prompt_lengths.remote(chats), first, self._patience)
         schedule, kept = setup.fresh(
             problems, faults, lengths, {label: self._device(info) for label, info in loaded.items()}
         )

@@ -18,21 +18,21 @@ def due(recipe: Recipe, step: int, total: int) -> bool:
     return step in (0, total) or (recipe.eval.every is not None and step % recipe.eval.every == 0)
 
 
-def sample_heldout(side: Any, step: int) -> None:
+def sample_heldout(rank: Any, step: int) -> None:
     """Samples this rank's share of the held-out set and posts it to the arena, which judges and writes the figures."""
-    spec, recipe = side.spec, side.recipe
-    tokenizer = side.trainer.processing_class
+    spec, recipe = rank.spec, rank.recipe
+    tokenizer = rank.trainer.processing_class
     if spec.role == "code":
-        mine = side.heldout[spec.rank :: spec.ranks]
+        mine = rank.heldout[spec.rank :: spec.ranks]
         prompts = [render(tokenizer, code_messages(problem)) for problem in mine]
         keys: list[Any] = [problem.id for problem in mine]
         n = recipe.eval.n
     else:
         # At step 0 the wrong candidates may come from the code side's own evaluation, so this can wait for it.
-        by_id = {problem.id: problem for problem in side.heldout}
-        side.phase("waiting", max(step, 1))
-        targets = side.ask("evaluation_targets")
-        side.phase("evaluating", max(step, 1))
+        by_id = {problem.id: problem for problem in rank.heldout}
+        rank.phase("waiting", max(step, 1))
+        targets = rank.arena.evaluation_targets()
+        rank.phase("evaluating", max(step, 1))
         keys = targets[spec.rank :: spec.ranks]
         game = recipe.game
         prompts = [
@@ -41,8 +41,8 @@ def sample_heldout(side: Any, step: int) -> None:
         ]
         n = 1
     # The same seed at every step: what differs between two evaluations is the policy.
-    sync_weights(side.trainer)
-    with beside_training(side.trainer, recipe.seed * 1000 + 7 + spec.rank):
-        completions, _ = sample_groups(side.trainer, prompts, n, chunk=recipe.sampling.chunk)
+    sync_weights(rank.trainer)
+    with beside_training(rank.trainer, recipe.seed * 1000 + 7 + spec.rank):
+        completions, _ = sample_groups(rank.trainer, prompts, n, chunk=recipe.sampling.chunk)
     texts = [tokenizer.batch_decode(group, skip_special_tokens=True) for group in completions]
-    side.ask("post_evaluation", step, spec.role, spec.rank, list(zip(keys, texts, strict=True)))
+    rank.arena.post_evaluation(step, spec.role, spec.rank, list(zip(keys, texts, strict=True)))

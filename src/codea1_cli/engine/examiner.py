@@ -11,7 +11,7 @@ from codea1_cli.problems.problem import Problem
 
 if TYPE_CHECKING:
     from codea1_cli.engine.arena import Arena
-    from codea1_cli.engine.run_writer import Ledger
+    from codea1_cli.engine.run_writer import RunWriter
 
 Items = list[tuple[Any, list[str]]]
 
@@ -20,11 +20,11 @@ class Examiner:
     """Made inside the arena's event loop. `targets` resolves to the (problem id, wrong candidate) pairs that suites are
     written against; `fault` is what ended an evaluation that nobody waits for."""
 
-    def __init__(self, arena: Arena, ledger: Ledger, heldout: Sequence[Problem]) -> None:
-        self.arena, self.ledger = arena, ledger
+    def __init__(self, arena: Arena, run_writer: RunWriter, heldout: Sequence[Problem]) -> None:
+        self.arena, self.run_writer = arena, run_writer
         self.problems = {problem.id: problem for problem in heldout}
         self.targets: asyncio.Future[list[tuple[str, str]]] = asyncio.get_running_loop().create_future()
-        known = ledger.evaluation_targets(heldout)
+        known = run_writer.evaluation_targets(heldout)
         if known is not None:  # none may have been chosen: the first policy solved everything
             self.targets.set_result(known)
         self.posted: dict[tuple[int, str], dict[int, Items]] = defaultdict(dict)
@@ -62,8 +62,8 @@ class Examiner:
             ]
         rows = await asyncio.gather(*jobs)
         if role == "code" and not self.targets.done():
-            self.targets.set_result(self.ledger.choose_targets(rows))
-        return await arena.in_writer(self.ledger.evaluation, step, role, rows)
+            self.targets.set_result(self.run_writer.choose_targets(rows))
+        return await arena.in_writer(self.run_writer.evaluation, step, role, rows)
 
     async def drain(self, step: int | None = None) -> None:
         """Waits for the evaluations up to `step`, or for all."""

@@ -29,13 +29,3 @@ def fault_at(role: str, rank: int, step: int, point: str) -> None:
 def nan_at(role: str, rank: int, step: int) -> bool:
     """Whether a drill wants this step's loss to be NaN."""
     return os.environ.get("CODEA1_FAULT") == f"{role}:{rank}:{step}:updating:nan"
-
-
-def stubs_wanted() -> bool:
-    """CODEA1_STUBS=1: a timing run of a model with random weights, whose replies could never be attacked."""
-    return os.environ.get("CODEA1_STUBS") == "1"
-
-
-def stub(entry_point: str, reply: str) -> str:
-    """A program that loads and carries the reply as a string, so that the Test LLM's prompts get their real length."""
-    return f"```python\ndef {entry_point}(*args, **kwargs):\n    return None\n\nREPLY = {reply!r}\n```"

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.engine.client import ArenaClient
 from codea1_cli.engine.failures import LOG_HEAD
 from codea1_cli.engine.schedule import Schedule
 from codea1_cli.errors import CodeA1Error, RunFailed, SandboxOutage
+from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
-from codea1_cli.problems.prompts import code_messages
 from codea1_cli.recipe.batching import batches
 from codea1_cli.recipe.schema import Recipe
 
@@ -32,7 +33,7 @@ class RankSpec:
     use_vllm: bool
     node: str | None = None  # Ray's id of its node in a cluster that was given; None on this machine
     master_host: str = "127.0.0.1"  # where rank 0 is
-    other_policy_ranks: int = 0  # ranks of the other policy, where that is on the same GPU
+    others: tuple[tuple[str, int], ...] = ()  # (role, ranks) of the other policies on the same GPU
 
     @property
     def label(self) -> str:
@@ -46,7 +47,7 @@ class PolicyWorker:
         self.spec, self.recipe, self.arena = spec, recipe, arena
         self.tokenizer: Any = None
         self.trainer: Any = None
-        self.side: Any = None
+        self.rank: Any = None
         _own_log(Path(spec.run_path) / "logs" / f"{spec.role}-{spec.rank}.log")
         os.environ.update(_environment(spec))
 
@@ -76,36 +77,33 @@ class PolicyWorker:
 
         Returns what was chosen for the sampling engine.
         """
-        from codea1_cli.engine.trl.rollouts import CodeSide, TestSide
+        from codea1_cli.engine.trl.callback import make_callback
+        from codea1_cli.engine.trl.rank import TrainingRank
         from codea1_cli.engine.trl.trainer import build_trainer
 
         spec, recipe = self.spec, self.recipe
-        shape = batches(recipe, spec.role, spec.ranks)
-        side = (CodeSide if spec.role == "code" else TestSide)(
-            spec, recipe, shape, self.arena, problems, heldout, len(schedule)
-        )
+        rank = TrainingRank(spec, recipe, ArenaClient(self.arena), problems, heldout, len(schedule))
+        rollouts = method_of(recipe).rollouts(spec.role)(rank)
         told: dict[str, Any] = {}
         try:
             self.trainer = build_trainer(
                 recipe,
-                spec.role,
-                shape,
+                spec,
+                batches(recipe, spec.role, spec.ranks),
                 schedule,
-                {pid: code_messages(problem) for pid, problem in problems.items()},
+                problems,
+                rollouts,
                 self.tokenizer,
                 output_dir=Path(spec.run_path) / "checkpoints" / ".work" / spec.role,
-                reward=side.reward,
-                rollout=side.rollout if isinstance(side, TestSide) else None,
-                spec=spec,
                 told=told,
             )
         except CodeA1Error:
             raise
         except Exception as error:
             raise RunFailed(f"{spec.label} could not build its trainer: {type(error).__name__}: {error}") from error
-        self.trainer.add_callback(side.callback())
-        side.trainer = self.trainer
-        self.side = side
+        self.trainer.add_callback(make_callback(rank))
+        rank.trainer = self.trainer
+        self.rank = rank
         if told:
             import torch
 
@@ -119,9 +117,9 @@ class PolicyWorker:
         try:
             self.trainer.train(resume_from_checkpoint=checkpoint)
         except SandboxOutage as outage:
-            self.side.save_before_step()
+            self.rank.save_before_step()
             suffered = outage.what
-        self.side.phase("waiting")  # for the other side: who has finished does not hang
+        self.rank.phase("waiting")  # for the other side: who has finished does not hang
         return suffered
 
     def close(self) -> None:

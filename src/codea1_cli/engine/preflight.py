@@ -12,7 +12,7 @@ from typing import Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.engine.preflight_findings import Tried, findings, problem_choice
-from codea1_cli.engine.step_state import new_future
+from codea1_cli.engine.step import new_future
 from codea1_cli.engine.trl.sampling import beside_training, sample_groups, sync_weights
 from codea1_cli.errors import UserError
 from codea1_cli.extract import extract_code, parse_suite
@@ -24,7 +24,7 @@ Samples = list[tuple[str, list[str]]]  # (problem id, replies)
 
 
 class PreflightDesk:
-    """The arena's part: it hands the programs over to the test side, and every rank waits here for the verdict."""
+    """The arena's part: it hands the programs over to the test rank, and every rank waits here for the verdict."""
 
     recipe: Any
     labels: list[str]
@@ -106,28 +106,28 @@ class PreflightDesk:
         return seen
 
 
-def preflight(side: Any) -> None:
+def preflight(rank: Any) -> None:
     """One rank's part; returns when the run may begin.
 
     Raises:
         UserError: as `PreflightDesk.post_preflight`.
     """
-    spec, recipe, wish = side.spec, side.recipe, side.recipe.preflight
+    spec, recipe, wish = rank.spec, rank.recipe, rank.recipe.preflight
     if not wish.enabled:
         return
-    ids = problem_choice(list(side.problems), wish.problems, spec.rank, spec.ranks)
-    tokenizer, section = side.trainer.processing_class, recipe.role(spec.role)
+    ids = problem_choice(list(rank.problems), wish.problems, spec.rank, spec.ranks)
+    tokenizer, section = rank.trainer.processing_class, recipe.role(spec.role)
     if spec.role == "code":
-        side.phase("preflight", 1)
-        chats = [code_messages(side.problems[pid]) for pid in ids]
+        rank.phase("preflight", 1)
+        chats = [code_messages(rank.problems[pid]) for pid in ids]
     else:
-        side.phase("waiting", 1)
-        programs = side.ask("preflight_programs") if recipe.game.white_box else {}
-        side.phase("preflight", 1)
-        chats = [test_messages(side.problems[pid], programs.get(pid), recipe.game.tests_per_suite) for pid in ids]
+        rank.phase("waiting", 1)
+        programs = rank.arena.preflight_programs() if recipe.game.white_box else {}
+        rank.phase("preflight", 1)
+        chats = [test_messages(rank.problems[pid], programs.get(pid), recipe.game.tests_per_suite) for pid in ids]
     prompts = [render(tokenizer, chat) for chat in chats]
     fitting = [place for place, prompt in enumerate(prompts) if len(prompt) <= section.max_prompt_tokens]
-    completions = _sample(side, [prompts[place] for place in fitting], wish.samples)
+    completions = _sample(rank, [prompts[place] for place in fitting], wish.samples)
     flat = [ids for group in completions for ids in group]
     tried = Tried(
         replies=len(flat),
@@ -137,16 +137,16 @@ def preflight(side: Any) -> None:
         longest_prompt=max(map(len, prompts)),
     )
     texts = [tokenizer.batch_decode(group, skip_special_tokens=True) for group in completions]
-    side.phase("waiting", 1)
-    side.ask(
-        "post_preflight", spec.label, tried, [(ids[place], group) for place, group in zip(fitting, texts, strict=True)]
+    rank.phase("waiting", 1)
+    rank.arena.post_preflight(
+        spec.label, tried, [(ids[place], group) for place, group in zip(fitting, texts, strict=True)]
     )
 
 
-def _sample(side: Any, prompts: Sequence[list[int]], n: int) -> list[list[list[int]]]:
-    trainer, recipe = side.trainer, side.recipe
+def _sample(rank: Any, prompts: Sequence[list[int]], n: int) -> list[list[list[int]]]:
+    trainer, recipe = rank.trainer, rank.recipe
     sync_weights(trainer)
-    with beside_training(trainer, recipe.seed * 1000 + 11 + side.spec.rank):
+    with beside_training(trainer, recipe.seed * 1000 + 11 + rank.spec.rank):
         return sample_groups(trainer, prompts, n, chunk=recipe.sampling.chunk)[0]
 
 

@@ -10,8 +10,8 @@ from codea1_cli.engine.cluster import free_ports
 from codea1_cli.engine.nodes import Node, cpu_threads, meeting_points, place, threads_on
 from codea1_cli.engine.policy import RankSpec
 from codea1_cli.errors import EnvironmentFault
+from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.devices import Gpu
-from codea1_cli.recipe.batching import ROLES
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
 
@@ -23,13 +23,13 @@ def rank_specs(
     on_cpu = sum(gpu is None for group in ranks.values() for gpu in group)
     threads = recipe.train.threads or cpu_threads(os.cpu_count() or 1, on_cpu)
     specs = []
+    roles = method_of(recipe).roles
     placed = place(ranks, nodes) if nodes else {}
     if placed:
         meet = meeting_points(ray, placed)
     else:
-        meet = {role: ("127.0.0.1", port) for role, port in zip(ROLES, free_ports(len(ROLES)), strict=True)}
-    for role in ROLES:
-        other_policy = ranks["test" if role == "code" else "code"]
+        meet = {role: ("127.0.0.1", port) for role, port in zip(roles, free_ports(len(roles)), strict=True)}
+    for role in roles:
         for rank, gpu in enumerate(ranks[role]):
             specs.append(
                 RankSpec(
@@ -43,7 +43,11 @@ def rank_specs(
                     use_vllm=wants_vllm(recipe, gpu),
                     node=placed[role][rank].id if placed else None,
                     master_host=meet[role][0],
-                    other_policy_ranks=len(other_policy) if gpu is not None and gpu in other_policy else 0,
+                    others=tuple(
+                        (other, len(ranks[other]))
+                        for other in roles
+                        if other != role and gpu is not None and gpu in ranks[other]
+                    ),
                 )
             )
     return specs
@@ -54,7 +58,7 @@ def build_order(specs: Sequence[RankSpec]) -> list[list[str]]:
     comes up, so the policies follow one another; the ranks of one policy need each other."""
     if not any(spec.use_vllm for spec in specs):
         return [[spec.label for spec in specs]]
-    return [[spec.label for spec in specs if spec.role == role] for role in ROLES]
+    return [[spec.label for spec in specs if spec.role == role] for role in dict.fromkeys(spec.role for spec in specs)]
 
 
 def wants_vllm(recipe: Recipe, gpu: Gpu | None) -> bool:

@@ -8,30 +8,30 @@ import shutil
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from codea1_cli.durable import write_atomic
-from codea1_cli.engine.messages import RankReport
+from codea1_cli.engine.client import RankReport
 from codea1_cli.engine.rollout_file import write_rollouts
 from codea1_cli.errors import EnvironmentFault, RunFailed
 from codea1_cli.evals.heldout import attack_figures, solve_figures
 from codea1_cli.game.book import Book
-from codea1_cli.game.figures import merge_stats
-from codea1_cli.game.scoring import ProblemOutcome, score_problem
-from codea1_cli.game.selection import select
+from codea1_cli.game.scoring import ProblemOutcome
 from codea1_cli.judging.step import Attacked, Judged, Solved
+from codea1_cli.methods.registry import method_of
 from codea1_cli.mistakes.store import MistakeStore
 from codea1_cli.problems.problem import Problem
-from codea1_cli.recipe.batching import ROLES
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.best import mark_best
 from codea1_cli.runs.run_dir import RunDir
 
 
-class Ledger:
+class RunWriter:
+    """The one writer of a run directory, inside the arena's process. Methods block; `lock` guards what ranks report."""
+
     def __init__(self, recipe: Recipe, run: RunDir, resume_step: int) -> None:
-        self.recipe, self.run, self.rules = recipe, run, recipe.game
+        self.recipe, self.run, self.rules, self.method = recipe, run, recipe.game, method_of(recipe)
         self.store = MistakeStore(run.mistakes_file)
         self.books = {pid: Book(tuple(entries)) for pid, entries in self.store.all_books().items()}
         self.stats: dict[int, dict[str, Any]] = {}
@@ -79,47 +79,14 @@ class Ledger:
         events = []
         for pid, candidates in judged.items():
             book = self.books.get(pid, Book())
-            outcome = score_problem(self.rules, book.entries, [c.game for c in candidates], pid)
-            outcome = self._select_distinct(outcome, candidates)
+            outcome = self.method.score(self.rules, book.entries, candidates, pid)
             outcomes[pid] = outcome
             self.books[pid] = Book(outcome.book_after)
             events += [(pid, e.test, e.change, candidates[e.candidate_index].candidate.code) for e in outcome.events]
         if events:
             self.store.append(step, events)
         write_rollouts(self.run.rollout_file(step), step, judged, outcomes)
-        return outcomes, self._figures(outcomes)
-
-    def _select_distinct(self, outcome: ProblemOutcome, candidates: Sequence[Judged]) -> ProblemOutcome:
-        """Candidates that share one set of suites are one group to learn from, not several."""
-        if not self.recipe.game.share_identical:
-            return outcome
-        seen: set[str] = set()
-        rewards = []
-        for judged, row in zip(candidates, outcome.suite_rewards, strict=True):
-            rewards.append([] if judged.candidate.code in seen else row)
-            seen.add(judged.candidate.code)
-        return replace(outcome, selected=select(self.rules, rewards))
-
-    def _figures(self, outcomes: Mapping[str, ProblemOutcome]) -> dict[str, Any]:
-        stats = merge_stats(outcome.stats for outcome in outcomes.values())
-        candidates = stats.get("candidates", 0)
-        code_groups = [o.code_rewards for o in outcomes.values()]
-        test_groups = [o.suite_rewards[i] for o in outcomes.values() for i in o.selected]
-        suites = [part for outcome in outcomes.values() for parts in outcome.suite_parts for part in parts]
-        kill = stats.get("kills", 0)
-        return {
-            **{name: value for name, value in stats.items() if isinstance(value, (int, float))},
-            "valid_share": stats.get("valid_share"),
-            "kill_share": kill / stats["valid_run"] if stats.get("valid_run") else None,
-            "suite_validity": sum(part.validity for part in suites) / len(suites) if suites else None,
-            "code_signal_share": _signal(code_groups),
-            "test_signal_share": _signal(test_groups),
-            "masked_groups": len(outcomes) * self.rules.update_n - len(test_groups),
-            "unscored": stats.get("candidates_unscored", 0) + stats.get("suites_unscored", 0),
-            "unscored_share": stats.get("candidates_unscored", 0) / candidates if candidates else 0.0,
-            "book_tests": sum(len(book.entries) for book in self.books.values()),
-            "book_problems": sum(bool(book.entries) for book in self.books.values()),
-        }
+        return outcomes, self.method.figures(self.rules, outcomes) | self.summary()
 
     def arena_stats(self, step: int, stats: dict[str, Any]) -> None:
         with self.lock:
@@ -132,21 +99,20 @@ class Ledger:
                 return None
             parts = self.reports.setdefault(report.step, {})
             parts[report.label.partition("[")[0]] = report
-            if len(parts) < len(ROLES):
+            if len(parts) < len(self.method.roles):
                 return None
             now = time.monotonic()
             del self.reports[report.step]
             line = {
                 "step": report.step,
                 "time": round(time.time(), 3),
-                "code": parts["code"].logs,
-                "test": parts["test"].logs,
+                **{role: parts[role].logs for role in self.method.roles},
                 "arena": self.stats.pop(report.step),
                 "timing": {
                     "step_s": round(now - self.last_line, 3),
                     **{
                         f"{role}_{part}_s": round(seconds, 3)
-                        for role in ROLES
+                        for role in self.method.roles
                         for part, seconds in parts[role].seconds.items()
                     },
                 },
@@ -163,7 +129,7 @@ class Ledger:
         shutil.rmtree(staged, ignore_errors=True)
         try:
             staged.mkdir()
-            for role in ROLES:
+            for role in self.method.roles:
                 os.replace(work / role / f"checkpoint-{optimizer_step}", staged / role)
             (staged / "arena").mkdir()
             state = {"step": step, "book": self._book_state()}
@@ -212,7 +178,7 @@ class Ledger:
         with self.lock:
             parts = self.evaluations.setdefault(step, {})
             parts[role] = figures
-            if len(parts) < len(ROLES):
+            if len(parts) < len(self.method.roles):
                 return None
             line = {
                 "step": step,
@@ -233,14 +199,6 @@ def _wrong_programs(problem: Problem) -> list[str]:
     """The wrong candidates of `meta.wrong`; a field of that name with something else in it is somebody else's."""
     wrong = problem.meta.get("wrong")
     return wrong if isinstance(wrong, list) and all(isinstance(source, str) for source in wrong) else []
-
-
-def _signal(groups: Sequence[Sequence[float | None]]) -> float | None:
-    """The share of groups whose scored rewards differ: only these teach anything."""
-    if not groups:
-        return None
-    scored = [[reward for reward in group if reward is not None] for group in groups]
-    return sum(len(set(group)) > 1 for group in scored) / len(groups)
 
 
 def prepare_resume(run: RunDir) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 from codea1_cli.durable import write_atomic
 from codea1_cli.engine.schedule import Schedule, make_schedule
 from codea1_cli.errors import UserError
+from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.problems import file_hash
 from codea1_cli.recipe.schema import Recipe
@@ -27,6 +28,7 @@ _PACKAGES = ("codea1", "torch", "transformers", "trl", "ray", "vllm", "peft", "a
 class RunSetup:
     def __init__(self, recipe: Recipe, run: RunDir) -> None:
         self.recipe, self.run = recipe, run
+        self.first = method_of(recipe).roles[0]  # whose prompts are known before the run
         self.skipped: dict[str, list[str]] = {}
         self.sandbox_layers: dict[str, Any] = {}
 
@@ -44,12 +46,12 @@ class RunSetup:
         """
         skipped = defaultdict(list)
         kept: dict[str, Problem] = {}
-        longest = self.recipe.code.max_prompt_tokens
+        longest = self.recipe.role(self.first).max_prompt_tokens
         for problem, tokens in zip(problems, prompt_tokens, strict=True):
             if problem.id in faults:
                 skipped[faults[problem.id]].append(problem.id)
             elif tokens > longest:
-                skipped[f"prompt longer than code.max_prompt_tokens={longest}"].append(problem.id)
+                skipped[f"prompt longer than {self.first}.max_prompt_tokens={longest}"].append(problem.id)
             else:
                 kept[problem.id] = problem
         self.skipped = dict(skipped)
@@ -67,8 +69,8 @@ class RunSetup:
         if self.recipe.preflight.enabled and 2 * left_out > problems:
             raise UserError(
                 f"before the first step: {left_out} of {problems} prompts exceed "
-                f"code.max_prompt_tokens={self.recipe.code.max_prompt_tokens}",
-                hint=f"raise code.max_prompt_tokens to {longest} or more, or `--no-preflight` trains on the others",
+                f"{self.first}.max_prompt_tokens={self.recipe.role(self.first).max_prompt_tokens}",
+                hint=f"raise {self.first}.max_prompt_tokens to {longest} or more, or `--no-preflight` trains on the others",
             )
 
     def resume(self, problems: Sequence[Problem], labels: Sequence[str]) -> tuple[Schedule, dict[str, Problem]]:

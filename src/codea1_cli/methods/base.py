@@ -66,8 +66,12 @@ class Rank(Protocol):
     game: Game
     plan: SamplePlan
     problems: Mapping[str, Problem]  # without references: a policy's process has no use for one
-    arena: Exchange
     max_prompt_tokens: int
+
+    @property
+    def arena(self) -> Exchange:
+        """The calls to the arena."""
+        ...
 
     @property
     def step(self) -> int:
@@ -88,6 +92,10 @@ class Rank(Protocol):
 
     def sampling(self) -> AbstractContextManager[None]:
         """Around what the rank samples itself."""
+        ...
+
+    def sampled_by_trl(self, completions: Sequence[Sequence[int]]) -> None:
+        """TRL has sampled: counts the tokens, and books the time until now as sampling."""
         ...
 
     def count_tokens(self, completions: Sequence[Sequence[int]]) -> None:
@@ -124,8 +132,9 @@ class Rollouts(ABC):
         """The chat messages that a problem's dataset rows hold."""
 
     @abstractmethod
-    def reward(self, prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
-        """TRL's reward function: one reward per completion, None where it is unscored."""
+    def reward(self, *args: Any, **kwargs: Any) -> list[float | None]:
+        """TRL's reward function, called with the dataset's columns by name: one reward per completion, None where it is
+        unscored."""
 
 
 class Method(ABC):

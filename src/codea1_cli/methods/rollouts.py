@@ -31,7 +31,7 @@ class CodeRollouts(Rollouts):
     ) -> list[float | None]:
         """Posts the candidates and waits for their rewards."""
         rank = self.rank
-        rank.count_tokens(completion_ids)
+        rank.sampled_by_trl(completion_ids)
         texts: dict[str, list[str]] = {}
         for pid, completion in zip(problem_id, completions, strict=True):
             texts.setdefault(pid, []).append(completion[0]["content"])
@@ -52,7 +52,9 @@ class TestRollouts(Rollouts):
         """The bare problem id: TRL hands a rollout function nothing but the prompts."""
         return [{"role": "user", "content": problem.id}]
 
-    def reward(self, prompts: Any, completions: Any, *, suite_reward: Sequence[float | None], **_: Any) -> list[Any]:
+    def reward(
+        self, prompts: Any, completions: Any, *, suite_reward: Sequence[float | None], **_: Any
+    ) -> list[float | None]:
         """The rewards came with the rollout."""
         return list(suite_reward)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codea1_cli.errors import UserError
+from codea1_cli.methods.registry import method_of
 from codea1_cli.recipe.schema import Recipe
 
 ROLES = ("code", "test")
@@ -36,8 +37,9 @@ def batches(recipe: Recipe, role: str, ranks: int) -> Batches:
     Raises:
         UserError: a step cannot be shared out evenly between ranks or optimizer steps.
     """
-    train, game = recipe.train, recipe.game
-    group, groups = (game.n_code, 1) if role == "code" else (game.n_test, game.update_n)
+    train = recipe.train
+    planned = method_of(recipe).plan(recipe.game, role)
+    group, groups = planned.group, planned.groups
     if train.problems_per_step % ranks:
         raise UserError(
             f"train.problems_per_step={train.problems_per_step} cannot be shared by {ranks} {role} ranks",

@@ -12,9 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from codea1_cli.evals.registry import names as benchmark_names
 from codea1_cli.game.rules import Game, Positive, Share
+from codea1_cli.methods.registry import find_method
 from codea1_cli.sandbox.local.layers import NAMES as SANDBOX_LAYERS
-
-METHODS = ("code-a1", "golden-tests", "self-play", "sft")
 
 
 class Section(BaseModel):
@@ -218,7 +217,7 @@ class Recipe(Section):
     name: str = "custom"
     description: str = ""
     model: str = Field(description="hub id, local folder, or builtin:tiny; both policies start from it")
-    method: str = Field("code-a1", description="code-a1; golden-tests, self-play and sft are reserved")
+    method: str = Field("code-a1", description="code-a1, or module:Class; golden-tests, self-play and sft are reserved")
     seed: int = 0
     data: Data = Field(default_factory=Data)
     game: Game = Field(default_factory=Game)
@@ -238,10 +237,7 @@ class Recipe(Section):
     @field_validator("method")
     @classmethod
     def _method(cls, value: str) -> str:
-        if value not in METHODS:
-            raise ValueError(f"unknown method {value!r}; there are {', '.join(METHODS)}")
-        if value != "code-a1":
-            raise ValueError(f"method {value!r} is not available yet; use code-a1")
+        find_method(value)
         return value
 
     @field_validator("sandbox")

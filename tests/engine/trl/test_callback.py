@@ -10,47 +10,44 @@ from codea1_cli.errors import RunFailed
 from codea1_cli.recipe.files import load_recipe
 
 
-class Side:
+class Rank:
     """Stands for one rank; remembers what it asked of the arena."""
 
     def __init__(self, updates=2):
         self.spec = SimpleNamespace(role="code", rank=0, label="code[0]")
-        self.shape = SimpleNamespace(updates_per_step=updates)
+        self.updates_per_step = updates
+        self.arena = SimpleNamespace(report=lambda report: self.reports.append(report))
         self.recipe, self.total_steps = load_recipe("tiny"), 10
         self.logs, self.seconds = [], {"sampling": 1.0}
         self.sampled_tokens = 5
         self.reports = []
 
-    def ask(self, method, *arguments):
-        assert method == "report"
-        self.reports.append(arguments[0])
 
-
-def log(side, optimizer_step, **logs):
+def log(rank, optimizer_step, **logs):
     state, control = SimpleNamespace(global_step=optimizer_step), SimpleNamespace(should_save=False)
-    make_callback(side).on_log(None, state, control, logs={"loss": 0.5, "grad_norm": 1.0, **logs})
+    make_callback(rank).on_log(None, state, control, logs={"loss": 0.5, "grad_norm": 1.0, **logs})
 
 
 def test_a_step_is_the_mean_of_its_optimizer_steps():
-    side = Side()
-    log(side, 3, loss=1.0, num_tokens=10.0, kl=math.inf)
-    assert side.reports == []
-    log(side, 4, loss=2.0, num_tokens=30.0)
-    (report,) = side.reports
+    rank = Rank()
+    log(rank, 3, loss=1.0, num_tokens=10.0, kl=math.inf)
+    assert rank.reports == []
+    log(rank, 4, loss=2.0, num_tokens=30.0)
+    (report,) = rank.reports
     assert report.step == 2
     assert report.logs == {"loss": 1.5, "grad_norm": 1.0, "tokens_seen": 30.0, "sampled_tokens": 5}
     assert report.seconds == {"sampling": 1.0}
-    assert side.logs == []
+    assert rank.logs == []
 
 
 @pytest.mark.parametrize("name", ["loss", "grad_norm"])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_what_is_not_finite_ends_the_run(name, value):
     with pytest.raises(RunFailed, match=rf"{name} of the code policy is (nan|inf) at step 2 \(code\[0\]\)"):
-        log(Side(), 3, **{name: value})
+        log(Rank(), 3, **{name: value})
 
 
 def test_trls_closing_line_is_no_step():
-    side = Side(updates=1)
-    make_callback(side).on_log(None, SimpleNamespace(global_step=4), None, logs={"train_runtime": 3.0})
-    assert side.reports == []
+    rank = Rank(updates=1)
+    make_callback(rank).on_log(None, SimpleNamespace(global_step=4), None, logs={"train_runtime": 3.0})
+    assert rank.reports == []

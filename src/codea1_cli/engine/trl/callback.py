@@ -6,13 +6,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.engine import benchmarks, evaluation
+from codea1_cli.engine.client import RankReport
 from codea1_cli.engine.faults import fault_at
-from codea1_cli.engine.messages import RankReport
 from codea1_cli.engine.preflight import preflight
 from codea1_cli.errors import RunFailed
 
 if TYPE_CHECKING:
-    from codea1_cli.engine.trl.rollouts import Side
+    from codea1_cli.engine.trl.rank import TrainingRank
 
 # TRL's names of what is worth a column in metrics.jsonl.
 _LOGGED = {
@@ -32,31 +32,31 @@ _LOGGED = {
 }
 
 
-def make_callback(side: Side) -> Any:
+def make_callback(rank: TrainingRank) -> Any:
     """The TrainerCallback of one rank.
 
     TRL calls on_step_end, then on_log, then on_save for each optimizer step; only a rollout's last one ends a step.
     """
     from transformers import TrainerCallback
 
-    updates = side.shape.updates_per_step
+    updates = rank.updates_per_step
 
     class StepCallback(TrainerCallback):
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             if state.global_step == 0:
-                preflight(side)
-                side.evaluate(0)
-            side.step_begins()
+                preflight(rank)
+                rank.evaluate(0)
+            rank.step_begins()
 
         def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            fault_at(side.spec.role, side.spec.rank, side.step, "updating")
+            fault_at(rank.spec.role, rank.spec.rank, rank.step, "updating")
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
             if state.global_step % updates:
                 return control
-            side.clock("updating")
+            rank.clock("updating")
             step = state.global_step // updates
-            decision = side.ask("step_ended", side.spec.label, step)
+            decision = rank.arena.step_ended(rank.spec.label, step)
             control.should_save = decision.save
             control.should_training_stop = control.should_training_stop or decision.stop
             return control
@@ -70,41 +70,41 @@ def make_callback(side: Side) -> Any:
             for name in ("loss", "grad_norm"):
                 if not math.isfinite(float(logs.get(name, 0.0))):
                     raise RunFailed(
-                        f"{name} of the {side.spec.role} policy is {logs[name]} at step {step} ({side.spec.label})"
+                        f"{name} of the {rank.spec.role} policy is {logs[name]} at step {step} ({rank.spec.label})"
                     )
             figures = {ours: logs.get(theirs) for theirs, ours in _LOGGED.items()}
             # An infinite ratio is no figure, and no reason to stop.
-            side.logs.append({k: v for k, v in figures.items() if v is not None and math.isfinite(v)})
+            rank.logs.append({k: v for k, v in figures.items() if v is not None and math.isfinite(v)})
             if state.global_step % updates:
                 return
-            merged = _merge(side.logs) | _machine(side)
-            report = RankReport(side.spec.label, step, merged, dict(side.seconds))
-            side.logs, side.seconds = [], dict.fromkeys(side.seconds, 0.0)
+            merged = _merge(rank.logs) | _machine(rank)
+            report = RankReport(rank.spec.label, step, merged, dict(rank.seconds))
+            rank.logs, rank.seconds = [], dict.fromkeys(rank.seconds, 0.0)
             # Waited for, so that a step's line is on disk before its checkpoint is.
-            side.ask("report", report)
-            if any(part.due(side.recipe, step, side.total_steps) for part in (evaluation, benchmarks)):
-                side.evaluate(step)
+            rank.arena.report(report)
+            if any(part.due(rank.recipe, step, rank.total_steps) for part in (evaluation, benchmarks)):
+                rank.evaluate(step)
             if control.should_save:
-                side.phase("saving", step)
-                _check_finite(side, step)
-                fault_at(side.spec.role, side.spec.rank, step, "saving")
+                rank.phase("saving", step)
+                _check_finite(rank, step)
+                fault_at(rank.spec.role, rank.spec.rank, step, "saving")
 
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            side.ask("checkpoint_written", side.spec.label, state.global_step // updates, state.global_step)
+            rank.arena.checkpoint_written(rank.spec.label, state.global_step // updates, state.global_step)
 
         def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             if state.global_step % updates == 0:
-                side.step_begins()
+                rank.step_begins()
 
     return StepCallback()
 
 
-def _machine(side: Side) -> dict[str, float]:
+def _machine(rank: TrainingRank) -> dict[str, float]:
     """What a rank sampled in a step, and the most memory that torch and its GPU as a whole have held so far, in GiB."""
     import torch
 
-    figures: dict[str, float] = {"sampled_tokens": side.sampled_tokens}
-    side.sampled_tokens = 0
+    figures: dict[str, float] = {"sampled_tokens": rank.sampled_tokens}
+    rank.sampled_tokens = 0
     if torch.cuda.is_available():
         free, total = torch.cuda.mem_get_info()
         figures["gpu_gib"] = round((total - free) / 2**30, 2)
@@ -112,15 +112,15 @@ def _machine(side: Side) -> dict[str, float]:
     return figures
 
 
-def _check_finite(side: Side, step: int) -> None:
+def _check_finite(rank: TrainingRank, step: int) -> None:
     """A checkpoint with a NaN in it would be the end of a run, and would replace a good one."""
     import torch
 
-    for name, parameter in side.trainer.model.named_parameters():
+    for name, parameter in rank.trainer.model.named_parameters():
         # Under FSDP2 each rank looks at its own shard.
         mine = parameter.to_local() if hasattr(parameter, "to_local") else parameter
         if not bool(torch.isfinite(mine.detach()).all()):
-            raise RunFailed(f"parameter {name} of the {side.spec.role} policy is not finite after step {step}")
+            raise RunFailed(f"parameter {name} of the {rank.spec.role} policy is not finite after step {step}")
 
 
 def _merge(logs: list[dict[str, float]]) -> dict[str, float]:

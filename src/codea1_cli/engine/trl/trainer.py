@@ -2,68 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from codea1_cli.engine.schedule import Schedule
 from codea1_cli.engine.trl.sampling import sample_by_prompt
 from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings
 from codea1_cli.errors import UserError
+from codea1_cli.methods.base import Rollouts
 from codea1_cli.models.resolving import resolve_model
+from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import Batches
 from codea1_cli.recipe.schema import Recipe
 
-Messages = list[dict[str, str]]
+if TYPE_CHECKING:
+    from codea1_cli.engine.policy import RankSpec
 
 
 def build_trainer(
     recipe: Recipe,
-    role: str,
+    spec: RankSpec,
     batches: Batches,
     schedule: Schedule,
-    prompts: dict[str, Messages],
+    problems: Mapping[str, Problem],
+    rollouts: Rollouts,
     tokenizer: Any,
     output_dir: Path,
-    reward: Callable[..., Any],
-    rollout: Callable[..., Any] | None,
-    spec: Any,
     told: dict[str, Any],
 ) -> Any:
     """The GRPOTrainer of one rank of one policy.
 
     Args:
-        spec: the rank (`policy.RankSpec`).
         told: receives what was chosen for the sampling engine.
-        prompts: the chat prompt of each problem id. A trainer with a `rollout` gets the bare problem id as its prompt,
-            because TRL hands a rollout function nothing but the prompts.
+
+    Raises:
+        UserError: the model cannot be loaded.
     """
     from datasets import Dataset
     from transformers import PrinterCallback, ProgressCallback
     from trl import GRPOConfig, GRPOTrainer
 
     ids = [pid for step in schedule.steps for pid in step for _ in range(batches.groups_per_problem)]
-    chats = prompts if rollout is None else {pid: [{"role": "user", "content": pid}] for pid in prompts}
+    chats = {pid: rollouts.prompt(problem) for pid, problem in problems.items()}
     dataset = Dataset.from_dict({"prompt": [chats[pid] for pid in ids], "problem_id": ids})
-    settings = trainer_arguments(recipe, role, batches, len(schedule), output_dir, spec.use_vllm, spec.ranks)
+    settings = trainer_arguments(recipe, spec.role, batches, len(schedule), output_dir, spec.use_vllm, spec.ranks)
     if spec.use_vllm:  # what ends a reply is our tokenizer's to say: a converted model's own settings may not know
         settings["generation_kwargs"] = {"stop_token_ids": [tokenizer.eos_token_id]}
     arguments = GRPOConfig(**settings)
     try:
         with engine_settings(recipe, batches, spec, told):
             trainer = GRPOTrainer(
-                model=resolve_model(recipe.model_of(role)),
+                model=resolve_model(recipe.model_of(spec.role)),
                 args=arguments,
                 train_dataset=dataset,
                 processing_class=tokenizer,
-                reward_funcs=reward,
-                rollout_func=rollout,
+                reward_funcs=rollouts.reward,
+                rollout_func=rollouts.rollout,
                 peft_config=_peft(recipe),
             )
     except (OSError, ValueError) as error:
         if "config.json" in str(error) or "huggingface" in str(error).lower():
             first = str(error).strip().splitlines()[0]
-            raise UserError(f"cannot load the model {recipe.model_of(role)}: {first}") from None
+            raise UserError(f"cannot load the model {recipe.model_of(spec.role)}: {first}") from None
         raise
     if spec.use_vllm:
         WeightCheck(trainer.vllm_generation, spec.label)

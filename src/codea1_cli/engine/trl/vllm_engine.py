@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 from codea1_cli.engine.gpu_memory import engine_share
 from codea1_cli.errors import RunFailed, UserError
+from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.constants import VLLM_SEQUENCES
 from codea1_cli.planning.memory import rank_memory, sampled
 from codea1_cli.planning.shapes import find_shape
@@ -38,11 +39,13 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: Any, told: dict[str, A
     build: Callable[..., Any] = vllm_generation.LLM
     training, weights = training_to_come(recipe, spec.role, shape, spec.ranks)
     still = 0
-    if spec.other_policy_ranks:  # the other policy's training begins only when both engines are up
-        other_policy = "test" if spec.role == "code" else "code"
-        ranks = spec.other_policy_ranks
-        later, its_weights = training_to_come(recipe, other_policy, batches(recipe, other_policy, ranks), ranks)
-        still = later + (its_weights if spec.role == "code" else 0)
+    engines = 1
+    roles = method_of(recipe).roles
+    for other, ranks in spec.others:  # the other policy's training begins only when both engines are up
+        later, its_weights = training_to_come(recipe, other, batches(recipe, other, ranks), ranks)
+        comes_later = roles.index(other) > roles.index(spec.role)
+        still += later + (its_weights if comes_later else 0)
+        engines += comes_later
 
     fewest, most = VLLM_SEQUENCES
 
@@ -53,7 +56,7 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: Any, told: dict[str, A
             free,
             training,
             still,
-            2 if spec.other_policy_ranks and spec.role == "code" else 1,
+            engines,
             weights,
             recipe.sampling.vllm_memory,
             spec.label,
@@ -61,7 +64,7 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: Any, told: dict[str, A
         told.update(vllm_share=share, free_gib=round(free / 2**30, 1), total_gib=round(total / 2**30, 1))
         settings |= {
             "gpu_memory_utilization": share,
-            "seed": recipe.seed * 1009 + (503 if spec.role == "test" else 0) + spec.rank,
+            "seed": recipe.seed * 1009 + 503 * roles.index(spec.role) + spec.rank,
             "max_num_seqs": max(fewest, min(most, sampled(recipe, spec.role) // spec.ranks)),
             "enforce_eager": recipe.sampling.vllm_eager,
             "disable_log_stats": True,

@@ -4,11 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from codea1_cli.engine.messages import CandidateView, SuiteResults
-from codea1_cli.engine.trl.rollouts import CodeSide, TestSide
+from codea1_cli.engine.client import ArenaClient
+from codea1_cli.engine.trl.rank import TrainingRank
 from codea1_cli.errors import RunFailed
+from codea1_cli.methods.exchange import CandidateView, SuiteResults
+from codea1_cli.methods.rollouts import CodeRollouts, TestRollouts
 from codea1_cli.problems.problem import Problem
-from codea1_cli.recipe.batching import batches
 from codea1_cli.recipe.files import load_recipe
 
 EOS = 1
@@ -80,16 +81,16 @@ def side(kind, arena, *overrides):
     recipe = load_recipe(
         "tiny", ["game.n_code=2", f"game.n_test={N}", "game.update_n=1", "train.problems_per_step=2", *overrides]
     )
-    role = "code" if kind is CodeSide else "test"
+    role = "code" if kind is CodeRollouts else "test"
     spec = SimpleNamespace(role=role, rank=0, ranks=1, label=f"{role}[0]")
-    made = kind(spec, recipe, batches(recipe, role, 1), arena, {"p": problem("p"), "q": problem("q")}, [], 1)
-    made.trainer = Trainer()
-    return made
+    rank = TrainingRank(spec, recipe, ArenaClient(arena), {"p": problem("p"), "q": problem("q")}, [], 1)
+    rank.trainer = Trainer()
+    return kind(rank)
 
 
 def rollout(made, ids=("p", "q")):
     prompts = [[{"role": "user", "content": pid}] for pid in ids for _ in range(N)]
-    return made.rollout(prompts, made.trainer)
+    return made.rollout(prompts, made.rank.trainer)
 
 
 def test_selected_groups_come_back_in_order_with_their_rewards():
@@ -100,7 +101,7 @@ def test_selected_groups_come_back_in_order_with_their_rewards():
         },
         {"p": SuiteResults([[0.1, 0.2], [0.3, 0.9]], [1]), "q": SuiteResults([[0.5, 0.6], [0.7, None]], [1])},
     )
-    made = side(TestSide, arena)
+    made = side(TestRollouts, arena)
     rows = rollout(made)
     assert rows["suite_reward"] == [0.3, 0.9, 0.7, None]
     assert rows["env_mask"] == [[1], [1], [1], [0]], "an unscored suite is masked"
@@ -117,7 +118,7 @@ def test_a_problem_without_a_candidate_to_attack_gives_full_masked_rows():
         {"p": [CandidateView("", False)] * 2, "q": [CandidateView("Q0", True), CandidateView("", False)]},
         {"p": SuiteResults([[], []], []), "q": SuiteResults([[None, None], []], [])},
     )
-    made = side(TestSide, arena)
+    made = side(TestRollouts, arena)
     rows = rollout(made)
     assert rows["suite_reward"] == [None] * 4
     assert all(sum(mask) == 0 for mask in rows["env_mask"])
@@ -129,16 +130,16 @@ def test_white_box_off_hides_the_candidate():
     views = {pid: [CandidateView("SECRET", True), CandidateView("SECRET2", True)] for pid in "pq"}
     results = {pid: SuiteResults([[0.0, 1.0], [0.0, 1.0]], [0]) for pid in "pq"}
     for switch, expected in (("true", True), ("false", False)):
-        made = side(TestSide, Arena(views, results), f"game.white_box={switch}")
+        made = side(TestRollouts, Arena(views, results), f"game.white_box={switch}")
         rollout(made)
-        assert any("SECRET" in prompt for prompt in made.trainer.prompts) is expected
+        assert any("SECRET" in prompt for prompt in made.rank.trainer.prompts) is expected
 
 
 def test_a_prompt_too_long_for_the_test_llm_is_skipped_and_told():
     views = {"p": [CandidateView("x" * 500, True), CandidateView("y", True)], "q": [CandidateView("z", True)] * 2}
     results = {"p": SuiteResults([[], [0.0, 1.0]], [1]), "q": SuiteResults([[0.0, 1.0], [0.0, 1.0]], [0])}
     arena = Arena(views, results)
-    rollout(side(TestSide, arena, "test.max_prompt_tokens=200"))
+    rollout(side(TestRollouts, arena, "test.max_prompt_tokens=200"))
     assert arena.skipped == [("p", 0)]
     assert ("p", 0) not in arena.suites
 
@@ -149,12 +150,12 @@ def test_too_few_rows_never_reach_trl():
         {"p": SuiteResults([[0.0, 1.0], [0.0, 1.0]], [0, 1]), "q": SuiteResults([[0.0, 1.0], [0.0, 1.0]], [0])},
     )
     with pytest.raises(RunFailed, match="rollout of 6 rows where 4 are due"):
-        rollout(side(TestSide, arena))
+        rollout(side(TestRollouts, arena))
 
 
 def test_code_rewards_find_their_rows():
-    made = side(CodeSide, Arena({}, {}))
+    made = side(CodeRollouts, Arena({}, {}))
     completions = [[{"role": "assistant", "content": "x" * length}] for length in (1, 2, 3, 4)]
     ids = [[7] * length for length in (1, 2, 3, 4)]
-    assert made.reward(None, completions, ids, problem_id=["p", "p", "q", "q"]) == [1.0, 2.0, 3.0, 4.0]
-    assert made.sampled_tokens == 10
+    assert made.reward(None, completions, completion_ids=ids, problem_id=["p", "p", "q", "q"]) == [1.0, 2.0, 3.0, 4.0]
+    assert made.rank.sampled_tokens == 10

@@ -1,0 +1,74 @@
+"""The arena as a rank calls it: one typed method per call. A test holds the signatures to those of `engine.arena.Arena`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from codea1_cli.methods.exchange import Exchange
+
+
+@dataclass(frozen=True)
+class RankReport:
+    """One rank's step: what TRL logged, and seconds by part."""
+
+    label: str
+    step: int
+    logs: dict[str, float]
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do at the end of a step; the same for every rank."""
+
+    save: bool
+    stop: bool
+
+
+class ArenaClient(Exchange):
+    """All calls of a rank. They block until the arena answers, except `heartbeat` and those that `Exchange` names."""
+
+    def heartbeat(self, label: str, phase: str, step: int) -> None:
+        """Tells what a rank does from now on: a hang is blamed on the rank that is not `waiting`."""
+        self._arena.heartbeat.remote(label, phase, step)
+
+    def step_ended(self, label: str, step: int) -> Decision:
+        """Whether the rank saves and whether it stops; the first rank to ask settles it for all."""
+        return self._wait(self._arena.step_ended.remote(label, step))
+
+    def report(self, report: RankReport) -> None:
+        """Hands over a step's figures; they are on disk when the call returns, if this was the last rank."""
+        self._wait(self._arena.report.remote(report))
+
+    def checkpoint_written(self, label: str, step: int, optimizer_step: int) -> None:
+        """Says that the rank's part of a checkpoint is written; the last rank's call commits the whole."""
+        self._wait(self._arena.checkpoint_written.remote(label, step, optimizer_step))
+
+    def preflight_programs(self) -> dict[str, str]:
+        """A program per problem that gave one, when the Code LLM's ranks have posted theirs."""
+        return self._wait(self._arena.preflight_programs.remote())
+
+    def post_preflight(self, label: str, tried: Any, samples: list[tuple[str, list[str]]]) -> None:
+        """Posts a rank's pre-flight samples; returns when the run may begin.
+
+        Raises:
+            UserError: they speak against the run.
+        """
+        self._wait(self._arena.post_preflight.remote(label, tried, samples))
+
+    def evaluation_targets(self) -> list[tuple[str, str]]:
+        """The (problem id, wrong program) pairs that held-out suites are written against."""
+        return self._wait(self._arena.evaluation_targets.remote())
+
+    def post_evaluation(self, step: int, role: str, rank: int, items: list[tuple[Any, list[str]]]) -> None:
+        """Posts a rank's share of the held-out samples."""
+        self._wait(self._arena.post_evaluation.remote(step, role, rank, items))
+
+    def benchmark_share(self, name: str, rank: int, ranks: int) -> list[Any]:
+        """The tasks of a benchmark that one rank samples."""
+        return self._wait(self._arena.benchmark_share.remote(name, rank, ranks))
+
+    def post_benchmark(self, step: int, name: str, rank: int, texts: dict[str, list[str]], too_long: int) -> None:
+        """Posts a rank's share of a benchmark's texts by task id, and how many prompts were too long."""
+        self._wait(self._arena.post_benchmark.remote(step, name, rank, texts, too_long))

@@ -1,0 +1,142 @@
+"""One rank of a policy between TRL's trainer, its rollouts and the arena: where it is, and how long each part took."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from codea1_cli.engine import benchmarks, evaluation
+from codea1_cli.engine.client import ArenaClient
+from codea1_cli.engine.faults import fault_at, nan_at
+from codea1_cli.engine.randomness import random_state, restore_random_state
+from codea1_cli.engine.trl.sampling import sample_groups, sync_weights
+from codea1_cli.methods.base import Ids, OnChunk
+from codea1_cli.methods.registry import method_of
+from codea1_cli.problems.problem import Problem
+from codea1_cli.recipe.schema import Recipe
+from codea1_cli.runs.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from codea1_cli.engine.policy import RankSpec
+
+
+class TrainingRank:
+    """One rank; it implements `methods.base.Rank`. `trainer` is set when it is built.
+
+    Args:
+        problems, heldout: without references; a policy's process has no use for one.
+        total_steps: the length of the run.
+    """
+
+    def __init__(
+        self,
+        spec: RankSpec,
+        recipe: Recipe,
+        arena: ArenaClient,
+        problems: Mapping[str, Problem],
+        heldout: Sequence[Problem],
+        total_steps: int,
+    ) -> None:
+        self.spec, self.recipe, self.arena = spec, recipe, arena
+        self.problems, self.heldout, self.total_steps = problems, list(heldout), total_steps
+        self.label, self.game = spec.label, recipe.game
+        self.plan = method_of(recipe).plan(recipe.game, spec.role)
+        self.max_prompt_tokens = recipe.role(spec.role).max_prompt_tokens
+        self.updates_per_step = recipe.train.updates_per_step
+        self.trainer: Any = None
+        self.seconds = {"sampling": 0.0, "waiting": 0.0, "updating": 0.0}
+        self.randomness: dict[str, Any] = {}
+        self.tokens_seen = 0
+        self.sampled_tokens = 0
+        self.since = time.monotonic()
+        self.logs: list[dict[str, float]] = []
+        self.shares: dict[str, list[Any]] = {}  # this rank's tasks, by benchmark
+
+    @property
+    def step(self) -> int:
+        return self.trainer.state.global_step // self.updates_per_step + 1
+
+    @property
+    def tokenizer(self) -> Any:
+        return self.trainer.processing_class
+
+    @property
+    def reports_logprobs(self) -> bool:
+        return bool(self.trainer.use_vllm)
+
+    # -- where it is, and since when -------------------------------------------------------------------------------
+    def phase(self, name: str, step: int | None = None) -> None:
+        """Tells the arena what this rank does from now on."""
+        self.arena.heartbeat(self.label, name, step or self.step)
+
+    def clock(self, part: str) -> None:
+        """Books the time since the last call under `part`."""
+        now = time.monotonic()
+        self.seconds[part] += now - self.since
+        self.since = now
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        self.phase("waiting")
+        yield
+        self.clock("waiting")
+
+    @contextlib.contextmanager
+    def sampling(self) -> Iterator[None]:
+        self.phase("sampling")
+        fault_at(self.spec.role, self.spec.rank, self.step, "sampling")
+        yield
+        self.clock("sampling")
+
+    def update_begins(self) -> None:
+        self.phase("updating")
+        if nan_at(self.spec.role, self.spec.rank, self.step):
+            next(self.trainer.model.parameters()).data.fill_(math.nan)
+
+    def sampled_by_trl(self, completions: Sequence[Sequence[int]]) -> None:
+        self.count_tokens(completions)
+        fault_at(self.spec.role, self.spec.rank, self.step, "sampling")
+        self.clock("sampling")
+
+    def count_tokens(self, completions: Sequence[Sequence[int]]) -> None:
+        self.sampled_tokens += sum(map(len, completions))
+
+    # -- sampling --------------------------------------------------------------------------------------------------
+    def sync_weights(self) -> None:
+        sync_weights(self.trainer)
+
+    def sample(
+        self, prompts: Sequence[Ids], n: int, on_chunk: OnChunk | None = None
+    ) -> tuple[list[list[Ids]], list[list[list[float]]] | None]:
+        return sample_groups(self.trainer, prompts, n, chunk=self.recipe.sampling.chunk, on_chunk=on_chunk)
+
+    # -- a step begins, is evaluated, is saved around --------------------------------------------------------------
+    def step_begins(self) -> None:
+        """Remembers the random state, so that a step which cannot be scored can be undone and saved around."""
+        self.phase("sampling")
+        self.randomness = random_state()
+        self.tokens_seen = self.trainer.state.num_input_tokens_seen
+        self.since = time.monotonic()
+
+    def save_before_step(self) -> None:
+        """Writes the checkpoint of the last finished step, from inside the one that failed."""
+        finished = self.step - 1
+        if RunDir(self.spec.run_path).latest_step() >= finished:
+            return
+        self.phase("saving", finished)
+        restore_random_state(self.randomness)
+        self.trainer.state.num_input_tokens_seen = self.tokens_seen
+        self.trainer._save_checkpoint(self.trainer.model, trial=None)
+        self.arena.checkpoint_written(self.label, finished, self.trainer.state.global_step)
+
+    def evaluate(self, step: int) -> None:
+        """What is due after this step, or before the first: held-out problems, benchmarks."""
+        if self.heldout and evaluation.due(self.recipe, step, self.total_steps):
+            self.phase("evaluating", max(step, 1))
+            evaluation.sample_heldout(self, step)
+        if benchmarks.due(self.recipe, step, self.total_steps):
+            benchmarks.sample_benchmarks(self, step)
+        self.since = time.monotonic()
