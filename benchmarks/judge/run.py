@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 from codea1_cli.cli.sandbox import show_arms
+from codea1_cli.judging.bench import compare
 from codea1_cli.problems.problem import read_problems
-from codea1_cli.sandbox.bench import compare
 
 
 def main() -> None:

@@ -20,6 +20,9 @@ OPTIONAL = ("vllm", "sandbox-fusion")
 # vLLM pins one torch; this says which vLLM to take while none is installed.
 _VLLM_FOR_TORCH = {"2.11": "0.22 to 0.26", "2.13": "0.27 to 0.31"}
 
+_CANARIES = ("right", "wrong", "lying", "raising", "looping", "exiting")
+_NUMPY = "import numpy\n\ndef f(x):\n    return int(numpy.ones((64, 64)).dot(numpy.ones(64)).sum()) // 4096 + x\n"
+
 _FREE_DISK_GB = 2.0
 _SHM_GB = 1.0
 
@@ -51,7 +54,7 @@ def diagnose(runs: Path) -> list[Check]:
         ("python", lambda: [_python()]),
         ("packages", lambda: [*_packages(installed), _fit(installed)]),
         ("devices", lambda: _devices(installed)),
-        ("sandbox", _sandbox),
+        ("sandbox", sandbox_checks),
         ("disk", lambda: [_disk(runs), _shared_memory(Path("/dev/shm"))]),
     ]
     checks: list[Check] = []
@@ -203,7 +206,43 @@ def _shared_memory(folder: Path) -> Check:
     return Check("shared memory", Status.OK if good else Status.WARNING, f"{folder}: {free:.1f} GB free", hint, data)
 
 
-def _sandbox() -> list[Check]:
-    from codea1_cli.canary import sandbox_checks
+def sandbox_checks() -> list[Check]:
+    """The verdicts of the canary programs, numpy under the default limits, and the layers of isolation.
 
-    return sandbox_checks()
+    A wrong verdict is broken; a missing layer or numpy is a warning.
+    """
+    from codea1_cli.judging.canaries import JUDGED, REFERENCE, verdicts_of_canaries
+    from codea1_cli.judging.judge import Judge
+    from codea1_cli.sandbox.base import Limits
+    from codea1_cli.sandbox.make import SandboxOptions, make_local
+    from codea1_cli.sandbox.verdicts import Verdict
+
+    with make_local(SandboxOptions(workers=1)) as sandbox:
+        judge = Judge(sandbox, limits=Limits(time_s=1.0))
+        found = verdicts_of_canaries(judge, _CANARIES)
+        wrong = [
+            f"{name} program: {verdict}, not {' or '.join(JUDGED[name].verdicts)}"
+            for name, verdict in found.items()
+            if verdict not in JUDGED[name].verdicts
+        ]
+        data = {"verdicts": {name: str(verdict) for name, verdict in found.items()}}
+        if wrong:
+            return [Check("sandbox", Status.BROKEN, "; ".join(wrong), "codea1 sandbox check says more", data)]
+        checks = [Check("sandbox", Status.OK, f"{len(found)} canary programs judged rightly", data=data)]
+        expected = judge.expected(REFERENCE, "f", ["f(1)"])
+        numpy = judge.check(_NUMPY, "f", ["f(1)"], expected).verdicts["f(1)"]
+        if numpy.verdict is not Verdict.PASSED:
+            detail = f"a program that imports numpy: {numpy.verdict}: {numpy.got}"
+            checks.append(Check("numpy in the sandbox", Status.WARNING, detail, "uv sync, or set sandbox.python"))
+        checks.append(_layers(sandbox.layers))
+        return checks
+
+
+def _layers(layers: dict[str, str]) -> Check:
+    missing = {name: why for name, why in layers.items() if why}
+    data = {"layers": {name: why or "works" for name, why in layers.items()}}
+    if not missing:
+        return Check("sandbox layers", Status.OK, ", ".join(layers), data=data)
+    detail = "missing: " + ", ".join(f"{name} ({why})" for name, why in missing.items())
+    hint = "candidates are held by the others; sandbox.require makes a layer compulsory"
+    return Check("sandbox layers", Status.WARNING, detail, hint, data)

@@ -5,13 +5,12 @@ import json
 import pytest
 
 from codea1_cli import doctor as checks
-from codea1_cli.canary import sandbox_checks
 from codea1_cli.cli.doctor import doctor
-from codea1_cli.doctor import Status, version_clashes
+from codea1_cli.doctor import Status, sandbox_checks, version_clashes
 from codea1_cli.planning.devices import PhysicalGpu, visible_gpus
 from codea1_cli.sandbox.base import ProgramRun
-from codea1_cli.sandbox.local.layers import NAMES
-from codea1_cli.sandbox.local.pool import LocalSandbox
+from codea1_cli.sandbox.local import LocalSandbox
+from codea1_cli.sandbox.local.host.layers import NAMES
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
 GPUS = [PhysicalGpu(i, f"GPU-{letter}{i}", "NVIDIA H100", 81559, 10) for i, letter in enumerate("abcd")]
@@ -76,7 +75,7 @@ def test_doctor_is_healthy_here_and_says_so_in_json(call, tmp_path):
 def test_what_train_needs_and_is_absent_ends_with_3(call, tmp_path, monkeypatch):
     versions = {**checks.installed_versions(), "trl": None}
     monkeypatch.setattr(checks, "installed_versions", lambda: versions)
-    monkeypatch.setattr(checks, "_sandbox", list)
+    monkeypatch.setattr(checks, "sandbox_checks", list)
     done = call(doctor, "--runs", tmp_path, "--json")
     assert done.code == 3
     assert not done.data["healthy"]
@@ -87,7 +86,7 @@ def test_a_check_that_fails_is_a_finding(tmp_path, monkeypatch):
     def ill():
         raise RuntimeError("no kernel")
 
-    monkeypatch.setattr(checks, "_sandbox", ill)
+    monkeypatch.setattr(checks, "sandbox_checks", ill)
     (found,) = [check for check in checks.diagnose(tmp_path) if check.name == "sandbox"]
     assert found.status is Status.BROKEN
     assert "no kernel" in found.detail

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from codea1_cli.recipe.schema import SandboxSection
 from codea1_cli.sandbox.base import Limits
-from codea1_cli.sandbox.cluster import SpreadSandbox
+from codea1_cli.sandbox.cluster import ClusterSandbox
+from codea1_cli.sandbox.make import SandboxOptions
 from codea1_cli.sandbox.verdicts import AnswerKind
 
 SQUARE = "import time\ndef f(n):\n    time.sleep(0.02)\n    return n * n\n"
@@ -31,7 +31,7 @@ def cluster(monkeypatch):
 
 @pytest.mark.slow
 def test_a_lost_node_loses_no_job(cluster):
-    sandbox = SpreadSandbox(SandboxSection(), workers=1)
+    sandbox = ClusterSandbox(SandboxOptions(workers=1))
     assert len(sandbox.nodes) == 2
     assert sandbox.workers == 2
     done, halfway = Counter(), threading.Event()

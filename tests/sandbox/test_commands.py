@@ -10,7 +10,7 @@ import typer
 from codea1_cli.cli import judge as judge_command
 from codea1_cli.cli import sandbox as sandbox_command
 from codea1_cli.cli.console import run_app
-from codea1_cli.sandbox.bench import build_work
+from codea1_cli.judging.bench import build_work
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.tiny import problems_path
 
@@ -64,7 +64,7 @@ def test_a_bad_row_is_a_usage_error_after_the_good_ones(file: Path, capsys) -> N
 
 
 def test_a_missing_layer_or_interpreter_ends_with_exit_code_3(file: Path, capsys, monkeypatch) -> None:
-    from codea1_cli.sandbox.local import pool
+    from codea1_cli.sandbox.local.host import pool
 
     assert run_app(judge_app, [str(file), "--python", "/nonexistent"]) == 3
     monkeypatch.setattr(pool.cgroup, "find_parents", dict)
@@ -76,7 +76,7 @@ def test_a_missing_layer_or_interpreter_ends_with_exit_code_3(file: Path, capsys
 
 
 def test_an_unscored_row_ends_with_exit_code_3(file: Path, capsys, monkeypatch) -> None:
-    from codea1_cli.sandbox.local.worker import Worker, WorkerLost
+    from codea1_cli.sandbox.local.host.worker import Worker, WorkerLost
 
     def lost(*_: object) -> None:
         raise WorkerLost("gone")
@@ -100,9 +100,9 @@ def test_check_reports_every_layer_and_every_canary(capsys) -> None:
 
 
 def test_check_says_so_when_the_sandbox_does_not_hold(capsys, monkeypatch) -> None:
-    from codea1_cli.judging import selfcheck
+    from codea1_cli.judging import canaries
 
-    monkeypatch.setattr(selfcheck, "run_canaries", lambda box: [selfcheck.Canary("the parent lives", False, "it died")])
+    monkeypatch.setattr(canaries, "run_canaries", lambda box: [canaries.Canary("the parent lives", False, "it died")])
     assert run_app(sandbox_command.app, ["check"]) == 3
     out, err = capsys.readouterr()
     assert "BROKEN" in out

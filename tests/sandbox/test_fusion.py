@@ -71,7 +71,7 @@ def test_each_failure_is_retried_counted_and_then_unscored(
 ) -> None:
     monkeypatch.setattr(time, "sleep", lambda _: None) if fault != "hang" else None
     if fault == "hang":
-        monkeypatch.setattr("codea1_cli.sandbox.fusion.backend._SPARE_S", -15.0)
+        monkeypatch.setattr("codea1_cli.sandbox.fusion._SPARE_S", -15.0)
         box.attempts = 2
     service.fail(fault)
     run = box.run(GOOD, "f", ["f(1)", "f(2)"], LIMITS)
@@ -121,7 +121,7 @@ def test_an_endpoint_is_needed_and_may_come_from_the_environment(monkeypatch, se
 
 
 def test_a_program_that_stops_its_keeper_is_late_not_unscored(box: FusionSandbox, monkeypatch) -> None:
-    monkeypatch.setattr("codea1_cli.sandbox.fusion.backend._LONGEST_RUN_S", 3.0)
+    monkeypatch.setattr("codea1_cli.sandbox.fusion._LONGEST_RUN_S", 3.0)
     box.attempts = 1
     program = "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)\ndef f(x): return x + 1"
     run = box.run(program, "f", ["f(1)"], LIMITS)

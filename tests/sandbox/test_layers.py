@@ -14,7 +14,7 @@ import codea1_cli
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.judging.judge import Judge
 from codea1_cli.sandbox.local import LocalSandbox
-from codea1_cli.sandbox.local.layers import NAMES, demand, missing, report, warning
+from codea1_cli.sandbox.local.host.layers import NAMES, demand, missing, report, warning
 from tests.sandbox.shared import QUICK, verdicts
 
 NAMESPACES = ["user_namespace", "pid_namespace", "net_namespace", "ipc_namespace", "mount_namespace"]

@@ -21,7 +21,7 @@ import codea1_cli.sandbox.local as local
 from codea1_cli.judging.compare import same
 from codea1_cli.sandbox.values import Array, Member, Record, Undecodable, decode, show
 
-sys.path.insert(0, str(Path(local.__file__).parent))
+sys.path.insert(0, str(Path(local.__file__).parent / "jailed"))
 import encode as child_side
 
 sys.path.pop(0)

@@ -289,9 +289,9 @@ def _default_file(benchmark: CodeBenchmark, label: str, style: str, settings: An
 
 
 def _warn_of_layers(options: ScoreOptions) -> None:
-    from codea1_cli.sandbox.local import LocalSandbox
-    from codea1_cli.sandbox.local.layers import warning
+    from codea1_cli.sandbox.local.host.layers import warning
+    from codea1_cli.sandbox.make import SandboxOptions, make_local
 
-    with LocalSandbox(1, python=options.python, require=options.require, warm=()) as sandbox:
+    with make_local(SandboxOptions(python=options.python, require=options.require, workers=1, warm=())) as sandbox:
         if text := warning(sandbox.layers):
             console.warn(text)

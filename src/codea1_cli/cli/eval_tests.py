@@ -139,10 +139,10 @@ def eval_tests(
 
 def _sandbox(job: Job, python: str | None, require: list[str] | None) -> Any:
     from codea1_cli.evals.test_generation.evaluation import WARM
-    from codea1_cli.sandbox.local import LocalSandbox
-    from codea1_cli.sandbox.local.layers import warning
+    from codea1_cli.sandbox.local.host.layers import warning
+    from codea1_cli.sandbox.make import SandboxOptions, make_local
 
-    sandbox = LocalSandbox(job.workers, python=python, require=require or (), warm=WARM)
+    sandbox = make_local(SandboxOptions(python=python, require=require or (), workers=job.workers, warm=WARM))
     if text := warning(sandbox.layers):
         console.warn(text)
     return sandbox

@@ -62,10 +62,10 @@ def judge(
 
 def open_sandbox(workers: int, python: str | None, require: list[str] | None) -> "LocalSandbox":
     """The local sandbox; layers that are missing here are named on stderr."""
-    from codea1_cli.sandbox.local import LocalSandbox
-    from codea1_cli.sandbox.local.layers import warning
+    from codea1_cli.sandbox.local.host.layers import warning
+    from codea1_cli.sandbox.make import SandboxOptions, make_local
 
-    sandbox = LocalSandbox(workers, python=python, require=require or ())
+    sandbox = make_local(SandboxOptions(python=python, require=require or (), workers=workers))
     if text := warning(sandbox.layers):
         console.warn(text)
     return sandbox

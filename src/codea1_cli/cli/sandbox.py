@@ -13,9 +13,9 @@ from codea1_cli.cli.console import JsonOption, VerboseOption
 from codea1_cli.cli.judge import PythonOption, RequireOption, open_sandbox
 
 if TYPE_CHECKING:
-    from codea1_cli.judging.selfcheck import Canary
+    from codea1_cli.judging.bench import Arm
+    from codea1_cli.judging.canaries import Canary
     from codea1_cli.problems.problem import Problem
-    from codea1_cli.sandbox.bench import Arm
 
 app = typer.Typer(no_args_is_help=True, help="Check the sandbox and measure it.")
 
@@ -28,7 +28,7 @@ def check(
     verbose: VerboseOption = False,
 ) -> None:
     """Probe every layer and run canary programs that try to cheat, hang or break out. Exit 3 when one succeeds."""
-    from codea1_cli.judging.selfcheck import run_canaries
+    from codea1_cli.judging.canaries import run_canaries
 
     with open_sandbox(1, python, require) as sandbox:
         canaries = run_canaries(sandbox)
@@ -70,7 +70,7 @@ def bench(
     verbose: VerboseOption = False,
 ) -> None:
     """Judge the same jobs by plain Python processes, by EvalPlus' checker and by this sandbox, and compare."""
-    from codea1_cli.sandbox.bench import compare
+    from codea1_cli.judging.bench import compare
 
     show_arms(compare(_problems(problems), jobs, workers, python, evalplus, console.note), as_json)
 
@@ -87,7 +87,7 @@ def _problems(path: Path | None) -> list[Problem]:
 
 def show_arms(arms: Sequence[Arm], as_json: bool) -> None:
     """The arms as a table, or as JSON."""
-    from codea1_cli.sandbox.bench import cores, table
+    from codea1_cli.judging.bench import cores, table
 
     rows = table(arms)
     if as_json:

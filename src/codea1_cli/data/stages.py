@@ -129,10 +129,9 @@ class Stages:
     def sandbox(self) -> Sandbox:
         """The judge's sandbox, started when first needed."""
         if self._sandbox is None:
-            from codea1_cli.recipe.schema import SandboxSection
-            from codea1_cli.sandbox.make import make_sandbox
+            from codea1_cli.sandbox.make import SandboxOptions, make_sandbox
 
-            self._sandbox = make_sandbox(SandboxSection(python=self.options.python), self.workers())
+            self._sandbox = make_sandbox(SandboxOptions(python=self.options.python, workers=self.workers()))
         return self._sandbox
 
     def key_of_living(self, *parts: Any) -> str:

@@ -10,7 +10,7 @@ from codea1_cli.judging.cache import ReferenceCache
 from codea1_cli.judging.compare import same
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox
 from codea1_cli.sandbox.values import Unreadable
-from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected, Value, Verdict, verdict_of, verdict_of_load
+from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected, Value, Verdict, verdict_of
 
 __all__ = ["CandidateResult", "Expected", "Judge", "ReferenceCache", "TestVerdict"]
 
@@ -113,7 +113,12 @@ class Judge:
                 continue
             equal = answer.value is not None and same(answer.value.data, told.value, self.tolerance)
             verdicts[call] = TestVerdict(verdict_of(answer, equal), answer.text)
-        fault = None if run.loaded else Verdict.UNSCORED if run.loaded is None else verdict_of_load(run.load_kind)
+        if run.loaded:
+            fault = None
+        elif run.loaded is None:
+            fault = Verdict.UNSCORED
+        else:
+            fault = run.load_kind.verdict if run.load_kind is not None else Verdict.LOAD_ERROR
         return CandidateResult(run.loaded, run.load_detail, verdicts, fault)
 
     def equal(self, value: object, stated: object) -> bool:

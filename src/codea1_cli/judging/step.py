@@ -82,9 +82,9 @@ class StepJudge:
         Raises:
             EnvironmentFault: the sandbox cannot tell the two apart.
         """
-        from codea1_cli.judging.canaries import verdicts_of_known
+        from codea1_cli.judging.canaries import verdicts_of_canaries
 
-        found = verdicts_of_known(self.judge, ("right", "wrong"))
+        found = verdicts_of_canaries(self.judge, ("right", "wrong"))
         if found != {"right": Verdict.PASSED, "wrong": Verdict.FAILED}:
             raise EnvironmentFault(
                 f"the sandbox cannot judge: a right program is {found['right']}, a wrong one {found['wrong']}",

@@ -21,11 +21,12 @@ def open_judge(recipe: Recipe, *, workers: int | None = None, cache: Path | None
     Raises:
         EnvironmentFault: the sandbox does not start, or lacks a required layer.
     """
-    from codea1_cli.sandbox.make import make_sandbox
+    from codea1_cli.sandbox.make import SandboxOptions, make_sandbox
 
     section = recipe.judge
+    sandbox = SandboxOptions(**recipe.sandbox.model_dump(), workers=workers or section.workers, spread=spread)
     return Judge(
-        make_sandbox(recipe.sandbox, workers or section.workers, spread=spread),
+        make_sandbox(sandbox),
         limits=Limits(time_s=section.time_limit_s, memory_mb=section.memory_mb),
         tolerance=section.float_tolerance,
         cache=ReferenceCache(cache),

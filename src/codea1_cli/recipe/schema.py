@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from codea1_cli.evals.registry import names as benchmark_names
 from codea1_cli.game.rules import Game, Positive, Share
 from codea1_cli.methods.registry import find_method
-from codea1_cli.sandbox.local.layers import NAMES as SANDBOX_LAYERS
+from codea1_cli.sandbox.local.host.layers import NAMES as SANDBOX_LAYERS
 
 
 class Section(BaseModel):

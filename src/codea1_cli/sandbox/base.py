@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from codea1_cli.sandbox.verdicts import Answer, AnswerKind
+from codea1_cli.sandbox.verdicts import Answer, AnswerKind, TestOutcome, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class SandboxEnvironment:
     """What a program finds around it.
 
     env: environment variables beyond the usual ones. loopback: whether it may talk to itself over 127.0.0.1.
@@ -64,11 +65,55 @@ class ProgramRun:
     load_kind: AnswerKind | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class UnitModule:
+    """`code`, then `tests`, in one module; `names`: the test methods of `class_name`, sorted as unittest runs them."""
+
+    code: str
+    tests: str
+    names: tuple[str, ...]
+    class_name: str = "TestCases"
+
+    def encode(self) -> tuple[bytes, int]:
+        """The job for a worker, and how many bytes of it a program's process may see before it is loaded."""
+        head = json.dumps({"code": self.code, "class": self.class_name}).encode()
+        return head + json.dumps({"tests": self.tests, "names": self.names}).encode(), len(head)
+
+
+@dataclass(slots=True)
+class UnitRun:
+    """`tests` in the order of the names; `whole` is what befell the class or the module beside them.
+
+    `loaded` is None when the sandbox failed, False when the program could not be loaded; `whole` then says why.
+    """
+
+    loaded: bool | None
+    tests: list[TestOutcome]
+    whole: TestOutcome
+    seconds: float = 0.0
+
+    @classmethod
+    def unscored(cls, module: UnitModule, why: str) -> UnitRun:
+        """The run that did not take place."""
+        outcome = TestOutcome(Verdict.UNSCORED, why)
+        return cls(None, [outcome] * len(module.names), outcome)
+
+    @property
+    def first_fault(self) -> TestOutcome | None:
+        """The first outcome that is neither PASSED nor SKIPPED, the whole's before the tests'."""
+        everything = [self.whole, *self.tests]
+        return next((o for o in everything if o.verdict not in (Verdict.PASSED, Verdict.SKIPPED)), None)
+
+
 class Sandbox(Protocol):
     """A backend; `run` is thread-safe and blocking, and reports its own failures as `unscored`, never raises them."""
 
     def run(
         self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0
-    ) -> ProgramRun: ...
+    ) -> ProgramRun:
+        """Loads a program and evaluates expressions in its module, in a process that hashes by `hash_seed`."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Ends what the backend holds; a program that is asked for afterwards is unscored."""
+        ...

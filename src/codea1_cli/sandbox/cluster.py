@@ -8,44 +8,44 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.sandbox.base import Limits, ProgramRun
+from codea1_cli.sandbox.make import SandboxOptions, make_local
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
-
-if TYPE_CHECKING:
-    from codea1_cli.recipe.schema import SandboxSection
 
 
 class NodeSandbox:
     """A Ray actor: one node's local sandbox."""
 
-    def __init__(self, section: SandboxSection, workers: int) -> None:
-        from codea1_cli.sandbox.local import LocalSandbox
-
-        self.sandbox = LocalSandbox(workers=workers, python=section.python, require=section.require)
+    def __init__(self, options: SandboxOptions) -> None:
+        self.sandbox = make_local(options)
 
     def layers(self) -> dict[str, str]:
+        """Each layer of isolation with the reason why it is missing on this node, empty where it works."""
         return self.sandbox.layers
 
     def run(self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int) -> ProgramRun:
+        """As `Sandbox.run`."""
         return self.sandbox.run(program, entry_point, calls, limits, hash_seed)
 
     def close(self) -> None:
+        """Ends this node's workers."""
         self.sandbox.close()
 
 
-class SpreadSandbox:
+class ClusterSandbox:
     """A Sandbox over all nodes that are alive when it starts. Thread-safe; callers beyond the capacity wait.
 
-    workers: programs at once on each node; None takes each node's CPUs.
+    `options.workers` is per node; None takes each node's CPUs.
 
     Raises:
         EnvironmentFault: no node has a sandbox that starts.
     """
 
-    def __init__(self, section: SandboxSection, workers: int | None = None) -> None:
+    def __init__(self, options: SandboxOptions) -> None:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -58,10 +58,10 @@ class SpreadSandbox:
             cpus = int(node["Resources"].get("CPU", 0))
             if not node["Alive"] or not cpus:
                 continue
-            name, places = node["NodeID"], workers or cpus
+            name, places = node["NodeID"], options.workers or cpus
             place = NodeAffinitySchedulingStrategy(node_id=name, soft=False)
-            options: dict[str, Any] = {"num_cpus": 0, "max_concurrency": places, "scheduling_strategy": place}
-            self._nodes[name] = ray.remote(**options)(NodeSandbox).remote(section, places)
+            actor: dict[str, Any] = {"num_cpus": 0, "max_concurrency": places, "scheduling_strategy": place}
+            self._nodes[name] = ray.remote(**actor)(NodeSandbox).remote(replace(options, workers=places))
             self._free[name] = places
         self._start()
         self.workers = sum(self._free.values())

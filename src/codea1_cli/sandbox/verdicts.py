@@ -11,7 +11,11 @@ _UNREAD = object()
 
 
 class Verdict(StrEnum):
-    """What one test on one program came to; `UNSCORED` (the sandbox itself failed) never becomes a number."""
+    """What one test on one program came to.
+
+    `UNSCORED` (the sandbox itself failed) never becomes a number. `SKIPPED` and `TAMPERED` (the program changed what
+    tests rest on) are verdicts of unittest modules alone, where `RAISED` covers failed assertions.
+    """
 
     PASSED = "passed"
     FAILED = "failed"
@@ -22,6 +26,8 @@ class Verdict(StrEnum):
     OUTPUT_LIMIT = "output_limit"
     LOAD_ERROR = "load_error"
     UNSCORED = "unscored"
+    SKIPPED = "skipped"
+    TAMPERED = "tampered"
 
 
 class AnswerKind(StrEnum):
@@ -36,6 +42,12 @@ class AnswerKind(StrEnum):
     UNENCODABLE = "unencodable"
     LOAD_ERROR = "load_error"
     UNSCORED = "unscored"
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of a test whose call gave this instead of a value."""
+        # UNENCODABLE: the call answered, with something that cannot be compared.
+        return Verdict.FAILED if self is AnswerKind.UNENCODABLE else Verdict(self.value)
 
 
 class Value:
@@ -106,25 +118,18 @@ class Expected:
     wire: str = ""
 
 
-_VERDICTS = {
-    AnswerKind.RAISED: Verdict.RAISED,
-    AnswerKind.TIMEOUT: Verdict.TIMEOUT,
-    AnswerKind.MEMORY: Verdict.MEMORY,
-    AnswerKind.CRASHED: Verdict.CRASHED,
-    AnswerKind.OUTPUT_LIMIT: Verdict.OUTPUT_LIMIT,
-    AnswerKind.LOAD_ERROR: Verdict.LOAD_ERROR,
-    AnswerKind.UNSCORED: Verdict.UNSCORED,
-    AnswerKind.UNENCODABLE: Verdict.FAILED,  # it answered, with something that is no comparable value
-}
+@dataclass(frozen=True, slots=True)
+class TestOutcome:
+    """What one test of a unittest module came to; `detail` says why it did not pass."""
 
+    __test__ = False  # not a test class of pytest's
 
-def verdict_of_load(kind: AnswerKind | None) -> Verdict:
-    """The verdict of a program that did not load, by the kind of its failure."""
-    return Verdict.LOAD_ERROR if kind is None else _VERDICTS[kind]
+    verdict: Verdict
+    detail: str = ""
 
 
 def verdict_of(answer: Answer, equal: bool) -> Verdict:
     """The verdict of a test whose call gave `answer`; `equal` counts only where there is a value."""
     if answer.kind is AnswerKind.VALUE:
         return Verdict.PASSED if equal else Verdict.FAILED
-    return _VERDICTS[answer.kind]
+    return answer.kind.verdict

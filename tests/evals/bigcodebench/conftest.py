@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from codea1_cli.evals.bigcodebench.tasks import BigCodeTask, read_task
-from codea1_cli.sandbox.base import Room
-from codea1_cli.sandbox.local.pool import LocalSandbox
+from codea1_cli.sandbox.base import SandboxEnvironment
+from codea1_cli.sandbox.local import LocalSandbox
 from tests.evals.bigcodebench.cases import row
 
 
@@ -34,6 +34,6 @@ def task_file(tmp_path: Path) -> Path:
 def room() -> Iterator[LocalSandbox]:
     """A room as BigCodeBench's, without its libraries."""
     env = {"TZ": "UTC", "MPLBACKEND": "Agg"}
-    made = Room(env=env, loopback=True, scratch_mb=64, proc=True, unit=True)
-    with LocalSandbox(2, python=sys.executable, warm=(), room=made) as sandbox:
+    made = SandboxEnvironment(env=env, loopback=True, scratch_mb=64, proc=True, unit=True)
+    with LocalSandbox(2, python=sys.executable, warm=(), environment=made) as sandbox:
         yield sandbox

@@ -23,7 +23,7 @@ from codea1_cli.evals.bigcodebench.reference_report import (
 from codea1_cli.evals.bigcodebench.rootfs import environment_key, interpreter
 from codea1_cli.evals.bigcodebench.scoring import BigCodeVerdict, Scored, ScoreSettings
 from codea1_cli.evals.registry import open_benchmark
-from codea1_cli.sandbox.units import UnitRun
+from codea1_cli.sandbox.base import UnitRun
 
 QUICK = ScoreSettings(time_limit_s=10.0, memory_mb=1024)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from codea1_cli.evals.bigcodebench.scoring import BigCodeVerdict, ScoreSettings, score
-from codea1_cli.sandbox.base import Room
-from codea1_cli.sandbox.local.pool import LocalSandbox
+from codea1_cli.sandbox.base import SandboxEnvironment
+from codea1_cli.sandbox.local import LocalSandbox
 
 QUICK = ScoreSettings(time_limit_s=10.0, memory_mb=4096)
-UNIT = Room(loopback=True, proc=True, unit=True)
+UNIT = SandboxEnvironment(loopback=True, proc=True, unit=True)
 CHEATS = {
     "exit": "import os\ndef task_func(n):\n    os._exit(0)",
     "early exit": "import os\nos._exit(0)",
@@ -42,7 +42,7 @@ def check(sandbox, task) -> None:
 def test_other_interpreters(python, task):
     if python is None:
         pytest.skip("no other Python under pyenv")
-    with LocalSandbox(1, python=python, warm=(), room=UNIT) as sandbox:
+    with LocalSandbox(1, python=python, warm=(), environment=UNIT) as sandbox:
         check(sandbox, task)
 
 
@@ -58,7 +58,7 @@ def test_other_interpreters(python, task):
     ids="-".join,
 )
 def test_missing_layers(without, task):
-    with LocalSandbox(1, python=sys.executable, warm=(), without=without, room=UNIT) as sandbox:
+    with LocalSandbox(1, python=sys.executable, warm=(), without=without, environment=UNIT) as sandbox:
         check(sandbox, task)
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from codea1_cli.evals.bigcodebench.scoring import BigCodeVerdict, ScoreSettings, score, score_all
 from codea1_cli.evals.bigcodebench.tasks import read_task
-from codea1_cli.sandbox.base import Limits
-from codea1_cli.sandbox.units import Outcome, UnitModule
+from codea1_cli.sandbox.base import Limits, UnitModule
+from codea1_cli.sandbox.verdicts import Verdict
 from tests.evals.bigcodebench.cases import row
 
 QUICK = ScoreSettings(time_limit_s=10.0, memory_mb=1024)
@@ -149,8 +149,8 @@ def test_a_skipped_test_passes_only_where_the_reference_skips_it(room):
 def test_tests_that_the_source_does_not_show_are_not_believed(room, task):
     short = UnitModule(task.reference, task.test, task.names[:2])
     run = room.run_unit(short, Limits(time_s=5.0))
-    assert run.whole.kind is Outcome.TAMPERED
-    assert not [o for o in run.tests if o.kind is Outcome.OK]
+    assert run.whole.verdict is Verdict.TAMPERED
+    assert not [o for o in run.tests if o.verdict is Verdict.PASSED]
 
 
 def test_a_program_sees_no_test_while_it_loads(room, task):

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codea1_cli.errors import UserError
-from codea1_cli.sandbox.base import Room
+from codea1_cli.sandbox.base import SandboxEnvironment
 
 if TYPE_CHECKING:
-    from codea1_cli.sandbox.local.pool import LocalSandbox
+    from codea1_cli.sandbox.local import LocalSandbox
 
 WARM = [
     "numpy",
@@ -70,12 +70,14 @@ def open_room(python: str, workers: int, warm: Sequence[str] = WARM, *, require:
         UserError: the interpreter cannot be used.
         EnvironmentFault: it does not start, or a layer of `require` is missing.
     """
-    from codea1_cli.sandbox.local.pool import LocalSandbox
+    from codea1_cli.sandbox.make import SandboxOptions, make_local
 
     found = interpreter(python)
     fonts = found.parent.parent / FONTS
     env = {**_ENV, "PATH": f"{found.parent}:/usr/local/bin:/usr/bin:/bin"}
     if fonts.is_dir():
         env["MPLCONFIGDIR"] = str(fonts)
-    room = Room(env=env, loopback=True, scratch_mb=512, proc=True, unit=True)
-    return LocalSandbox(workers, python=str(found), require=require, warm=warm, room=room)
+    around = SandboxEnvironment(env=env, loopback=True, scratch_mb=512, proc=True, unit=True)
+    return make_local(
+        SandboxOptions(python=str(found), require=tuple(require), workers=workers, warm=warm, environment=around)
+    )

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from codea1_cli.evals.bigcodebench.always_equal import lie_in
 from codea1_cli.evals.bigcodebench.tasks import CLASS, BigCodeTask
-from codea1_cli.sandbox.base import Limits
-from codea1_cli.sandbox.units import Outcome, TestOutcome, UnitModule, UnitRun
+from codea1_cli.sandbox.base import Limits, UnitModule, UnitRun
+from codea1_cli.sandbox.verdicts import TestOutcome, Verdict
 
 CHECKER_S = 240.0
 """The checker's limit for a task; a reference that takes longer gets its own time."""
@@ -85,11 +85,11 @@ def score(
 
 def judge(task: BigCodeTask, solution: str, run: UnitRun, may_skip: frozenset[str]) -> Scored:
     """From a run to the verdict."""
-    skipped = tuple(n for n, o in zip(task.names, run.tests, strict=True) if o.kind is Outcome.SKIPPED)
-    passed = sum(o.kind is Outcome.OK for o in run.tests)
+    skipped = tuple(n for n, o in zip(task.names, run.tests, strict=True) if o.verdict is Verdict.SKIPPED)
+    passed = sum(o.verdict is Verdict.PASSED for o in run.tests)
     fault = run.first_fault
     if fault is not None:
-        verdict = _VERDICTS.get(fault.kind, BigCodeVerdict.FAIL)
+        verdict = _VERDICTS.get(fault.verdict, BigCodeVerdict.FAIL)
         detail = _say(task, run, fault)
     elif not task.names:
         verdict, detail = BigCodeVerdict.FAIL, "there is no test"
@@ -102,15 +102,15 @@ def judge(task: BigCodeTask, solution: str, run: UnitRun, may_skip: frozenset[st
 
 
 _VERDICTS = {
-    Outcome.TIMEOUT: BigCodeVerdict.TIMEOUT,
-    Outcome.TAMPERED: BigCodeVerdict.LIE,
-    Outcome.UNSCORED: BigCodeVerdict.UNSCORED,
+    Verdict.TIMEOUT: BigCodeVerdict.TIMEOUT,
+    Verdict.TAMPERED: BigCodeVerdict.LIE,
+    Verdict.UNSCORED: BigCodeVerdict.UNSCORED,
 }
 
 
 def _say(task: BigCodeTask, run: UnitRun, fault: TestOutcome) -> str:
     at = next((n for n, o in zip(task.names, run.tests, strict=True) if o is fault), None)
-    return f"{f'{at}: ' if at and run.loaded else ''}{fault.kind.value}: {fault.detail}"
+    return f"{f'{at}: ' if at and run.loaded else ''}{fault.verdict.value}: {fault.detail}"
 
 
 Job = tuple[BigCodeTask, str, float, frozenset[str]]

@@ -142,9 +142,10 @@ class EvalPlusBenchmark:
 
     def _open(self, options: ScoreOptions) -> Checker:
         if self._checker is None:
-            from codea1_cli.sandbox.local import LocalSandbox
+            from codea1_cli.sandbox.make import SandboxOptions, make_sandbox
 
-            self._sandbox = LocalSandbox(options.workers, python=options.python, require=options.require)
+            wanted = SandboxOptions(python=options.python, require=options.require, workers=options.workers)
+            self._sandbox = make_sandbox(wanted)
             self._checker = Checker(self.name, self._sandbox)
         return self._checker
 

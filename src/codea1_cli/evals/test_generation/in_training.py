@@ -44,11 +44,12 @@ class SuiteSet:
 
     def score(self, texts: Texts) -> tuple[Figures, dict[str, Any]]:
         """The one-shot figures; there are no rows."""
-        from codea1_cli.sandbox.local import LocalSandbox
+        from codea1_cli.sandbox.make import SandboxOptions, make_sandbox
 
         wish = self.options
         if self.sandbox is None:
-            self.sandbox = LocalSandbox(wish.workers, python=wish.python, require=wish.require, warm=WARM)
+            wanted = SandboxOptions(python=wish.python, require=wish.require, workers=wish.workers, warm=WARM)
+            self.sandbox = make_sandbox(wanted)
         replies = [texts[function.id][0] for function in self.items]
         return figures(self.sandbox, self.items, replies, wish.tests_per_suite, wish.workers), {}
 

@@ -30,10 +30,9 @@ _RDONLY, _NOSUID, _NODEV, _BIND, _REC, _PRIVATE = 1, 2, 4, 4096, 16384, 1 << 18
 _DETACH = 2
 
 
-def readable_paths(more: list[str]) -> list[str]:
-    """What a program may read: the system's libraries, this interpreter with its libraries, and `more`."""
+def readable_paths() -> list[str]:
+    """What a program may read: the system's libraries, and this interpreter with its libraries."""
     own = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
-    own += more
     own += [p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages")]
     own += [os.path.dirname(os.path.realpath(sys.executable)), os.path.dirname(os.__file__)]
     found: list[str] = []

@@ -18,7 +18,7 @@ from json import loads as _loads
 import bytecode
 import encode
 import kernel
-import purity
+import statelessness
 
 LOADED, VALUE, RAISED, MEMORY, OUTPUT, REFUSED, CRASHED, LOAD_ERROR, DONE, AGAIN = b"LVRMOXCEDA"
 _SHARING = ("mmap", "ctypes", "multiprocessing", "shm")  # memory that a fork shares with its parent
@@ -29,6 +29,20 @@ _ftruncate, _listdir, _unlink, _lstat, _rmdir = os.ftruncate, os.listdir, os.unl
 _encode, _Refused = encode.encode, encode.Refused
 _dup, _close, _fork_into = os.dup, os.close, kernel.fork_into
 _parse, _compile = ast.parse, compile
+
+
+def frame(kind: int, index: int, payload: bytes) -> bytes:
+    """One message: its length, its kind, the call or test that it is about, its text."""
+    return b"%b%b%b%b" % (
+        (len(payload) + 5).to_bytes(4, "little"), kind.to_bytes(1, "little"), index.to_bytes(4, "little"), payload
+    )  # fmt: skip
+
+
+def send(out: int, data: bytes) -> None:
+    """Writes all of `data` to the descriptor `out`."""
+    sent = 0
+    while sent < len(data):
+        sent += _write(out, data[sent : sent + 65536])
 
 
 class Job:
@@ -47,12 +61,8 @@ class Job:
         _close(self.free)
 
     def send(self, kind: int, index: int, payload: bytes = b"") -> None:
-        frame = b"%b%b%b%b" % (
-            (len(payload) + 5).to_bytes(4, "little"), kind.to_bytes(1, "little"), index.to_bytes(4, "little"), payload
-        )  # fmt: skip
-        sent = 0
-        while sent < len(frame):
-            sent += _write(self.out, frame[sent : sent + 65536])
+        """Sends one frame about the call `index`."""
+        send(self.out, frame(kind, index, payload))
 
     def flooded(self) -> bool:
         """Whether the candidate's output met its limit; what it printed is forgotten."""
@@ -89,7 +99,7 @@ class Job:
         space = None
         try:
             code = _compile(self.program, "<candidate>", "exec", 0, True)
-            self.pure = bytecode.is_plainly_pure(code) or purity.is_pure(_parse(self.program))
+            self.pure = bytecode.is_plainly_pure(code) or statelessness.is_pure(_parse(self.program))
         except BaseException as fault:
             return self.send(LOAD_ERROR, self.start, describe(fault))
         try:
@@ -118,7 +128,7 @@ class Job:
                 continue
             try:
                 codes.append(_compile(call, "<call>", "eval", 0, True))
-                plain = plain and purity.is_plain_call(call)
+                plain = plain and statelessness.is_plain_call(call)
             except BaseException as fault:
                 codes.append(describe(fault))
         return codes, plain

@@ -6,18 +6,18 @@ import builtins
 import os
 import sys
 
-MODULES = ("encode", "purity", "bytecode", "child")
-UNIT_MODULES = ("unit_guard", "unit_seal", "unit_frames", "unit_runner", "unit")
+MODULES = ("encode", "statelessness", "bytecode", "child")
+UNIT_MODULES = ("surroundings", "tamper_check", "runner", "relay")  # in the folder unit_tests
 
 
 def load(folder: str):
     """The `child` module of a folder; it and what it needs are in no table of modules afterwards."""
-    return load_all(folder, MODULES)["child"]
+    return load_all(folder, MODULES, {})["child"]
 
 
-def load_all(folder: str, names: tuple) -> dict:
-    """These modules of a folder, each of which may import those before it."""
-    modules: dict = {}
+def load_all(folder: str, names: tuple, loaded: dict) -> dict:
+    """`loaded` and these modules of a folder, each of which may import those before it."""
+    modules = dict(loaded)
     for name in names:
         with open(os.path.join(folder, name + ".py"), encoding="utf-8") as file:
             source = file.read()

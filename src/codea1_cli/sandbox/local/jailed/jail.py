@@ -12,12 +12,11 @@ import signal
 import sys
 
 import kernel
+import kill_descendants
 import landlock
-import loopback
-import room
+import namespaces
+import rootfs
 import seccomp
-import strays
-import users
 
 NOBODY = 65534
 _FIXED = (
@@ -35,7 +34,7 @@ _TRIAL = {"output_kb": 4096, "memory_mb": 1024, "cpu_s": 60, "processes": 64}
 class Jail:
     """Prepared once in the zygote.
 
-    `setup`: `stage` (an empty folder), `hidden` and `readable` (paths), `without` (layer names), `loopback` (whether a
+    `setup`: `stage` (an empty folder), `hidden` (paths), `without` (layer names), `loopback` (whether a
     program may talk to itself through 127.0.0.1), `scratch_mb` (the size of its folder), `proc` (whether it finds a
     stand-in for /proc).
     """
@@ -47,27 +46,27 @@ class Jail:
         self.layers: dict[str, str] = {}  # name: empty when it works, else why not
         installed = [os.path.join(path, "codea1_cli") for path in sys.path]
         self.hidden = [os.path.realpath(path) for path in [*setup["hidden"], *installed] if os.path.isdir(path)]
-        self.paths = room.readable_paths(setup["readable"])
-        self.proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)  # the room has none
+        self.paths = rootfs.readable_paths()
+        self.proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)  # the new file tree has none
         self.demote = False  # a child has to give up uid 0 by itself
         self.enter_namespaces(setup["stage"])
         self.ruleset = -1
         self.attempt("landlock", self.make_ruleset)
         self.flags = 0
-        if self.attempt("pid_namespace", lambda: in_fork(_nothing, kernel.CLONE_NEWPID)):
+        if self.attempt("pid_namespace", lambda: namespaces.in_fork(_nothing, kernel.CLONE_NEWPID)):
             self.flags = kernel.CLONE_NEWPID
         self.missing = frozenset(name for name, fault in self.layers.items() if fault)
-        if self.attempt("rlimits", lambda: in_fork(lambda: self.limit(_TRIAL))):
+        if self.attempt("rlimits", lambda: namespaces.in_fork(lambda: self.limit(_TRIAL))):
             for what, value in _FIXED:
                 _limit(what, value)
-        self.attempt("no_new_privs", lambda: in_fork(_no_new_privs))
+        self.attempt("no_new_privs", lambda: namespaces.in_fork(_no_new_privs))
         self.filter_ready = seccomp.Filter(seccomp.build(self.missing, os.getpid()))
-        self.attempt("seccomp", lambda: in_fork(self.filter))
+        self.attempt("seccomp", lambda: namespaces.in_fork(self.filter))
         self.missing = frozenset(name for name, fault in self.layers.items() if fault)
         self.alone = "pid_namespace" not in self.missing
-        self.scratch = "" if "mount_namespace" in self.missing else room.SCRATCH
+        self.scratch = "" if "mount_namespace" in self.missing else rootfs.SCRATCH
         if self.scratch:
-            room.mount_scratch(self.scratch_mb)
+            rootfs.mount_scratch(self.scratch_mb)
         self.home = "/tmp" if self.scratch and os.path.islink("/tmp") else self.scratch or "/"
         if not self.alone:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -88,45 +87,56 @@ class Jail:
     def enter_namespaces(self, stage: str) -> None:
         root = os.geteuid() == 0
         identity = os.getuid(), os.getgid()
-        has_users = self.attempt("user_namespace", lambda: in_fork(lambda: users.enter(*identity, *identity)))
+        has_users = self.attempt(
+            "user_namespace", lambda: namespaces.in_fork(lambda: namespaces.enter_user(*identity, *identity))
+        )
         if has_users and not root:
-            users.enter(*identity, *identity)
-        in_place = self.attempt("mount_namespace", lambda: in_fork(lambda: self.build_room(stage)))
-        scribe = users.Scribe() if root and has_users else None  # forked before the old file tree goes
+            namespaces.enter_user(*identity, *identity)
+        in_place = self.attempt("mount_namespace", lambda: namespaces.in_fork(lambda: self.build_rootfs(stage)))
+        id_maps = namespaces.IdMapWriter() if root and has_users else None  # forked before the old file tree goes
         if in_place:
-            self.build_room(stage)
+            self.build_rootfs(stage)
         if root:
-            readable = not in_fork_fails(self.try_as_nobody)
-            if scribe is not None:
+            readable = self.works_as_nobody()
+            if id_maps is not None:
                 target = (NOBODY, NOBODY) if readable else identity
                 kernel.unshare(kernel.CLONE_NEWUSER | (kernel.CLONE_NEWNS if in_place else 0))
-                scribe.map(*target)
+                id_maps.map(*target)
                 if readable:
-                    users.become(NOBODY)
+                    namespaces.become(NOBODY)
             else:
                 self.demote = readable
         for name, flag in (("net_namespace", kernel.CLONE_NEWNET), ("ipc_namespace", kernel.CLONE_NEWIPC)):
-            if self.attempt(name, lambda flag=flag: in_fork(_nothing, flag)):
+            if self.attempt(name, lambda flag=flag: namespaces.in_fork(_nothing, flag)):
                 kernel.unshare(flag)
         if self.loopback and not self.layers["net_namespace"]:
-            self.layers["net_namespace"] = loopback.bring_up()
+            self.layers["net_namespace"] = namespaces.bring_up_loopback()
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user clears it
 
-    def build_room(self, stage: str) -> None:
+    def build_rootfs(self, stage: str) -> None:
         kernel.unshare(kernel.CLONE_NEWNS)
-        room.build(stage, self.paths, self.hidden, proc=self.with_proc, hosts=self.loopback)
+        rootfs.build(stage, self.paths, self.hidden, proc=self.with_proc, hosts=self.loopback)
 
-    def try_as_nobody(self) -> None:
-        users.become(NOBODY)
-        os.listdir(os.path.dirname(os.__file__))
-        os.close(os.open(os.__file__, os.O_RDONLY))
+    def works_as_nobody(self) -> bool:
+        """Whether an unprivileged user can read the interpreter's own files."""
+
+        def read_as_nobody() -> None:
+            namespaces.become(NOBODY)
+            os.listdir(os.path.dirname(os.__file__))
+            os.close(os.open(os.__file__, os.O_RDONLY))
+
+        try:
+            namespaces.in_fork(read_as_nobody)
+        except OSError:
+            return False
+        return True
 
     def make_ruleset(self) -> None:
         writable = ["/box"] if not self.layers["mount_namespace"] else []
-        made = [*(["/proc"] if self.with_proc else []), *(room.HOSTS if self.loopback else [])]
+        made = [*(["/proc"] if self.with_proc else []), *(rootfs.HOSTS if self.loopback else [])]
         readable = [*self.paths, *(made if writable else [])]
-        self.ruleset = landlock.build(readable, writable, self.hidden, room.DEVICES, network=self.loopback)
-        in_fork(self.restrict)
+        self.ruleset = landlock.build(readable, writable, self.hidden, rootfs.DEVICES, network=self.loopback)
+        namespaces.in_fork(self.restrict)
 
     def restrict(self) -> None:
         _no_new_privs()
@@ -156,7 +166,7 @@ class Jail:
         if not self.layers["rlimits"]:
             self.limit(request)
         if self.demote:
-            users.become(NOBODY)
+            namespaces.become(NOBODY)
         kernel.drop_capabilities()
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         for name, close in (("no_new_privs", _no_new_privs), ("landlock", self.restrict), ("seccomp", self.filter)):
@@ -171,10 +181,10 @@ class Jail:
         os.kill(pid, signal.SIGKILL)
         status = os.waitpid(pid, 0)[1]
         if not self.alone:
-            strays.end_all(self.proc)
+            kill_descendants.end_all(self.proc)
         if self.scratch and os.listdir(self.scratch):
-            room.umount_scratch()
-            room.mount_scratch(self.scratch_mb)
+            rootfs.umount_scratch()
+            rootfs.mount_scratch(self.scratch_mb)
         return status
 
 
@@ -190,29 +200,3 @@ def _nothing() -> None:
 
 def _no_new_privs() -> None:
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-
-
-def in_fork(action, flags: int = 0) -> None:
-    """Tries an action in a child that ends at once. Raises OSError with what the action raised."""
-    pid = kernel.fork_into(flags)
-    if pid == 0:
-        code = 250
-        try:
-            action()
-            code = 0
-        except OSError as fault:
-            code = fault.errno or 250
-        finally:
-            os._exit(min(code, 250))
-    status = os.waitpid(pid, 0)[1]
-    if status:
-        code = os.waitstatus_to_exitcode(status)
-        raise OSError(code, os.strerror(code) if 0 < code < 134 else f"trial ended with status {code}")
-
-
-def in_fork_fails(action) -> bool:
-    try:
-        in_fork(action)
-    except OSError:
-        return True
-    return False

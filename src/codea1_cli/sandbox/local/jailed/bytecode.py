@@ -1,7 +1,7 @@
 """A quick look at compiled code that finds most programs stateless at once. Standard library only.
 
 It accepts what consists of functions, constants and imports alone, and stores nothing outside its own variables; what
-it does not accept goes to `purity`, which looks closer.
+it does not accept goes to `statelessness`, which looks closer.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 from opcode import opmap
 
-from purity import FORBIDDEN, MODULES
+from statelessness import FORBIDDEN, MODULES
 
 
 def _codes(names: str) -> frozenset[int]:

@@ -1,7 +1,7 @@
-"""What runs inside the jail for a program with a unittest module: two processes, the runner and its keeper.
+"""What runs inside the jail for a program with a unittest module: two processes, the runner and the relay.
 
-The runner (`unit_runner`) loads the program, then gets the tests, runs them in the one module they share, and reports
-each test to the keeper. The keeper holds the parent's pipe and, until the program is loaded, the tests; a runner that ends
+The runner (`runner.Runner`) loads the program, then gets the tests, runs them in the one module they share, and reports
+each test to the relay. The relay holds the parent's pipe and, until the program is loaded, the tests; a runner that ends
 early, or says what is not its turn, loses the rest. Standard library only, Python 3.10 or newer.
 """
 
@@ -13,13 +13,13 @@ import select
 import signal
 from json import loads as _loads
 
-from unit_frames import CRASHED, DONE, LOAD_ERROR, LOADED, MEMORY, RAISED, REFUSED, UNSIGNED, VALUE, frame, send
-from unit_runner import Runner
+from child import CRASHED, DONE, LOAD_ERROR, LOADED, MEMORY, RAISED, REFUSED, VALUE, frame, send
+from runner import UNSIGNED, Runner
 
 _read, _exit, _kill, _waitpid = os.read, os._exit, os.kill, os.waitpid
 
 
-class Keeper:
+class ResultRelay:
     """`job`: a descriptor of the program (its first `head` bytes) and of the tests (the rest), both JSON."""
 
     def __init__(self, job: int, head: int, out: int, scratch: str, alone: bool) -> None:

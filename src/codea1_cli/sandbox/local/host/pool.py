@@ -1,4 +1,4 @@
-"""The local backend: a pool of zygotes a hash seed, and one program's run put together from its children's answers."""
+"""The local backend: a pool of zygotes per hash seed, and one program's run put together from its children's answers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ from queue import LifoQueue, SimpleQueue
 from typing import TypeVar
 
 import codea1_cli
-from codea1_cli.sandbox.base import Limits, ProgramRun, Room
-from codea1_cli.sandbox.local import cgroup, layers
-from codea1_cli.sandbox.local.programs import run_program
-from codea1_cli.sandbox.local.units import run_module
-from codea1_cli.sandbox.local.watched import Watched
-from codea1_cli.sandbox.local.worker import Worker, WorkerLost, sweep_stages
-from codea1_cli.sandbox.units import UnitModule, UnitRun
+from codea1_cli.sandbox.base import Limits, ProgramRun, SandboxEnvironment, UnitModule, UnitRun
+from codea1_cli.sandbox.local.host import cgroup, layers
+from codea1_cli.sandbox.local.host.child_monitor import ChildReport
+from codea1_cli.sandbox.local.host.programs import run_module, run_program
+from codea1_cli.sandbox.local.host.worker import Worker, WorkerLost, sweep_stages
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
 T = TypeVar("T")
@@ -35,9 +33,9 @@ class LocalSandbox:
 
     workers: how many programs may run at once for each hash seed. python: the candidates' interpreter (3.10 or
     newer), default this one. require: layers that must work, names of `layers.NAMES`. without: layers to leave out.
-    apart: give every call a fork of its own, also where a program keeps no state. readable: further paths that programs
-    may read. room: what else programs find around them. Raises EnvironmentFault when the interpreter does not start or a required layer is missing, UserError for an
-    unknown layer.
+    apart: give every call a fork of its own, also where a program keeps no state. environment: what else programs find
+    around them. Raises EnvironmentFault when the interpreter does not start or a required layer is missing, UserError
+    for an unknown layer.
     """
 
     def __init__(
@@ -48,8 +46,7 @@ class LocalSandbox:
         without: Iterable[str] = (),
         warm: Iterable[str] = ("numpy",),
         apart: bool = False,
-        readable: Iterable[str] = (),
-        room: Room = Room(),
+        environment: SandboxEnvironment = SandboxEnvironment(),
     ) -> None:
         self.workers = max(1, workers)
         self.python = python or sys.executable
@@ -59,8 +56,7 @@ class LocalSandbox:
             "without": sorted(without),
             "hidden": [str(Path(codea1_cli.__file__).parent)],
             "warm": list(warm),
-            "readable": [os.path.abspath(path) for path in readable],
-            **asdict(room),
+            **asdict(environment),
         }
         parents = {k: v for k, v in cgroup.find_parents().items() if f"{k}_cgroup" not in without}
         cgroup.sweep(parents)
@@ -153,7 +149,7 @@ class LocalSandbox:
         return run
 
     def run_unit(self, module: UnitModule, limits: Limits, hash_seed: int = 0) -> UnitRun:
-        """Runs a program with a unittest module; needs a room with `unit`. `limits.time_s` holds for all of it.
+        """Runs a program with a unittest module; needs an environment with `unit`. `limits.time_s` holds for all of it.
 
         Our own failure gives `loaded` None and `unscored` outcomes.
         """
@@ -165,7 +161,7 @@ class LocalSandbox:
         run.seconds = time.monotonic() - began
         return run
 
-    def _try_twice(self, job: bytes, seed: int, use: Callable[[Callable[..., Watched]], T]) -> T | str:
+    def _try_twice(self, job: bytes, seed: int, use: Callable[[Callable[..., ChildReport]], T]) -> T | str:
         """What `use` makes of a job, else why the sandbox failed."""
         descriptor = os.memfd_create("job", os.MFD_CLOEXEC)
         fault: Exception | None = None
@@ -181,7 +177,7 @@ class LocalSandbox:
             os.close(descriptor)
         return f"the sandbox failed: {fault}"
 
-    def _run_once(self, job: int, seed: int, use: Callable[[Callable[..., Watched]], T]) -> T:
+    def _run_once(self, job: int, seed: int, use: Callable[[Callable[..., ChildReport]], T]) -> T:
         worker = self._take(seed)
         keep = False
         try:

@@ -20,13 +20,14 @@ from typing import Any
 
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.sandbox.base import Limits, ProgramRun
-from codea1_cli.sandbox.fusion.guest import ANSWERS, END
-from codea1_cli.sandbox.local import frames, programs
-from codea1_cli.sandbox.local.watched import Watched
+from codea1_cli.sandbox.local.host.child_monitor import ChildReport, FrameReader, Garbage
+from codea1_cli.sandbox.local.host.programs import run_program
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
 ENDPOINT = "SANDBOX_FUSION_ENDPOINT"
-_MODULES = ("encode", "purity", "bytecode", "kernel", "child", "private")
+_JAILED = Path(__file__).parent / "local" / "jailed"
+_UPLOADS = ("fusion_guest", "module_loader", "kernel", "encode", "statelessness", "bytecode", "child")
+ANSWERS, END = "answers.bin", "end.json"  # the files that fusion_guest leaves
 _LONGEST_RUN_S = 300.0
 _SPARE_S = 20.0
 
@@ -61,9 +62,7 @@ class FusionSandbox:
         self._counting = threading.Lock()
         self._down = False
         logging.getLogger("sandbox_fusion").setLevel(logging.CRITICAL)  # its failures are told by ours
-        here = Path(__file__).parent
-        sources = {"guest": here / "guest.py"} | {name: here.parent / "local" / f"{name}.py" for name in _MODULES}
-        self._files = {f"{name}.py": _base64(path.read_bytes()) for name, path in sources.items()}
+        self._files = {f"{name}.py": _base64((_JAILED / f"{name}.py").read_bytes()) for name in _UPLOADS}
 
     def run(
         self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0
@@ -73,7 +72,7 @@ class FusionSandbox:
         job = {"program": program, "entry": entry_point, "calls": list(calls), "apart": False}
         with self._places:
             try:
-                run = programs.run_program(_Remote(self, job, hash_seed).watch, len(calls), limits)
+                run = run_program(_Remote(self, job, hash_seed).watch, len(calls), limits)
             except ServiceFailure as fault:
                 detail = f"the sandbox service failed: {fault}"
                 run = ProgramRun(None, detail, [Answer(AnswerKind.UNSCORED, detail=detail) for _ in calls])
@@ -106,7 +105,7 @@ class FusionSandbox:
         from sandbox_fusion.models import CommandRunStatus
 
         message = RunCodeRequest(
-            code="import guest\nguest.main()\n",
+            code="import fusion_guest\nfusion_guest.main()\n",
             language="python",
             run_timeout=run_s,
             files=self._files | {"request.json": _base64(json.dumps(request).encode())},
@@ -156,12 +155,12 @@ class _Remote:
 
     def watch(
         self, start: int, calls: int, request: dict[str, Any], load_s: float, call_s: float, probe: bool = True
-    ) -> Watched:
+    ) -> ChildReport:
         run_s = min(load_s + (calls - start) * call_s + 5.0, _LONGEST_RUN_S)
         message = {
             **request, "job": self.job, "start": start, "hash_seed": self.hash_seed, "load_s": load_s, "call_s": call_s
         }  # fmt: skip
-        seen = Watched(frames.FrameReader(start, calls))
+        seen = ChildReport(FrameReader(start, calls))
         try:
             files = self.sandbox.ask(message, run_s)
         except ServiceFailure as fault:
@@ -172,7 +171,7 @@ class _Remote:
             return seen
         try:
             seen.answers = seen.reader.feed(files.get(ANSWERS, b""))
-        except frames.Garbage as fault:
+        except Garbage as fault:
             seen.ended, seen.detail = "garbage", str(fault)
             return seen
         if seen.reader.done or seen.reader.load_failure is not None:

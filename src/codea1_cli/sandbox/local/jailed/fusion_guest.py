@@ -1,6 +1,6 @@
 """Runs on the service: forks the child that loads a candidate, holds it to its limits, and keeps what it answers.
 
-Uploaded with `local.child` and what that needs; standard library only. The answers go to a file that the service hands
+Uploaded with `child` and what that needs; standard library only. The answers go to a file that the service hands
 back, never to stdout. A candidate on the service may reach this process and that file: what it forges is a value, which
 is compared like any other, and what it breaks is its own run.
 """
@@ -28,7 +28,7 @@ def main() -> None:
             **os.environ, "PYTHONHASHSEED": str(request["hash_seed"]), "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2",
         }  # fmt: skip
-        os.execve(sys.executable, [sys.executable, "-c", "import guest; guest.main()"], environment)
+        os.execve(sys.executable, [sys.executable, "-c", "import fusion_guest; fusion_guest.main()"], environment)
     reader, out = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -44,9 +44,9 @@ def main() -> None:
 
 
 def become_child(request: dict, out: int) -> None:
-    import private
+    import module_loader
 
-    child = private.load(".")
+    child = module_loader.load(".")
     os.setsid()
     sink = os.memfd_create("output", 0)
     null = os.open("/dev/null", os.O_RDONLY)
@@ -60,7 +60,7 @@ def become_child(request: dict, out: int) -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(what, (value, value))
-    for name in ("guest", "private", "kernel"):
+    for name in ("fusion_guest", "module_loader", "kernel"):
         sys.modules.pop(name, None)
     text = json.dumps(request["job"]).encode()
     child.Job(text, request["start"], out, sink, request["output_kb"] << 10, "", False, False).run()

@@ -18,14 +18,14 @@ import time
 
 import jail
 import kernel
-import private
-import strays
+import kill_descendants
+import module_loader
 
 _WARM = """__future__ abc array ast asyncio base64 binascii bisect calendar cmath collections collections.abc contextlib
 copy dataclasses datetime decimal difflib enum fractions functools hashlib heapq inspect io itertools json
 keyword math numbers operator os pathlib queue random re statistics string struct tempfile textwrap threading
 time traceback types typing unicodedata uuid warnings weakref zlib"""
-_OURS = ("jail", "kernel", "landlock", "loopback", "private", "room", "seccomp", "strays", "users")
+_OURS = ("jail", "kernel", "kill_descendants", "landlock", "module_loader", "namespaces", "rootfs", "seccomp")
 
 
 def warm(names: list[str]) -> list[str]:
@@ -51,8 +51,10 @@ class Zygote:
         os.environ.update(setup["env"])
         time.tzset()
         failed = warm(setup["warm"])
-        modules = private.load_all(here, private.MODULES + (private.UNIT_MODULES if setup["unit"] else ()))
-        self.child, self.unit = modules["child"], modules.get("unit")
+        modules = module_loader.load_all(here, module_loader.MODULES, {})
+        if setup["unit"]:
+            modules = module_loader.load_all(os.path.join(here, "unit_tests"), module_loader.UNIT_MODULES, modules)
+        self.child, self.relay = modules["child"], modules.get("relay")
         os.environ.clear()
         os.environ.update(HOME="/tmp", TMPDIR="/tmp", PATH="/usr/bin:/bin", LANG="C.UTF-8", OMP_NUM_THREADS="1")
         os.environ.update(setup["env"])
@@ -116,7 +118,7 @@ class Zygote:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         try:
             if not self.jail.alone:
-                strays.end_all(self.jail.proc)
+                kill_descendants.end_all(self.jail.proc)
             elif self.pid > 0:
                 self.jail.end(self.pid)
         finally:
@@ -145,7 +147,7 @@ class Zygote:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self.jail.enter(request)
         if "head" in request:
-            self.unit.Keeper(job, request["head"], out, self.jail.scratch, self.jail.alone).run()
+            self.relay.ResultRelay(job, request["head"], out, self.jail.scratch, self.jail.alone).run()
             os._exit(0)
         text = os.pread(job, os.fstat(job).st_size, 0)
         os.close(job)

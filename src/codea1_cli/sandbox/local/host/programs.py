@@ -1,32 +1,26 @@
-"""One program's run, put together from what its children answered."""
+"""One program's run, or one unittest module's, put together from what the children answered."""
 
 from __future__ import annotations
 
 import math
 import os
 import signal
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from codea1_cli.sandbox.base import Limits, ProgramRun
-from codea1_cli.sandbox.local.frames import Frame, Kind
-from codea1_cli.sandbox.local.watched import Watched
-from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Value
+from codea1_cli.sandbox.base import Limits, ProgramRun, UnitModule, UnitRun
+from codea1_cli.sandbox.local.host.child_monitor import ChildReport, Frame, Kind
+from codea1_cli.sandbox.verdicts import Answer, AnswerKind, TestOutcome, Value, Verdict
 
-_KINDS = {
-    Kind.RAISED: AnswerKind.RAISED,
-    Kind.MEMORY: AnswerKind.MEMORY,
-    Kind.OUTPUT: AnswerKind.OUTPUT_LIMIT,
-    Kind.REFUSED: AnswerKind.UNENCODABLE,
-    Kind.CRASHED: AnswerKind.CRASHED,
-    Kind.LOAD_ERROR: AnswerKind.LOAD_ERROR,
-}
 _RELOAD_LIMITS = 3  # a program may spend this many load limits on being loaded again
 
 
 class Watch(Protocol):
     """Starts a child on the calls from `start` on and follows it to its end."""
 
-    def __call__(self, start: int, calls: int, request: dict[str, Any], load_s: float, call_s: float) -> Watched: ...
+    def __call__(
+        self, start: int, calls: int, request: dict[str, Any], load_s: float, call_s: float
+    ) -> ChildReport: ...
 
 
 def run_program(watch: Watch, calls: int, limits: Limits) -> ProgramRun:
@@ -66,11 +60,11 @@ def run_program(watch: Watch, calls: int, limits: Limits) -> ProgramRun:
 
 def _answer(frame: Frame) -> Answer:
     if frame.kind is not Kind.VALUE:
-        return Answer(_KINDS[frame.kind], detail=frame.payload[:400].decode("utf-8", "replace"))
+        return Answer(AnswerKind[frame.kind.name], detail=frame.payload[:400].decode("utf-8", "replace"))
     return Answer(AnswerKind.VALUE, Value(wire=frame.payload.decode("ascii", "replace")))
 
 
-def _load_failure(seen: Watched) -> Answer:
+def _load_failure(seen: ChildReport) -> Answer:
     failure = seen.reader.load_failure
     if failure is not None:
         return _answer(failure)
@@ -78,7 +72,7 @@ def _load_failure(seen: Watched) -> Answer:
     return Answer(end.kind, detail=f"while loading: {end.detail}")
 
 
-def end_of_call(seen: Watched) -> Answer:
+def end_of_call(seen: ChildReport) -> Answer:
     """Why a child ended before it had answered."""
     if seen.ended == "timeout":
         return Answer(AnswerKind.TIMEOUT, detail="time limit")
@@ -91,3 +85,35 @@ def end_of_call(seen: Watched) -> Answer:
         kinds = {signal.SIGXCPU: AnswerKind.TIMEOUT, signal.SIGXFSZ: AnswerKind.OUTPUT_LIMIT}
         return Answer(kinds.get(number, AnswerKind.CRASHED), detail=signal.Signals(number).name)  # type: ignore[call-overload]
     return Answer(AnswerKind.CRASHED, detail=f"ended with exit status {os.WEXITSTATUS(seen.status)}")
+
+
+def run_module(watch: Callable[..., ChildReport], module: UnitModule, head: int, limits: Limits) -> UnitRun:
+    """One child for the whole module: a test that ends it ends the tests after it."""
+    expected = len(module.names) + 1
+    request = {
+        "memory_mb": limits.memory_mb,
+        "output_kb": limits.output_kb,
+        "processes": limits.processes,
+        "cpu_s": 4 * math.ceil(limits.time_s) + 2,  # of each process; threads count together
+        "again": False,
+        "head": head,
+    }
+    seen = watch(0, expected, request, limits.time_s, limits.time_s, limits.time_s)
+    outcomes = [_outcome(frame) for frame in seen.answers]
+    loaded = seen.reader.loaded
+    if seen.reader.load_failure is not None:
+        outcomes = [_outcome(seen.reader.load_failure)] * expected
+    elif len(outcomes) < expected or seen.ended != "done":
+        end = end_of_call(seen)
+        late = TestOutcome(end.kind.verdict, end.detail)
+        crashed = bool(outcomes) and outcomes[-1].verdict is Verdict.CRASHED
+        outcomes += [outcomes[-1] if crashed else late] * (expected - len(outcomes))
+    return UnitRun(loaded, outcomes[:-1], outcomes[-1])
+
+
+def _outcome(frame: Frame) -> TestOutcome:
+    detail = frame.payload[:1000].decode("utf-8", "replace")
+    if frame.kind is Kind.VALUE:
+        return TestOutcome(Verdict.SKIPPED) if detail == "skip" else TestOutcome(Verdict.PASSED)
+    verdict = Verdict.TAMPERED if frame.kind is Kind.UNENCODABLE else Verdict[frame.kind.name]
+    return TestOutcome(verdict, detail)

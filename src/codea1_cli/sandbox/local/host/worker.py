@@ -14,16 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.sandbox.local.cgroup import Group
-from codea1_cli.sandbox.local.frames import FrameReader
-from codea1_cli.sandbox.local.watched import Watched, follow
+from codea1_cli.sandbox.local.host.cgroup import Group
+from codea1_cli.sandbox.local.host.child_monitor import ChildReport, FrameReader, follow
 
-HERE = Path(__file__).parent
+ZYGOTE = Path(__file__).parents[1] / "jailed" / "zygote.py"
 START_S = 60.0
 REPLY_S = 30.0
 
 
-_STAGE = "codea1-room-"
+_STAGE = "codea1-stage-"
 
 
 class WorkerLost(Exception):
@@ -44,7 +43,7 @@ class Worker:
         with theirs:
             try:
                 self.process = subprocess.Popen(
-                    [python, "-s", str(HERE / "zygote.py"), str(theirs.fileno())],
+                    [python, "-s", str(ZYGOTE), str(theirs.fileno())],
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/",
                     env=_environment(hash_seed), pass_fds=[theirs.fileno()], start_new_session=True,
                 )  # fmt: skip
@@ -100,7 +99,7 @@ class Worker:
         load_s: float,
         call_s: float,
         total_s: float = math.inf,
-    ) -> Watched:
+    ) -> ChildReport:
         """Forks a child on the job in descriptor `job`, from call `start` on, and follows it to its end."""
         if self.group is not None:
             self.group.limit(request["memory_mb"], request["processes"])
@@ -114,7 +113,7 @@ class Worker:
             reply = self._receive()
             if "error" in reply:
                 raise WorkerLost(str(reply["error"]))
-            seen = Watched(FrameReader(start, calls))
+            seen = ChildReport(FrameReader(start, calls))
             follow(seen, pipe, int(reply["pid"]), load_s, call_s, self.group, total_s)
         finally:
             os.close(pipe)

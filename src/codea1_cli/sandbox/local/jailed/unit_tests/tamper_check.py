@@ -48,8 +48,8 @@ def freeze(kind: type) -> bool:
         return False
 
 
-class Seal:
-    """The snapshot. `broken` names the first thing that is not as it was, or is empty."""
+class Snapshot:
+    """What was there before any program. `broken` names the first thing that is not as it was, or is empty."""
 
     def __init__(self) -> None:
         self.forms: list = []

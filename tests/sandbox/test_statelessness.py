@@ -10,8 +10,8 @@ import pytest
 
 import codea1_cli.sandbox.local as local
 
-sys.path.insert(0, str(Path(local.__file__).parent))
-import purity
+sys.path.insert(0, str(Path(local.__file__).parent / "jailed"))
+import statelessness
 
 sys.path.pop(0)
 
@@ -71,24 +71,24 @@ IMPURE = [
 
 @pytest.mark.parametrize("program", PURE)
 def test_an_ordinary_program_keeps_no_state(program: str) -> None:
-    assert purity.is_pure(ast.parse(program))
+    assert statelessness.is_pure(ast.parse(program))
 
 
 @pytest.mark.parametrize("program", IMPURE)
 def test_a_program_that_might_keep_state_is_not_trusted(program: str) -> None:
-    assert not purity.is_pure(ast.parse(program))
+    assert not statelessness.is_pure(ast.parse(program))
 
 
 @pytest.mark.parametrize("call", ["f(1, [2], k='a')", "f(-1 + 2, {1: (2,)})", "f(float('inf'))", "f(str(3).upper())"])
 def test_a_plain_call(call: str) -> None:
-    assert purity.is_plain_call(call)
+    assert statelessness.is_plain_call(call)
 
 
 @pytest.mark.parametrize(
     "call", ["f(y := 1)", "f(globals())", "f(g.__dict__)", "f(lambda: 1)", "f(open('a'))", "f(exec('n=1'))"]
 )
 def test_a_call_that_may_leave_something_behind(call: str) -> None:
-    assert not purity.is_plain_call(call)
+    assert not statelessness.is_plain_call(call)
 
 
 @pytest.mark.shared
@@ -97,6 +97,6 @@ def test_most_references_are_pure(shared: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # references with "\\d" outside raw strings
         for line in (shared / "data/train.jsonl").open():
-            pure += purity.is_pure(ast.parse(json.loads(line)["reference"]))
+            pure += statelessness.is_pure(ast.parse(json.loads(line)["reference"]))
             total += 1
     assert pure / total > 0.75

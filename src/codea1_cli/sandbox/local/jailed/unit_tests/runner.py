@@ -1,4 +1,4 @@
-"""The process that loads a program and runs its tests (`local.unit`). Standard library only, Python 3.10 or newer."""
+"""The process that loads a program and runs its tests (`relay`). Standard library only, Python 3.10 or newer."""
 
 from __future__ import annotations
 import __future__
@@ -10,22 +10,34 @@ import unittest
 from json import loads as _loads
 
 import child
-import unit_guard
-import unit_seal
-from unit_frames import LOAD_ERROR, LOADED, MEMORY, RAISED, REFUSED, UNSIGNED, VALUE, frame, send, take
+import surroundings
+import tamper_check
+from child import LOAD_ERROR, LOADED, MEMORY, RAISED, REFUSED, VALUE, frame, send
 
 NAME = "__test__"
+UNSIGNED = bytes(16)  # the key of what is said before the tests are there
 _FUTURES = 0
 for _name in __future__.all_feature_names:
     _FUTURES |= getattr(__future__, _name).compiler_flag
-_compile, _describe = compile, child.describe
+_compile, _describe, _read = compile, child.describe, os.read
 _Loader, _Suite = unittest.TestLoader, unittest.TestSuite
 _FILE_FAULTS = (FileNotFoundError, PermissionError, OSError)
-_SEAL = unit_seal.Seal()
+_ORIGINALS = tamper_check.Snapshot()
+
+
+def take(source: int, size: int) -> bytes:
+    """Reads exactly `size` bytes; empty when the other side is gone."""
+    data = b""
+    while len(data) < size:
+        more = _read(source, min(size - len(data), 65536))
+        if not more:
+            return b""
+        data += more
+    return data
 
 
 class Runner:
-    """`program`: `code` and `class`. `up` leads to the keeper, from `down` come the tests."""
+    """`program`: `code` and `class`. `up` leads to the relay, from `down` come the tests."""
 
     def __init__(self, program: dict, up: int, down: int, scratch: str) -> None:
         self.program, self.up, self.down, self.scratch = program, up, down, scratch
@@ -37,7 +49,7 @@ class Runner:
 
     def run(self) -> None:
         """Loads the program, runs the tests, ends the process."""
-        unit_guard.settle(self.scratch)
+        surroundings.settle(self.scratch)
         module = types.ModuleType(NAME)
         space = module.__dict__
         space.update(__builtins__=__import__("builtins"), __file__=NAME + ".py", __package__=None, __doc__=None)
@@ -50,7 +62,7 @@ class Runner:
             return self.say(MEMORY, 0, b"while loading")
         except BaseException as fault:
             return self.say(LOAD_ERROR, 0, _describe(fault))
-        broken = _SEAL.broken(loading=True)
+        broken = _ORIGINALS.broken(loading=True)
         if broken:
             return self.say(REFUSED, 0, b"while loading: " + broken.encode())
         self.say(LOADED, 0)
@@ -65,14 +77,14 @@ class Runner:
         space = module.__dict__
         record = Recorder(self, names)
         try:
-            hidden = _SEAL.shadowed(space)
+            hidden = _ORIGINALS.shadowed(space)
             exec(_compile("\n" * line + job["tests"], NAME + ".py", "exec", flags, True), space)
             sys.modules[NAME] = module
             kind = space[self.program["class"]]
-            hidden = hidden or _SEAL.broken()
-            record.forms = _SEAL.take_class(kind)
+            hidden = hidden or _ORIGINALS.broken()
+            record.forms = _ORIGINALS.take_class(kind)
             record.kind = kind
-            hidden = hidden or _SEAL.broken_class(kind, record.forms, None)
+            hidden = hidden or _ORIGINALS.broken_class(kind, record.forms, None)
             if hidden:
                 whole = (REFUSED, hidden.encode())
             else:
@@ -115,7 +127,7 @@ class Recorder(unittest.TestResult):
     def stopTest(self, test) -> None:
         self.inside = False
         kind, payload = self.state
-        broken = _SEAL.broken() or _SEAL.broken_class(self.kind, self.forms, test)
+        broken = _ORIGINALS.broken() or _ORIGINALS.broken_class(self.kind, self.forms, test)
         if broken:
             kind, payload = REFUSED, broken.encode()
         if self.turn >= len(self.names) or test._testMethodName != self.names[self.turn]:

@@ -1,0 +1,204 @@
+"""Following one child: its frames, its deadlines, its end.
+
+Nothing in a frame is trusted: whatever breaks their order ends the program's run.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import time
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from codea1_cli.sandbox.local.host.cgroup import Group
+
+MAX_PAYLOAD = 8 << 20
+MAX_TOTAL = 64 << 20
+
+
+class Kind(IntEnum):
+    """The first byte of a frame (`jailed/child.py` has the same letters); names as in AnswerKind where it has them."""
+
+    LOADED = ord("L")
+    VALUE = ord("V")
+    RAISED = ord("R")
+    MEMORY = ord("M")
+    OUTPUT_LIMIT = ord("O")
+    UNENCODABLE = ord("X")  # from a unittest module: the program tampered with what tests rest on
+    CRASHED = ord("C")
+    LOAD_ERROR = ord("E")
+    DONE = ord("D")
+    AGAIN = ord("A")
+
+
+class Frame(NamedTuple):
+    kind: Kind
+    call: int
+    payload: bytes
+
+
+class Garbage(Exception):
+    """Bytes that are not a frame, or a frame out of its turn."""
+
+
+class FrameReader:
+    """Splits a byte stream into frames and holds them to their order: a load result, then one answer per call, DONE.
+
+    AGAIN stands for DONE after at least one answer: the program wants to be loaded afresh for the rest.
+    """
+
+    def __init__(self, start: int, calls: int) -> None:
+        self._buffer = bytearray()
+        self._total = 0
+        self._next = self._start = start
+        self._calls = calls
+        self.loaded = False
+        self.load_failure: Frame | None = None
+        self.done = False
+        self.again = False
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The answers that `data` completes. Raises Garbage."""
+        self._buffer += data
+        self._total += len(data)
+        if self._total > MAX_TOTAL:
+            raise Garbage("too much of it")
+        answers = []
+        while len(self._buffer) >= 4:
+            length = int.from_bytes(self._buffer[:4], "little")
+            if not 5 <= length <= MAX_PAYLOAD:
+                raise Garbage(f"a frame of {length} bytes")
+            if len(self._buffer) < 4 + length:
+                break
+            body = bytes(self._buffer[4 : 4 + length])
+            del self._buffer[: 4 + length]
+            try:
+                frame = Frame(Kind(body[0]), int.from_bytes(body[1:5], "little"), body[5:])
+            except ValueError:
+                raise Garbage("a frame of unknown kind") from None
+            if self._place(frame):
+                answers.append(frame)
+        return answers
+
+    def _place(self, frame: Frame) -> bool:
+        """Whether the frame answers a call; Garbage when it is not its turn."""
+        if self.done or self.load_failure is not None or frame.call != self._next:
+            raise Garbage("a frame out of its turn")
+        if not self.loaded:
+            if frame.kind is Kind.LOADED:
+                self.loaded = True
+            elif frame.kind in (Kind.LOAD_ERROR, Kind.MEMORY, Kind.OUTPUT_LIMIT):
+                self.load_failure = frame
+            else:
+                raise Garbage("an answer before the program was loaded")
+            return False
+        if frame.kind is Kind.DONE and frame.call == self._calls:
+            self.done = True
+            return False
+        if frame.kind is Kind.AGAIN and self._next > self._start and frame.call < self._calls:
+            self.done = self.again = True
+            return False
+        if frame.kind in (Kind.LOADED, Kind.LOAD_ERROR, Kind.DONE, Kind.AGAIN) or frame.call >= self._calls:
+            raise Garbage("a frame out of its turn")
+        self._next += 1
+        return True
+
+
+@dataclass(slots=True)
+class ChildReport:
+    """What was seen of one child: its answers, how it ended ("done", "exited", "timeout", "garbage"), its status."""
+
+    reader: FrameReader
+    answers: list[Frame] = field(default_factory=list)
+    ended: str = ""
+    gone: bool = False
+    detail: str = ""
+    status: int = 0
+    load_seconds: float = 0.0
+    out_of_memory: bool = False
+
+
+def follow(
+    seen: ChildReport,
+    pipe: int,
+    pid: int,
+    load_s: float,
+    call_s: float,
+    group: Group | None,
+    total_s: float = math.inf,
+) -> None:
+    """Reads frames until the child is done, gone, late or out of order; `total_s` bounds all of it.
+
+    The child's exit wakes this thread; while it lives its frames are fetched now and then, since waking for every one
+    costs more than most calls do. A deadline is only looked at when nothing is left to read, so a slow parent never
+    makes a call late; and the time that the child waited for a processor is given back, up to half a limit more.
+    """
+    began = time.monotonic()
+    limit, deadline, given = load_s, began + load_s, 0.0
+    longest = min(0.02, call_s / 20)
+    pause = min(0.006, longest)
+    offered = False
+    ended = os.pidfd_open(pid)
+    poller = select.poll()
+    poller.register(ended, select.POLLIN)
+    try:
+        while not seen.ended:
+            left = deadline - time.monotonic()
+            seen.gone = bool(poller.poll(1000 * max(0.0, min(pause, left))))
+            was_loaded = seen.reader.loaded
+            fresh = _drain(pipe, seen)
+            if seen.reader.loaded and not was_loaded:
+                seen.load_seconds = time.monotonic() - began
+            if fresh or seen.reader.loaded != was_loaded:
+                limit, deadline, pause = call_s, min(time.monotonic() + call_s, began + total_s), 0.001
+            if seen.ended:
+                return
+            if seen.reader.done or seen.reader.load_failure is not None:
+                seen.ended = "done"
+            elif seen.gone:
+                seen.ended = "exited"
+            elif time.monotonic() >= deadline:
+                extra = min(_waited(pid) - given, limit / 2)
+                if extra > 0.01:
+                    given += extra
+                    deadline = time.monotonic() + extra
+                else:
+                    seen.ended = "timeout"
+            else:
+                pause = min(2 * pause, longest)
+                if group is not None and not offered:
+                    group.offer(pid)
+                    offered = True
+    finally:
+        os.close(ended)
+
+
+def _drain(pipe: int, seen: ChildReport) -> int:
+    """Reads all that is there; how many answers came."""
+    fresh = 0
+    while True:
+        try:
+            data = os.read(pipe, 1 << 18)
+        except BlockingIOError:
+            return fresh
+        if not data:
+            return fresh
+        try:
+            answers = seen.reader.feed(data)
+        except Garbage as fault:
+            seen.ended, seen.detail = "garbage", str(fault)
+            return fresh
+        seen.answers += answers
+        fresh += len(answers)
+
+
+def _waited(pid: int) -> float:
+    """Seconds that a process was ready to run and had no processor."""
+    try:
+        with open(f"/proc/{pid}/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
