@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from codea1_cli.data.sources.choose import make_source
 from codea1_cli.data.sources.python_folder import PythonFolder
+from codea1_cli.data.sources.registry import make_source
 from codea1_cli.errors import UserError
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codea1_cli.data.mapping import read_mapping
+from codea1_cli.data.sources.table import read_mapping
 from codea1_cli.errors import UserError
 
 

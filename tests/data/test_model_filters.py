@@ -4,11 +4,10 @@ import json
 
 import pytest
 
-from codea1_cli.data.filters import PromptCounter
-from codea1_cli.data.options import Options
+from codea1_cli.data.model_filters import PromptCounter, SolveJudge, SolveRate, make_sampler
+from codea1_cli.data.options import Options, SolveRule, read_keep
 from codea1_cli.data.pipeline import Pipeline
-from codea1_cli.data.solve import SolveJudge, SolveRate, SolveRule, make_sampler, read_keep
-from codea1_cli.data.sources.base import FileRows
+from codea1_cli.data.sources.rows import FileRows
 from codea1_cli.data.sources.table import Table
 from codea1_cli.data.work import Work
 from codea1_cli.errors import UserError
@@ -85,7 +84,7 @@ class Scripted:
 
 
 def test_problems_are_kept_by_their_solve_rate_and_sampling_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr("codea1_cli.data.solve.make_sampler", lambda rule: Scripted())
+    monkeypatch.setattr("codea1_cli.data.model_filters.make_sampler", lambda rule: Scripted())
     rows = [
         {"id": f"p-{i}", "question": f"Question {i} about q{i}", "reference": f"def f(x):\n    return x + {i}", "tests": [f"assert f(1) == {i + 1}"]}
         for i in range(20)

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from codea1_cli.data.sources.base import FileRows, Skipped
-from codea1_cli.data.sources.choose import make_source
+from codea1_cli.data.sources.base import Skipped
 from codea1_cli.data.sources.evalplus import MAX_PLUS, EvalPlus
-from codea1_cli.data.sources.hub import HubRows
 from codea1_cli.data.sources.kodcode import KodCode
 from codea1_cli.data.sources.mbpp import Mbpp
+from codea1_cli.data.sources.registry import make_source
+from codea1_cli.data.sources.rows import FileRows, HubRows
 from codea1_cli.data.sources.table import Table
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.problems.problem import Problem

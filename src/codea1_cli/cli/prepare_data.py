@@ -102,11 +102,9 @@ def prepare_data(
     verbose: VerboseOption = False,
 ) -> int:
     """Make training data: read, filter, deduplicate, decontaminate, verify, split. Interrupted, it goes on from there."""
-    from codea1_cli.data.mapping import read_mapping
-    from codea1_cli.data.options import Options
-    from codea1_cli.data.solve import SolveRule, read_keep
-    from codea1_cli.data.sources.choose import make_source
-    from codea1_cli.data.thresholds import read_thresholds
+    from codea1_cli.data.options import Options, SolveRule, read_keep, read_thresholds
+    from codea1_cli.data.sources.registry import make_source
+    from codea1_cli.data.sources.table import read_mapping
 
     if max_prompt_tokens is not None and tokenizer is None and solve_rate is None:
         raise UserError("--max-prompt-tokens needs a tokenizer to count with", hint="--tokenizer MODEL")

@@ -78,7 +78,7 @@ class Pipeline(Stages):
         self.each("benchmarks", settings, judge)
 
     def _tokens(self, tokenizer: str) -> None:
-        from codea1_cli.data.filters import PromptCounter
+        from codea1_cli.data.model_filters import PromptCounter
 
         o = self.options
         counter = PromptCounter(tokenizer, o.chat_template)
@@ -154,7 +154,7 @@ class Pipeline(Stages):
         self.remove(stage.name, stage)
 
     def _solve(self) -> None:
-        from codea1_cli.data.solve import SolveJudge, make_sampler
+        from codea1_cli.data.model_filters import SolveJudge, make_sampler
         from codea1_cli.judging.parallel import in_order
 
         rule, seed = self.options.solve, self.options.seed

@@ -13,10 +13,9 @@ from typing import Any
 from codea1_cli import __version__
 from codea1_cli.data.card import Card
 from codea1_cli.data.options import Options
-from codea1_cli.data.split import split_of
+from codea1_cli.data.splits import SplitWriter, sealed, split_of
 from codea1_cli.data.stages import Line, Prepared
 from codea1_cli.data.work import Work
-from codea1_cli.data.write import SplitWriter, sealed
 from codea1_cli.durable import fsync_folder
 from codea1_cli.errors import UserError
 from codea1_cli.problems.problem import Problem

@@ -1,23 +1,21 @@
-"""What every source offers, and how rows of files are read without stopping at a broken one."""
+"""What every source offers, and how its columns become a Problem, or the reason why not."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import hashlib
-import json
-from collections import Counter
-from collections.abc import Iterator, Mapping
+import ast
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
-from codea1_cli.errors import UserError
+from pydantic import ValidationError
+
+from codea1_cli.data.program import called, functions, guess_entry_point, tidy
+from codea1_cli.data.pytests import Converted, convert_tests
+from codea1_cli.errors import first_line
+from codea1_cli.extract.source import declaration, parse
 from codea1_cli.problems.problem import Problem
 
 Row = Mapping[str, Any]
-FORMATS = (".jsonl", ".jsonl.gz", ".parquet", ".csv")
-
 
 NOT_UNICODE = "text that is not Unicode (a lone surrogate)"
 _TYPES = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object"}
@@ -46,21 +44,77 @@ class Source(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class FileRows:
-    """The rows of one file, as `hub.HubRows` has those of a dataset."""
+def build(
+    *,
+    id: str,
+    question: Any,
+    reference: Any,
+    tests: Any = "",
+    modules: Sequence[str] = (),
+    entry_point: str | None = None,
+    extra_tests: Sequence[str] = (),
+    keep_test_code: bool = True,
+    one_function: bool = False,
+    source: str = "",
+    license: str = "",
+    meta: dict[str, Any] | None = None,
+) -> Problem | Skipped:
+    """A problem whose declaration, entry point and tests are read from the sources.
 
-    path: Path
+    `tests` is a pytest file or asserts, as one text or a list; `modules` are further test files, each one of its own. With `one_function`, tests that check several functions
+    of the solution are no problem.
 
-    @property
-    def name(self) -> str:
-        return self.path.name.split(".")[0]
-
-    def rows(self) -> Iterator[tuple[str, Row | Skipped]]:
-        return read_rows(self.path)
-
-    def identity(self) -> dict[str, Any]:
-        return file_identity(self.path)
+    Reasons: missing_field, reference_syntax, no_function, class, no_entry_point, several_functions, bad_field.
+    """
+    for name, value in (("question", question), ("reference", reference)):
+        if (why := no_text(name, value)) is not None:
+            return why
+    text = tests if isinstance(tests, str) else "\n".join(str(test) for test in tests or ())
+    reference, text = tidy(reference), tidy(text)
+    tree = parse(reference)
+    if tree is None:
+        return Skipped("reference_syntax", "the reference does not parse")
+    there = functions(tree)
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    if not there:
+        return Skipped("class" if classes else "no_function", ", ".join(classes))
+    if entry_point is None or (entry_point not in there and called(text, set(there))):
+        entry_point = guess_entry_point(tree, text)
+    if entry_point not in there:
+        return Skipped("no_entry_point", f"the reference does not define {entry_point}")
+    tested = asserted(text, set(there) | set(classes)) if one_function else set()
+    if classes and tested & set(classes):
+        return Skipped("class", ", ".join(sorted(tested & set(classes))))
+    if len(tested) > 1:
+        return Skipped("several_functions", ", ".join(sorted(tested)))
+    if isinstance(tests, list) and all("def test" in str(test) for test in tests):
+        converted = convert_tests("", entry_point, [*map(str, tests), *modules])  # names may be the same: each a file
+    else:
+        converted = convert_tests(text, entry_point, modules)
+    extra = _asserts(extra_tests, entry_point, converted)
+    function = there[entry_point]
+    docstring = ast.get_docstring(function)
+    details = {**(meta or {}), **({"docstring": docstring} if docstring and docstring not in question else {})}
+    if +converted.skipped:
+        details["tests_left_out"] = {reason: n for reason, n in sorted(converted.skipped.items()) if n}
+    try:
+        return Problem(
+            id=id,
+            question=question.strip(),
+            declaration=declaration(function),
+            entry_point=entry_point,
+            reference=reference,
+            tests=converted.tests,
+            extra_tests=extra,
+            test_code=text if keep_test_code and text else None,
+            source=source,
+            license=license,
+            meta=details,
+        )
+    except ValidationError as error:
+        return Skipped("bad_field", _first_problem(error))
+    except ValueError as error:  # a default that cannot be printed, such as an integer of thousands of digits
+        return Skipped("bad_field", f"declaration: {first_line(error)}")
 
 
 def no_text(name: str, value: Any) -> Skipped | None:
@@ -74,117 +128,28 @@ def no_text(name: str, value: Any) -> Skipped | None:
     )
 
 
-def format_of(path: Path) -> str | None:
-    """The suffix of a file of rows, None for another file."""
-    return next((suffix for suffix in FORMATS if path.name.lower().endswith(suffix)), None)
+def _first_problem(error: ValidationError) -> str:
+    """The field that pydantic refuses first, and why."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    why = NOT_UNICODE if first["type"] == "string_unicode" else first["msg"]
+    return f"{'.'.join(map(str, first['loc']))}: {why}"
 
 
-def read_rows(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
-    """(`file:line`, row) of a .jsonl, .jsonl.gz, .parquet or .csv file; a broken line is a Skipped in its place.
-
-    Raises:
-        UserError: the file is missing, of another kind, or unreadable as a whole.
-    """
-    kind = format_of(path)
-    if kind is None:
-        raise UserError(f"cannot tell the format of {path}", hint=f"name it {', '.join(FORMATS)}")
-    if not path.is_file():
-        raise UserError(f"no such file: {path}", hint="give the path of a file that exists")
-    if kind == ".parquet":
-        yield from _parquet(path)
-    elif kind == ".csv":
-        yield from _csv(path)
-    else:
-        yield from _lines(path, gzipped=kind.endswith("gz"))
+def asserted(tests: str, names: set[str]) -> set[str]:
+    """Which of `names` the asserts of a test file call, helpers' bodies left out."""
+    tree = parse(tests)
+    found: set[str] = set()
+    if tree is None:
+        return found
+    for test in ast.walk(tree):
+        if isinstance(test, ast.FunctionDef) and test.name.startswith("test"):
+            for node in ast.walk(test):
+                if isinstance(node, ast.Call):
+                    name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+                    found |= {name} & names
+    return found
 
 
-def _lines(path: Path, gzipped: bool) -> Iterator[tuple[str, Row | Skipped]]:
-    number = 0
-    with gzip.open(path) if gzipped else path.open("rb") as lines:
-        try:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield f"{path}:{number}", _decode(line, first=number == 1)
-        except (EOFError, gzip.BadGzipFile) as error:
-            raise UserError(f"{path}:{number + 1}: broken gzip file: {error}", hint="fetch it again") from None
-
-
-def _decode(line: bytes, first: bool) -> Row | Skipped:
-    try:
-        row = json.loads(line.decode("utf-8-sig" if first else "utf-8"))
-    except json.JSONDecodeError as error:
-        return Skipped("broken_row", f"not JSON: {error.msg} at column {error.colno}")
-    except UnicodeDecodeError as error:
-        return Skipped("broken_row", f"not UTF-8: {error.reason}")
-    except RecursionError:
-        return Skipped("broken_row", "not JSON that can be read: nested too deep")
-    except ValueError:  # what is left: Python refuses to read integers of thousands of digits
-        return Skipped("broken_row", "not JSON that can be read: a number too long to read")
-    return row if isinstance(row, dict) else Skipped("broken_row", f"a {type(row).__name__}, not an object")
-
-
-def _parquet(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        number = 0
-        file = pq.ParquetFile(path)
-        _distinct(file.schema_arrow.names, str(path))
-        for batch in file.iter_batches(batch_size=256):
-            for row in batch.to_pylist():
-                number += 1
-                yield f"{path}:{number}", row
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path}: not a parquet file: {error}", hint="write it again") from None
-
-
-def _csv(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
-    csv.field_size_limit(1 << 27)
-    # Bytes that are no UTF-8 become lone surrogates, so that they cost their row and not the file.
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        reader = csv.DictReader(file)
-        try:
-            names = list(reader.fieldnames or ())
-            if not _is_text("".join(names)):
-                raise UserError(f"{path}:1: the names of the columns are not UTF-8", hint="write it again in UTF-8")
-            _distinct(names, f"{path}:1")
-            for row in reader:
-                place = f"{path}:{reader.line_num}"
-                if None in row or None in row.values():
-                    yield place, Skipped("broken_row", f"not {len(names)} fields")
-                elif bad := [name for name, cell in row.items() if not _is_text(cell)]:
-                    yield place, Skipped("broken_row", f"not UTF-8 in the column {bad[0]}")
-                else:
-                    yield place, row
-        except csv.Error as error:
-            raise UserError(f"{path}:{reader.line_num}: not CSV: {error}", hint="write it again") from None
-
-
-def _is_text(cell: str) -> bool:
-    """Whether no byte of it was anything but UTF-8."""
-    try:
-        cell.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _distinct(names: list[str], place: str) -> None:
-    """Refuses columns of one name, of which a row would keep the last; columns without a name may be many."""
-    repeated = [name for name, count in Counter(names).items() if name and count > 1]
-    if repeated:
-        raise UserError(f"{place}: two columns are named {repeated[0]!r}", hint="rename or remove one of them")
-
-
-def file_identity(path: Path) -> dict[str, Any]:
-    """Name, size and SHA-256 of a file.
-
-    Raises:
-        UserError: there is no such file.
-    """
-    if not path.is_file():
-        raise UserError(f"no such file: {path}", hint="give the path of a file that exists")
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"file": path.name, "bytes": path.stat().st_size, "sha256": digest}
+def _asserts(tests: Sequence[str], entry_point: str, known: Converted) -> list[str]:
+    extra = convert_tests("\n".join(tests), entry_point)
+    return [test for test in extra.tests if test not in known.tests]

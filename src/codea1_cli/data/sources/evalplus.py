@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.data.decontaminate import benchmark_folder
-from codea1_cli.data.sources.base import Row, Skipped, file_identity, no_text, read_rows
-from codea1_cli.data.sources.build import build
+from codea1_cli.data.sources.base import Row, Skipped, build, no_text
+from codea1_cli.data.sources.rows import file_identity, read_rows
 from codea1_cli.errors import UserError
 from codea1_cli.evals.evalplus.tasks import NAMES
 from codea1_cli.evals.registry import benchmark_row

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.sources.base import Row, Skipped, no_text
-from codea1_cli.data.sources.build import build
-from codea1_cli.data.sources.folder import local_rows
-from codea1_cli.data.sources.hub import HubRows
+from codea1_cli.data.sources.base import Row, Skipped, build, no_text
+from codea1_cli.data.sources.rows import HubRows, local_rows
 from codea1_cli.problems.problem import Problem
 
 DATASET = "KodCode/KodCode-V1"

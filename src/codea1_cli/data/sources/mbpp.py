@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.sources.base import Row, Skipped
-from codea1_cli.data.sources.build import build
-from codea1_cli.data.sources.folder import local_rows
-from codea1_cli.data.sources.hub import HubRows
+from codea1_cli.data.sources.base import Row, Skipped, build
+from codea1_cli.data.sources.rows import HubRows, local_rows
 from codea1_cli.problems.problem import Problem
 
 DATASET = "google-research-datasets/mbpp"

@@ -13,10 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.doctests import doctests, prints
-from codea1_cli.data.program import called, functions, names_in
-from codea1_cli.data.sources.base import Row, Skipped
-from codea1_cli.data.sources.build import build
+from codea1_cli.data.program import called, doctests, functions, names_in, prints
+from codea1_cli.data.sources.base import Row, Skipped, build
 from codea1_cli.errors import UserError
 from codea1_cli.extract.source import normal_newlines, parse
 from codea1_cli.problems.problem import Problem

@@ -1,4 +1,4 @@
-"""The files of a split, written row by row beside their place and moved there when whole."""
+"""The splits of a preparation: which problem goes where, and each one's files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,15 @@ from typing import Any
 from codea1_cli.problems.problem import FIELDS, Problem
 
 _GROUP = 1024  # rows of a parquet row group; fixed, since the bytes depend on it
+
+
+def split_of(id: str, seed: int, val: float, test: float = 0.0) -> str:
+    """`train`, `val` or `test`, of which the latter two hold the given shares of all ids."""
+    digest = hashlib.sha256(f"{seed}\0{id}".encode("utf-8", "surrogatepass")).digest()
+    place = int.from_bytes(digest[:8], "big") / 2**64
+    if place < val:
+        return "val"
+    return "test" if place < val + test else "train"
 
 
 class SplitWriter:

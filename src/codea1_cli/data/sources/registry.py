@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
-from codea1_cli.data.sources.base import FORMATS, FileRows, Source, format_of
+from codea1_cli.data.sources.base import Source
 from codea1_cli.data.sources.evalplus import EvalPlus
-from codea1_cli.data.sources.folder import FolderRows, named, visible_files
-from codea1_cli.data.sources.hub import HubRows
 from codea1_cli.data.sources.kodcode import DIFFICULTIES, KodCode
 from codea1_cli.data.sources.mbpp import Mbpp
 from codea1_cli.data.sources.python_folder import PythonFolder
+from codea1_cli.data.sources.rows import FORMATS, FileRows, FolderRows, HubRows, format_of, named, visible_files
 from codea1_cli.data.sources.table import Table
 from codea1_cli.errors import UserError
 

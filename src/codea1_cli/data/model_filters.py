@@ -1,11 +1,13 @@
-"""How often a model solves a problem: samples of it, judged by the problem's own tests."""
+"""What a model says of a problem: how long its prompt is, and how often its samples solve it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
+from codea1_cli.data.options import SolveRule
 from codea1_cli.errors import UserError
 from codea1_cli.extract import extract_code
 from codea1_cli.judging.grading import grade_on_tests
@@ -18,32 +20,32 @@ if TYPE_CHECKING:
     from codea1_cli.models.sampler import Sampler as TextSampler
 
 
-@dataclass(frozen=True)
-class SolveRule:
-    """`n` samples a problem at `temperature`; problems whose solve rate lies outside [low, high] go."""
-
-    model: str
-    n: int = 8
-    low: float = 0.0
-    high: float = 1.0
-    temperature: float = 1.0
-    max_new_tokens: int = 1024
-
-
-def read_keep(text: str) -> tuple[float, float]:
-    """The range of `LOW:HIGH`.
+class PromptCounter:
+    """Tokens of the Code LLM's rendered prompt under a model's tokenizer and chat template.
 
     Raises:
-        UserError: it is none.
+        UserError: the tokenizer cannot be found or has no chat template, or the template does not render.
     """
-    low, colon, high = text.partition(":")
-    try:
-        bounds = (float(low), float(high))
-    except ValueError:
-        bounds = (1.0, 0.0)
-    if not colon or not 0.0 <= bounds[0] <= bounds[1] <= 1.0:
-        raise UserError(f"{text!r} is no range of solve rates", hint="--keep LOW:HIGH, such as 0.1:0.9")
-    return bounds
+
+    def __init__(self, tokenizer: str, chat_template: Path | None = None) -> None:
+        from codea1_cli.models.tokenizers import load_tokenizer
+
+        self.tokenizer: Any = load_tokenizer(tokenizer)
+        if chat_template is not None:
+            try:
+                self.tokenizer.chat_template = chat_template.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise UserError(f"cannot read {chat_template}: {error}", hint="give a Jinja file") from None
+
+    def count(self, problem: Problem) -> int:
+        from jinja2 import TemplateError
+
+        from codea1_cli.models.tokenizers import render
+
+        try:
+            return len(render(self.tokenizer, code_messages(problem)))
+        except TemplateError as error:
+            raise UserError(f"the chat template does not render: {error}", hint="see --chat-template") from None
 
 
 class Sampler(Protocol):
