@@ -56,10 +56,11 @@ class PolicyWorker:
         import ray
         import torch
         import transformers
-        import trl  # noqa: F401  (the slow import happens here, while the other side does the same)
 
+        from codea1_cli.engine.trl.trainer import import_trl
         from codea1_cli.models.tokenizers import load_tokenizer
 
+        import_trl()
         torch.set_num_threads(self.spec.threads)
         transformers.logging.set_verbosity_error()
         self.tokenizer = load_tokenizer(self.recipe.model_of(self.spec.role))

@@ -1,5 +1,3 @@
-import inspect
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,15 +24,6 @@ class FakeTrainer:
         self.calls.append(prompt_ids)
         ids = [[len(p), row] if row % 3 else [] for row, p in enumerate(prompt_ids)]
         return ids, [[-0.5] * len(i) for i in ids] if self.scored else None
-
-
-def test_the_private_call_of_the_pinned_trl_has_the_signature_we_use():
-    from trl import GRPOTrainer
-
-    parameters = list(inspect.signature(GRPOTrainer._generate_single_turn).parameters)
-    assert parameters[:5] == ["self", "prompt_ids", "images", "multimodal_fields", "num_generations"]
-    rest = list(inspect.signature(GRPOTrainer._generate_single_turn).parameters.values())[5:]
-    assert all(parameter.default is not inspect.Parameter.empty for parameter in rest)
 
 
 @given(

@@ -95,20 +95,3 @@ def test_an_engine_of_which_nothing_is_known_is_an_error():
     WeightCheck(generation, "code[0]")
     with pytest.raises(RunFailed, match="no tensor"):
         generation.sync_weights()
-
-
-def test_the_names_of_trl_that_are_replaced_exist():
-    """Read from the source: the module imports vLLM's names only where vLLM is."""
-    import inspect
-
-    from trl.generation import vllm_generation
-
-    source = inspect.getsource(vllm_generation)
-    assert "self.llm = LLM(" in source
-    assert "self._iter_named_params()" in source
-    assert "def sync_weights(self)" in source
-    from trl import GRPOTrainer
-
-    trainer = inspect.getsource(GRPOTrainer)
-    assert "self._last_loaded_step" in trainer
-    assert "self.vllm_generation.sync_weights()" in trainer

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from codea1_cli.engine.policy import RankSpec
 
 
+def import_trl() -> None:
+    """Imports TRL, the longest part of a rank's start: all ranks do it at once, before any of them builds."""
+    import trl  # noqa: F401
+
+
 def build_trainer(
     recipe: Recipe,
     spec: RankSpec,

@@ -1,0 +1,80 @@
+"""The names that TRL and transformers do not promise to keep: each one that is used is held to what it is used for."""
+
+import ast
+import inspect
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import codea1_cli.engine as engine
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+PINNED = {"_generate_single_turn", "_last_loaded_step", "_save_checkpoint", "_iter_named_params"}
+
+
+def private_names_of_others() -> set[str]:
+    """Every `x._name` in the engine whose x is neither `self` nor a module of the standard library."""
+    found = set()
+    for file in Path(engine.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Attribute) or not node.attr.startswith("_") or node.attr.startswith("__"):
+                continue
+            owner = node.value.id if isinstance(node.value, ast.Name) else None
+            if owner not in {"self", "os"} and not (
+                owner is None and ast.unparse(node.value).startswith("self._arena")
+            ):
+                found.add(node.attr)
+    return found
+
+
+def parameters(function: object) -> list[str]:
+    return list(inspect.signature(function).parameters)  # type: ignore[arg-type]
+
+
+def test_no_other_private_name_is_used():
+    assert private_names_of_others() == PINNED
+
+
+def test_generate_single_turn_takes_prompt_ids_and_returns_ids_and_logprobs():
+    from trl import GRPOTrainer
+
+    assert parameters(GRPOTrainer._generate_single_turn)[:5] == [
+        "self", "prompt_ids", "images", "multimodal_fields", "num_generations",
+    ]  # fmt: skip
+    source = inspect.getsource(GRPOTrainer._generate_single_turn)
+    returned = [node for node in ast.walk(ast.parse(textwrap.dedent(source))) if isinstance(node, ast.Return)]
+    assert [ast.unparse(node.value) for node in returned if node.value] == ["(completion_ids, logprobs)"]
+
+
+def test_last_loaded_step_is_what_trl_compares_with_the_global_step():
+    from trl import GRPOTrainer
+
+    source = inspect.getsource(GRPOTrainer)
+    assert "self._last_loaded_step = -1" in source or "self._last_loaded_step = 0" in source
+    assert "self.state.global_step != self._last_loaded_step" in source
+    assert "self._last_loaded_step = self.state.global_step" in source
+
+
+def test_save_checkpoint_takes_the_model_and_the_trial():
+    from transformers import Trainer
+    from trl import GRPOTrainer
+
+    assert parameters(GRPOTrainer._save_checkpoint) == ["self", "model", "trial"]
+    assert parameters(Trainer._save_checkpoint) == ["self", "model", "trial"]
+
+
+def test_iter_named_params_yields_names_and_tensors_within_sync_weights():
+    from trl.generation.vllm_generation import VLLMGeneration
+
+    assert parameters(VLLMGeneration._iter_named_params) == ["self"]
+    assert parameters(VLLMGeneration.sync_weights) == ["self"]
+    assert "self._iter_named_params()" in inspect.getsource(VLLMGeneration.sync_weights)
+
+
+def test_the_engine_is_built_at_the_name_that_is_replaced():
+    from trl.generation import vllm_generation
+
+    assert hasattr(vllm_generation, "LLM") or "import LLM" in inspect.getsource(vllm_generation)
+    assert "LLM(" in inspect.getsource(vllm_generation.VLLMGeneration)
