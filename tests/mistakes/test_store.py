@@ -236,16 +236,6 @@ def test_the_store_gives_the_game_s_own_book_back(folder, steps):
             assert {row.test: row.count for row in store.live()} == dict(book.entries)
 
 
-OLD_FORM = """
-CREATE TABLE events(
-    step INTEGER NOT NULL, problem_id TEXT NOT NULL, test TEXT NOT NULL, change INTEGER NOT NULL, candidate TEXT);
-CREATE INDEX events_by_problem ON events(problem_id, test, step, change);
-CREATE INDEX events_by_step ON events(step);
-CREATE VIEW book(problem_id, test, count, first_step, last_step) AS
-    SELECT problem_id, test, SUM(change), MIN(step), MAX(step) FROM events GROUP BY 1, 2 HAVING SUM(change) > 0;
-"""
-
-
 def test_a_candidate_s_source_is_kept_once(tmp_path):
     source = "def f(x):\n    return x\n" * 200
     with MistakeStore(tmp_path / "m.sqlite") as store:
@@ -256,34 +246,3 @@ def test_a_candidate_s_source_is_kept_once(tmp_path):
     with sqlite3.connect(tmp_path / "m.sqlite") as db:
         assert [text for (text,) in db.execute("SELECT text FROM sources")] == [source]
         assert {row[4] for row in db.execute("SELECT * FROM events")} == {source}
-
-
-def test_a_file_of_the_older_form_is_read_and_taken_over_by_a_writer(tmp_path):
-    rows = [
-        (1, "p", "assert f(1) == 2", 1, "one"),
-        (1, "p", "assert f(0) == 1", 1, "two"),
-        (2, "p", "assert f(0) == 1", 1, "one"),
-        (2, "q", "assert g() == 1", 1, None),
-        (3, "p", "assert f(1) == 2", -1, "one"),
-    ]
-    with sqlite3.connect(tmp_path / "old.sqlite") as db:
-        db.executescript(OLD_FORM)
-        db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
-    before = (tmp_path / "old.sqlite").read_bytes()
-
-    def content(store):
-        return [tuple(event) for event in store.events("p")], store.events("q"), store.all_books(), store.last_step()
-
-    with MistakeStore(tmp_path / "old.sqlite", read_only=True) as store:
-        read = content(store)
-    assert (tmp_path / "old.sqlite").read_bytes() == before
-    assert read[0] == [row for row in rows if row[1] == "p"]
-    assert read[2] == {"p": [("assert f(0) == 1", 2)], "q": [("assert g() == 1", 1)]}
-    for _ in range(2):  # the second time there is nothing left to take over
-        with MistakeStore(tmp_path / "old.sqlite") as store:
-            assert content(store) == read
-    with MistakeStore(tmp_path / "old.sqlite") as store:
-        assert store.truncate_after(1) == 3
-        assert [row.test for row in store.live()] == ["assert f(1) == 2", "assert f(0) == 1"]
-    with sqlite3.connect(tmp_path / "old.sqlite") as db:
-        assert db.execute("SELECT * FROM events").fetchall() == rows[:2]

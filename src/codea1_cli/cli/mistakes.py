@@ -67,8 +67,8 @@ def inspect(
 ) -> None:
     """Show one problem: its live tests, who fails them and where, the trend, and what has been learned."""
     from codea1_cli.mistakes.inspect import view
-    from codea1_cli.mistakes.replay import judge_of
     from codea1_cli.mistakes.replay import replay as run_again
+    from codea1_cli.recipe.judge import judge_of
 
     run_dir, store = _open(run, runs)
     problems = _problems(run_dir)
@@ -162,7 +162,7 @@ def _with_line(shown: "ProblemView", replayed: "list[Replayed]") -> "ProblemView
 
 
 def _same_call(one: str, other: str) -> bool:
-    from codea1_cli.mistakes.rollouts import call_of
+    from codea1_cli.runs.rollouts import call_of
 
     return call_of(one) == call_of(other)
 
@@ -172,7 +172,8 @@ def _exported(
 ) -> tuple[str, int, list[dict[str, str]]]:
     """The exported text, the number of its tests, and what was left out."""
     from codea1_cli.mistakes.export import jsonl, pytest_file
-    from codea1_cli.mistakes.replay import answered_cases, judge_of
+    from codea1_cli.mistakes.replay import answered_cases
+    from codea1_cli.recipe.judge import judge_of
 
     rows = [row for row in store.live() if not wanted or row.problem_id in wanted]
     problems = _problems(run_dir)

@@ -13,7 +13,7 @@ from typing import Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.engine.client import RankReport
-from codea1_cli.engine.rollout_file import write_rollouts
+from codea1_cli.engine.rollout_file import rollout_rows
 from codea1_cli.errors import EnvironmentFault, RunFailed
 from codea1_cli.evals.heldout import attack_figures, solve_figures
 from codea1_cli.game.book import Book
@@ -24,6 +24,7 @@ from codea1_cli.mistakes.store import MistakeStore
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.best import mark_best
+from codea1_cli.runs.rollouts import write_rollouts
 from codea1_cli.runs.run_dir import RunDir
 
 
@@ -85,7 +86,7 @@ class RunWriter:
             events += [(pid, e.test, e.change, candidates[e.candidate_index].candidate.code) for e in outcome.events]
         if events:
             self.store.append(step, events)
-        write_rollouts(self.run.rollout_file(step), step, judged, outcomes)
+        write_rollouts(self.run.rollout_file(step), rollout_rows(step, judged, outcomes))
         return outcomes, self.method.figures(self.rules, outcomes) | self.summary()
 
     def arena_stats(self, step: int, stats: dict[str, Any]) -> None:

@@ -12,9 +12,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from codea1_cli.mistakes.rollouts import call_of
 from codea1_cli.mistakes.store import BookRow
 from codea1_cli.problems.problem import Problem
+from codea1_cli.runs.rollouts import call_of
 
 _EXACT_REPR = (bool, str, bytes, bytearray, range, slice, Decimal, Fraction, date, datetime, time, timedelta, timezone)
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from codea1_cli.mistakes.rollouts import Candidate, TestRun, history
-from codea1_cli.mistakes.store import BookEvent, BookRow, MistakeStore
+from codea1_cli.mistakes.store import BookRow, MistakeStore, StoredEvent
 from codea1_cli.mistakes.trace import possible_lines
+from codea1_cli.runs.rollouts import CandidateRecord, RecordedTest, history
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def summaries(store: MistakeStore) -> list[ProblemSummary]:
     return sorted(found, key=lambda summary: (-summary.mistakes, summary.problem_id))
 
 
-def trend(events: Sequence[BookEvent]) -> list[TrendPoint]:
+def trend(events: Sequence[StoredEvent]) -> list[TrendPoint]:
     """The book's size after each step that changed it."""
     points: list[TrendPoint] = []
     counts: dict[str, int] = {}
@@ -121,10 +121,10 @@ def trend(events: Sequence[BookEvent]) -> list[TrendPoint]:
     return points
 
 
-def retired(events: Sequence[BookEvent], live: Iterable[str]) -> list[RetiredTest]:
+def retired(events: Sequence[StoredEvent], live: Iterable[str]) -> list[RetiredTest]:
     """Tests that were in the book and left it, the newest to leave first."""
     still = set(live)
-    by_test: dict[str, list[BookEvent]] = {}
+    by_test: dict[str, list[StoredEvent]] = {}
     for event in events:
         if event.test not in still:
             by_test.setdefault(event.test, []).append(event)
@@ -157,11 +157,11 @@ def view(store: MistakeStore, rollouts: Path, problem_id: str, question: str, en
 
 
 def _newest(
-    rows: Sequence[BookRow], steps: Iterable[list[Candidate]]
-) -> tuple[dict[str, Latest], tuple[Candidate, TestRun] | None]:
+    rows: Sequence[BookRow], steps: Iterable[list[CandidateRecord]]
+) -> tuple[dict[str, Latest], tuple[CandidateRecord, RecordedTest] | None]:
     """Each live test's newest run, and the newest candidate that fails one, the most frequent test first."""
     latest: dict[str, Latest] = {}
-    failing: tuple[Candidate, TestRun] | None = None
+    failing: tuple[CandidateRecord, RecordedTest] | None = None
     for candidates in steps:
         for row in rows:
             runs = [(c, run) for c in candidates if (run := c.run_of(row.test)) is not None]
@@ -189,7 +189,7 @@ def _newest(
     return latest, failing
 
 
-def _failing_candidate(found: tuple[Candidate, TestRun] | None, entry_point: str) -> FailingCandidate | None:
+def _failing_candidate(found: tuple[CandidateRecord, RecordedTest] | None, entry_point: str) -> FailingCandidate | None:
     if found is None:
         return None
     candidate, run = found
@@ -205,7 +205,7 @@ def _failing_candidate(found: tuple[Candidate, TestRun] | None, entry_point: str
     )
 
 
-def _from_events(events: Sequence[BookEvent], rows: Sequence[BookRow], entry_point: str) -> FailingCandidate | None:
+def _from_events(events: Sequence[StoredEvent], rows: Sequence[BookRow], entry_point: str) -> FailingCandidate | None:
     """The book keeps the source of whatever failed: it serves when the rollout files are gone."""
     live = {row.test for row in rows}
     for event in reversed(events):

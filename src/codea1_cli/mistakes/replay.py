@@ -1,18 +1,16 @@
 """Running the Mistake Book's tests again, on a candidate or on the reference, through the run's own judge."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.mistakes.export import Case, value_source
 from codea1_cli.mistakes.inspect import LiveTest
-from codea1_cli.mistakes.rollouts import call_of
 from codea1_cli.mistakes.store import BookRow
 from codea1_cli.mistakes.trace import traced_line
 from codea1_cli.problems.problem import Problem
-from codea1_cli.recipe.schema import Recipe
+from codea1_cli.runs.rollouts import call_of
 
 if TYPE_CHECKING:
     from codea1_cli.judging.judge import Judge
@@ -31,21 +29,6 @@ class Replayed:
     expected: str
     got: str
     line: int | None
-
-
-@contextmanager
-def judge_of(recipe: Recipe) -> Iterator["Judge"]:
-    """The judge that a run of `recipe` uses, with its limits and its sandbox.
-
-    Raises EnvironmentFault when the sandbox cannot start.
-    """
-    from codea1_cli.recipe.judge import open_judge
-
-    judge = open_judge(recipe, workers=recipe.judge.workers or 1)
-    try:
-        yield judge
-    finally:
-        judge.sandbox.close()
 
 
 def replay(judge: "Judge", problem: Problem, live: Sequence[LiveTest]) -> list[Replayed]:

@@ -14,21 +14,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.game.book import Book
-from codea1_cli.game.book import BookEvent as Change
+from codea1_cli.game.book import Book, BookEvent
 
 # A step's many events name few candidates: each source is kept once. The order of events is that of `changes.rowid`.
 # `book` clamps at 0 as the fold does: a test that reached 0 is gone, and one passed again while gone stays at 0. The
 # clamped walk is S - min(0, min S) over the running sum S of changes.
-_TABLES = """
+_SCHEMA = """
 CREATE TABLE IF NOT EXISTS sources(id INTEGER PRIMARY KEY, sha256 BLOB NOT NULL UNIQUE, text TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS changes(
     step INTEGER NOT NULL, problem_id TEXT NOT NULL, test TEXT NOT NULL, change INTEGER NOT NULL,
     source INTEGER REFERENCES sources(id));
 CREATE INDEX IF NOT EXISTS changes_by_problem ON changes(problem_id, test, step, change);
 CREATE INDEX IF NOT EXISTS changes_by_step ON changes(step);
-"""
-_VIEWS = """
 CREATE VIEW IF NOT EXISTS events(step, problem_id, test, change, candidate) AS
     SELECT step, problem_id, test, change, text FROM changes LEFT JOIN sources ON sources.id = source
     ORDER BY changes.rowid;
@@ -44,34 +41,10 @@ CREATE VIEW IF NOT EXISTS book(problem_id, test, count, first_step, last_step) A
     SELECT problem_id, test, total - floor, first_step, last_step FROM walks
     WHERE from_end = 1 AND total > floor ORDER BY problem_id, total - floor DESC, first_step, at;
 """
-# What this connection reads: the events and their order, from a file of either form.
-_HISTORY = """
-CREATE TEMP VIEW history(at, step, problem_id, test, change, candidate) AS
-    SELECT changes.rowid, step, problem_id, test, change, text FROM changes LEFT JOIN sources ON sources.id = source;
-"""
-# Older files have a table `events` that repeats a candidate's source in every event.
-_OLD_HISTORY = """
-CREATE TEMP VIEW history(at, step, problem_id, test, change, candidate) AS
-    SELECT rowid, step, problem_id, test, change, candidate FROM events;
-"""
-_FROM_OLD = f"""
-BEGIN IMMEDIATE;
-DROP VIEW IF EXISTS book;
-{_TABLES}
-INSERT OR IGNORE INTO sources(sha256, text)
-    SELECT sha256(candidate), candidate FROM events WHERE candidate IS NOT NULL ORDER BY rowid;
-INSERT INTO changes(step, problem_id, test, change, source)
-    SELECT step, problem_id, test, change, (SELECT id FROM sources WHERE sources.sha256 = sha256(candidate))
-    FROM events ORDER BY rowid;
-DROP TABLE events;
-{_VIEWS}
-COMMIT;
-"""
-
 _BUSY_SECONDS = 30.0
 
 
-class BookEvent(NamedTuple):
+class StoredEvent(NamedTuple):
     """One change of one problem's book: +1 the candidate failed the test, -1 it passed it."""
 
     step: int
@@ -95,7 +68,7 @@ class BookRow:
 def fold(events: Iterable[tuple[int, str, int]]) -> list[tuple[str, int]]:
     """The ordered book [(test, count)] that one problem's events (step, test, change) leave behind, by the game's rule."""
     steps = groupby(events, key=lambda event: event[0])
-    return list(Book.fold([Change("", test, change, 0) for _, test, change in group] for _, group in steps).entries)
+    return list(Book.fold([BookEvent("", test, change, 0) for _, test, change in group] for _, group in steps).entries)
 
 
 class MistakeStore:
@@ -118,18 +91,15 @@ class MistakeStore:
                 isolation_level=None,
                 check_same_thread=False,
             )
-            kinds = dict(self._db.execute("SELECT name, type FROM sqlite_master"))
             if read_only:
-                if not {"events", "book"} <= kinds.keys():
+                there = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master")}
+                if not {"changes", "events", "book"} <= there:
                     raise UserError(f"{self.path} is no Mistake Book: it lacks the events or the view book")
-                self._db.executescript(_OLD_HISTORY if kinds["events"] == "table" else _HISTORY)
                 self._db.execute("PRAGMA query_only = 1")
             else:
                 self._db.execute("PRAGMA journal_mode = DELETE")
                 self._db.execute("PRAGMA synchronous = EXTRA")
-                self._db.create_function("sha256", 1, _sha256, deterministic=True)
-                self._db.executescript(_FROM_OLD if kinds.get("events") == "table" else _TABLES + _VIEWS)
-                self._db.executescript(_HISTORY)
+                self._db.executescript(_SCHEMA)
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
@@ -191,25 +161,25 @@ class MistakeStore:
     def last_step(self) -> int | None:
         """The newest step that changed the book; None for an empty one."""
         with self._faults():
-            return self._db.execute("SELECT MAX(step) FROM history").fetchone()[0]
+            return self._db.execute("SELECT MAX(step) FROM changes").fetchone()[0]
 
     def problems(self) -> list[str]:
         """Ids of all problems that ever had a test in the book, sorted."""
         with self._faults():
-            return [row[0] for row in self._db.execute("SELECT DISTINCT problem_id FROM history ORDER BY problem_id")]
+            return [row[0] for row in self._db.execute("SELECT DISTINCT problem_id FROM changes ORDER BY problem_id")]
 
     def book(self, problem_id: str) -> list[tuple[str, int]]:
         """One problem's ordered book [(test, count)]; empty when it has none."""
         with self._faults():
             rows = self._db.execute(
-                "SELECT step, test, change FROM history WHERE problem_id = ? ORDER BY at", (problem_id,)
+                "SELECT step, test, change FROM changes WHERE problem_id = ? ORDER BY rowid", (problem_id,)
             )
             return fold(rows)
 
     def all_books(self) -> dict[str, list[tuple[str, int]]]:
         """Every problem's ordered book; problems whose tests have all retired are left out."""
         with self._faults():
-            rows = self._db.execute("SELECT problem_id, step, test, change FROM history ORDER BY problem_id, at")
+            rows = self._db.execute("SELECT problem_id, step, test, change FROM changes ORDER BY problem_id, rowid")
             books = {
                 problem_id: fold((step, test, change) for _, step, test, change in group)
                 for problem_id, group in groupby(rows, key=lambda row: row[0])
@@ -222,13 +192,17 @@ class MistakeStore:
         with self._faults():
             return [BookRow(*row) for row in self._db.execute(f"SELECT * FROM book {where}", values)]
 
-    def events(self, problem_id: str) -> list[BookEvent]:
+    def events(self, problem_id: str) -> list[StoredEvent]:
         """One problem's events in order."""
-        query = "SELECT step, problem_id, test, change, candidate FROM history WHERE problem_id = ? ORDER BY at"
+        query = (
+            "SELECT step, problem_id, test, change, text FROM changes LEFT JOIN sources ON sources.id = source "
+            "WHERE problem_id = ? ORDER BY changes.rowid"
+        )
         with self._faults():
-            return [BookEvent(*row) for row in self._db.execute(query, (problem_id,))]
+            return [StoredEvent(*row) for row in self._db.execute(query, (problem_id,))]
 
     def close(self) -> None:
+        """Gives the file back."""
         self._db.close()
 
     def __enter__(self) -> "MistakeStore":

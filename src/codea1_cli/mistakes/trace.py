@@ -4,7 +4,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from codea1_cli.mistakes.rollouts import call_of
+from codea1_cli.runs.rollouts import call_of
 
 if TYPE_CHECKING:
     from codea1_cli.judging.judge import Judge

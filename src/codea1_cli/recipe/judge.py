@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from codea1_cli.judging.judge import Judge, ReferenceCache
@@ -31,6 +33,21 @@ def open_judge(recipe: Recipe, *, workers: int | None = None, cache: Path | None
         tolerance=section.float_tolerance,
         cache=ReferenceCache(cache),
     )
+
+
+@contextmanager
+def judge_of(recipe: Recipe) -> Iterator[Judge]:
+    """The judge that a run of `recipe` uses, one program at once unless the recipe says otherwise, for one block.
+
+    Raises:
+        EnvironmentFault: as `open_judge`.
+    """
+    judge = open_judge(recipe, workers=recipe.judge.workers or 1)
+    try:
+        yield judge
+    finally:
+        judge.sandbox.close()
+        judge.cache.close()
 
 
 def open_step_judge(recipe: Recipe, run_path: Path, *, spread: bool = False) -> StepJudge:

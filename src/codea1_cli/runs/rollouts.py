@@ -1,10 +1,18 @@
-"""Reading one problem's candidates back from a run's `rollouts/step-NNNNNN.parquet` files."""
+"""`rollouts/step-NNNNNN.parquet`: one row per candidate, with everything that ran on it. Written and read here."""
+
+from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import io
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from codea1_cli.durable import write_atomic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # The verdicts of a candidate that did run a test and did not pass it.
 FAILING = frozenset({"failed", "raised", "timeout", "memory", "crashed", "output_limit", "load_error"})
@@ -12,11 +20,61 @@ FAILING = frozenset({"failed", "raised", "timeout", "memory", "crashed", "output
 _COLUMNS = ["step", "problem_id", "candidate_index", "code", "loaded", "load_detail", "reward", "book", "suites"]
 
 
-@dataclass(frozen=True)
-class TestRun:
-    """One test on one candidate: the verdict, the reference's answer and the candidate's, both as text."""
+def schema() -> pa.Schema:
+    """The file's columns; docs/run-directory.md describes them."""
+    import pyarrow as pa
 
-    __test__ = False  # pytest: no test class
+    book_test = pa.struct([(name, pa.string()) for name in ("test", "verdict", "expected", "got")])
+    test = pa.struct(
+        [
+            ("test", pa.string()),
+            ("valid", pa.bool_()),
+            ("reason", pa.string()),
+            ("stated_correctly", pa.bool_()),
+            ("verdict", pa.string()),
+            ("expected", pa.string()),
+            ("got", pa.string()),
+        ]
+    )
+    suite = pa.struct(
+        [
+            ("text", pa.string()),
+            ("reward", pa.float64()),
+            ("validity", pa.float64()),
+            ("adversarial", pa.float64()),
+            ("tests", pa.list_(test)),
+        ]
+    )
+    return pa.schema(
+        [
+            ("step", pa.int64()),
+            ("problem_id", pa.string()),
+            ("candidate_index", pa.int64()),
+            ("completion", pa.string()),
+            ("code", pa.string()),
+            ("loaded", pa.bool_()),
+            ("load_detail", pa.string()),
+            ("reward", pa.float64()),
+            ("selected", pa.bool_()),
+            ("book", pa.list_(book_test)),
+            ("suites", pa.list_(suite)),
+        ]
+    )
+
+
+def write_rollouts(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes a step's file from rows with the columns of `schema`; it appears whole or not at all."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(list(rows), schema=schema()), buffer, compression="zstd")
+    write_atomic(path, buffer.getvalue())
+
+
+@dataclass(frozen=True)
+class RecordedTest:
+    """One test on one candidate: the verdict, the reference's answer and the candidate's, both as text."""
 
     test: str
     verdict: str
@@ -25,11 +83,12 @@ class TestRun:
 
     @property
     def failing(self) -> bool:
+        """Whether the candidate ran the test and did not pass it."""
         return self.verdict in FAILING
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateRecord:
     """One row of a rollout file: a candidate, how it loaded, and every test that ran on it, book first."""
 
     step: int
@@ -38,9 +97,9 @@ class Candidate:
     loaded: bool | None
     load_detail: str
     reward: float | None
-    runs: tuple[TestRun, ...]
+    runs: tuple[RecordedTest, ...]
 
-    def run_of(self, test: str) -> TestRun | None:
+    def run_of(self, test: str) -> RecordedTest | None:
         """The run of `test`: the same text, else the same call."""
         exact = next((run for run in self.runs if run.test == test), None)
         if exact is not None:
@@ -69,7 +128,7 @@ def rollout_files(folder: Path) -> dict[int, Path]:
     return dict(sorted(files.items(), reverse=True))
 
 
-def candidates_of(file: Path, problem_id: str) -> list[Candidate]:
+def candidates_of(file: Path, problem_id: str) -> list[CandidateRecord]:
     """The candidates of one problem in one rollout file, by index; empty when it was not sampled there."""
     import pyarrow.parquet as pq
 
@@ -77,7 +136,7 @@ def candidates_of(file: Path, problem_id: str) -> list[Candidate]:
     return sorted((_candidate(row) for row in rows), key=lambda candidate: candidate.index)
 
 
-def history(folder: Path, problem_id: str, *, since: int = 0) -> Iterator[list[Candidate]]:
+def history(folder: Path, problem_id: str, *, since: int = 0) -> Iterator[list[CandidateRecord]]:
     """The problem's candidates step by step, newest first, down to step `since`; steps without it are skipped."""
     for step, file in rollout_files(folder).items():
         if step < since:
@@ -86,9 +145,9 @@ def history(folder: Path, problem_id: str, *, since: int = 0) -> Iterator[list[C
             yield found
 
 
-def _candidate(row: dict[str, Any]) -> Candidate:
+def _candidate(row: dict[str, Any]) -> CandidateRecord:
     entries = [*(row["book"] or ()), *(test for suite in row["suites"] or () for test in suite["tests"] or ())]
-    return Candidate(
+    return CandidateRecord(
         step=row["step"],
         index=row["candidate_index"],
         code=row["code"] or "",
@@ -100,5 +159,5 @@ def _candidate(row: dict[str, Any]) -> Candidate:
     )
 
 
-def _run(entry: dict[str, Any]) -> TestRun:
-    return TestRun(entry["test"], entry["verdict"], entry["expected"] or "", entry["got"] or "")
+def _run(entry: dict[str, Any]) -> RecordedTest:
+    return RecordedTest(entry["test"], entry["verdict"], entry["expected"] or "", entry["got"] or "")
