@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 from codea1_cli.evals.bigcodebench.reference_report import cache_name, check_references
-from codea1_cli.evals.bigcodebench.rootfs import environment_key, open_room
+from codea1_cli.evals.bigcodebench.rootfs import environment_key, open_sandbox
 from codea1_cli.evals.bigcodebench.scoring import ScoreSettings
 from codea1_cli.evals.bigcodebench.tasks import load_tasks
 
@@ -34,7 +34,7 @@ def main() -> None:
         arguments.cache.mkdir(parents=True, exist_ok=True)
         cache = arguments.cache / cache_name(loaded.digest, environment_key(arguments.python), settings)
     began = time.monotonic()
-    with open_room(arguments.python, arguments.workers) as sandbox:
+    with open_sandbox(arguments.python, arguments.workers) as sandbox:
         truths = check_references(sandbox, loaded.tasks[first:last], settings, cache)
     seconds = time.monotonic() - began
     for truth in truths.values():

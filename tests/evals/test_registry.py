@@ -15,7 +15,7 @@ from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.schedule import Schedule
 from codea1_cli.errors import UserError
 from codea1_cli.evals import registry
-from codea1_cli.evals.benchmark import CodeTask, Sample, Scored, Status, Truth
+from codea1_cli.evals.benchmark import CodeTask, ReferenceReport, Sample, Scored, Status
 from codea1_cli.evals.registry import BenchmarkRow, benchmark_row, open_benchmark, open_test_benchmark
 from codea1_cli.problems.benchmark_files import Task, find_file, read_rows
 from codea1_cli.recipe.files import load_recipe
@@ -52,8 +52,8 @@ class Sums:
     def sanitise(self, task, raw):
         return raw.strip()
 
-    def truth(self, options, progress, ids=None):
-        return Truth(len(ids or ()))
+    def check_references(self, options, progress, ids=None):
+        return ReferenceReport(len(ids or ()))
 
     def score(self, samples, options, progress):
         right = {"Sums/0": "3", "Sums/1": "7"}

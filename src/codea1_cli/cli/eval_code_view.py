@@ -84,4 +84,5 @@ def show_comparison(first: Mapping[str, Any], second: Mapping[str, Any], found: 
 
 
 def percent(value: float | None) -> str:
+    """A share as text; `-` for none."""
     return "-" if value is None else f"{100 * value:.1f}%"

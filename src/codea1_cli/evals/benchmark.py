@@ -64,7 +64,7 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Truth:
+class ReferenceReport:
     """How the references fare here. `failing` says why, by task: those are named and scores are given with and without
     them. `not_run` are tasks that cannot run here."""
 
@@ -137,7 +137,9 @@ class CodeBenchmark(Protocol):
         """The program in a raw solution, as the benchmark's own sanitiser finds it."""
         ...
 
-    def truth(self, options: ScoreOptions, progress: Progress, ids: Collection[str] | None = None) -> Truth:
+    def check_references(
+        self, options: ScoreOptions, progress: Progress, ids: Collection[str] | None = None
+    ) -> ReferenceReport:
         """Runs the references of these tasks, or of all; their times set the limits of `score`."""
         ...
 

@@ -100,8 +100,8 @@ class CodeSet:
 
         wish = self.options
         options = ScoreOptions(wish.workers, wish.python, wish.require, default_cache())
-        told, rows = score_texts(self.benchmark, dict(texts), self.items, style=self.style, options=options)
-        return {key.removeprefix(f"{self.name}/"): value for key, value in told.items()}, rows
+        figures, rows = score_texts(self.benchmark, dict(texts), self.items, style=self.style, options=options)
+        return {key.removeprefix(f"{self.name}/"): value for key, value in figures.items()}, rows
 
     def close(self) -> None:
         """Ends the benchmark's sandbox."""

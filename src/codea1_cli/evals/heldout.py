@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from codea1_cli.evals.passk import pass_at_k
+from codea1_cli.evals.statistics import pass_at_k
 
 
 def solve_figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

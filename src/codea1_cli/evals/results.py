@@ -15,8 +15,8 @@ from typing import Any
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals import registry
-from codea1_cli.evals.benchmark import Scored, Status, Truth
-from codea1_cli.evals.passk import Interval, paired_bootstrap
+from codea1_cli.evals.benchmark import ReferenceReport, Scored, Status
+from codea1_cli.evals.statistics import Interval, paired_bootstrap
 
 FORMAT = "codea1-eval-code-1"
 
@@ -81,11 +81,13 @@ def _origin_file(samples: Path) -> Path:
     return samples.with_name(samples.name.removesuffix(".jsonl") + ".origin.json")
 
 
-def truth_record(truth: Truth) -> dict[str, Any]:
-    return {"tasks": truth.tasks, "rate": truth.rate, "failing": truth.failing, "not_run": truth.not_run}
+def references_record(report: ReferenceReport) -> dict[str, Any]:
+    """How the references fared, as a result file has it."""
+    return {"tasks": report.tasks, "rate": report.rate, "failing": report.failing, "not_run": report.not_run}
 
 
 def verdict_rows(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+    """Each sample's verdict by column, as a result file has it."""
     return [
         {"task_id": one.task_id, "number": one.number, **{k: str(v) for k, v in one.verdicts.items()}}
         | ({"detail": one.detail} if one.detail else {})

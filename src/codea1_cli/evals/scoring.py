@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.evals import statistics
-from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample, Scored, ScoreOptions, Status, Truth
-from codea1_cli.evals.results import FORMAT, truth_record, verdict_rows
+from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, ReferenceReport, Sample, Scored, ScoreOptions, Status
+from codea1_cli.evals.results import FORMAT, references_record, verdict_rows
 from codea1_cli.evals.samples import SampleFile, read_samples
 
 if TYPE_CHECKING:
@@ -54,34 +54,34 @@ def sample_tasks(
 
 
 @dataclass
-class Outcome:
+class Evaluation:
     """What came of scoring."""
 
-    truth: Truth
+    references: ReferenceReport
     scored: list[Scored]
     seconds: float
-    truth_seconds: float
+    reference_seconds: float
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     figures: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def score_samples(
     benchmark: CodeBenchmark, samples: Sequence[Sample], options: ScoreOptions, progress: Told
-) -> Outcome:
+) -> Evaluation:
     """References first, then the samples. Tasks without a sample are in no figure."""
     began = time.monotonic()
     asked = {sample.task_id for sample in samples}
-    truth = benchmark.truth(options, lambda done, total: progress("references", done, total), asked)
+    references = benchmark.check_references(options, lambda done, total: progress("references", done, total), asked)
     middle = time.monotonic()
     scored = benchmark.score(samples, options, lambda done, total: progress("scoring", done, total))
-    outcome = Outcome(truth, scored, time.monotonic() - middle, middle - began)
-    outcome.rows = statistics.task_rows(scored, benchmark.columns)
-    outcome.figures = statistics.figures(outcome.rows, benchmark.columns, truth)
-    return outcome
+    evaluation = Evaluation(references, scored, time.monotonic() - middle, middle - began)
+    evaluation.rows = statistics.task_rows(scored, benchmark.columns)
+    evaluation.figures = statistics.figures(evaluation.rows, benchmark.columns, references)
+    return evaluation
 
 
 def record(
-    benchmark: CodeBenchmark, outcome: Outcome, options: ScoreOptions, about: dict[str, Any], samples: Path | None
+    benchmark: CodeBenchmark, evaluation: Evaluation, options: ScoreOptions, about: dict[str, Any], samples: Path | None
 ) -> dict[str, Any]:
     """The content of a result file; `about` says what made the samples."""
     from codea1_cli import __version__
@@ -96,14 +96,14 @@ def record(
         "data_hash": benchmark.data_hash(),
         "samples_file": str(samples) if samples is not None else None,
         **about,
-        "figures": outcome.figures,
-        "unscored": sum(Status.UNSCORED in one.verdicts.values() for one in outcome.scored),
-        "references": truth_record(outcome.truth),
-        "seconds": {"references": outcome.truth_seconds, "scoring": outcome.seconds},
+        "figures": evaluation.figures,
+        "unscored": sum(Status.UNSCORED in one.verdicts.values() for one in evaluation.scored),
+        "references": references_record(evaluation.references),
+        "seconds": {"references": evaluation.reference_seconds, "scoring": evaluation.seconds},
         "options": {k: v for k, v in asdict(options).items() if k in ("workers", "python")},
         "machine": {"python": platform.python_version(), "platform": platform.platform(), "cores": os.cpu_count()},
-        "tasks": outcome.rows,
-        "verdicts": verdict_rows(outcome.scored),
+        "tasks": evaluation.rows,
+        "verdicts": verdict_rows(evaluation.scored),
     }
 
 
@@ -126,10 +126,10 @@ def score_texts(
         for task, replies in texts.items()
         for number, text in enumerate(replies)
     ]
-    outcome = score_samples(benchmark, samples, options, lambda *_: None)
-    metrics = statistics.flat(benchmark.name, outcome.figures)
-    metrics[f"{benchmark.name}/references"] = outcome.truth.rate
+    evaluation = score_samples(benchmark, samples, options, lambda *_: None)
+    metrics = statistics.flat(benchmark.name, evaluation.figures)
+    metrics[f"{benchmark.name}/references"] = evaluation.references.rate
     metrics[f"{benchmark.name}/unscored"] = float(
-        sum(Status.UNSCORED in one.verdicts.values() for one in outcome.scored)
+        sum(Status.UNSCORED in one.verdicts.values() for one in evaluation.scored)
     )
-    return metrics, outcome.rows
+    return metrics, evaluation.rows

@@ -1,12 +1,13 @@
-"""From verdicts to figures: unbiased pass@k, avg@n, intervals over tasks, with and without tasks whose reference fails."""
+"""From verdicts to figures: unbiased pass@k, avg@n, bootstrap intervals over tasks, paired differences of two results."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from codea1_cli.evals.benchmark import COUNTED, Scored, Status, Truth
-from codea1_cli.evals.passk import bootstrap, mean, pass_at_k
+from codea1_cli.evals.benchmark import COUNTED, ReferenceReport, Scored, Status
 
 KS = (1, 2, 4, 5, 8, 10, 16, 32, 64, 100, 200)
 
@@ -31,11 +32,11 @@ def task_rows(scored: Iterable[Scored], columns: Sequence[str]) -> dict[str, dic
 
 
 def figures(
-    rows: Mapping[str, Mapping[str, Any]], columns: Sequence[str], truth: Truth | None = None
+    rows: Mapping[str, Mapping[str, Any]], columns: Sequence[str], references: ReferenceReport | None = None
 ) -> dict[str, dict[str, Any]]:
     """By column: `pass@k` for every k that all tasks have samples for, `avg@n`, and `interval` (95 %) of pass@1.
 
-    With a truth whose references fail, `valid` holds pass@1 over the tasks whose reference passes. A task without a
+    Where references fail, `valid` holds pass@1 over the tasks whose reference passes. A task without a
     scored sample is in no figure.
     """
     counted = {task: row for task, row in rows.items() if row["n"]}
@@ -47,23 +48,95 @@ def figures(
         n = min(row["n"] for row in counted.values())
         single = [row[column] / row["n"] for row in counted.values()]
         spread = bootstrap(single)
-        told: dict[str, Any] = {"tasks": len(counted), "n": n}
+        found: dict[str, Any] = {"tasks": len(counted), "n": n}
         for k in sorted({k for k in KS if k <= n} | {n}):
-            told[f"pass@{k}"] = mean([pass_at_k(row["n"], row[column], k) for row in counted.values()])
-        told[f"avg@{n}"] = spread.mean
-        told["interval"] = [spread.low, spread.high]
-        if truth is not None and truth.failing:
-            kept = [row[column] / row["n"] for task, row in counted.items() if task not in truth.failing]
-            told["valid"] = {"tasks": len(kept), "pass@1": mean(kept) if kept else None}
-        result[column] = told
+            found[f"pass@{k}"] = mean([pass_at_k(row["n"], row[column], k) for row in counted.values()])
+        found[f"avg@{n}"] = spread.mean
+        found["interval"] = [spread.low, spread.high]
+        if references is not None and references.failing:
+            kept = [row[column] / row["n"] for task, row in counted.items() if task not in references.failing]
+            found["valid"] = {"tasks": len(kept), "pass@1": mean(kept) if kept else None}
+        result[column] = found
     return result
 
 
-def flat(name: str, told: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+def flat(name: str, found: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """The figures as one level, for a metrics line: `humaneval/plus/pass@1` and so on."""
     return {
         f"{name}/{column}/{key}": float(value)
-        for column, part in told.items()
+        for column, part in found.items()
         for key, value in part.items()
         if isinstance(value, int | float)
     }
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and its interval; `level` is the interval's coverage."""
+
+    mean: float
+    low: float
+    high: float
+    level: float
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval lies on one side of zero."""
+        return self.low > 0 or self.high < 0
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """The unbiased estimate of passing at least once in `k` samples, from `c` passes among `n`.
+
+    1 - C(n - c, k) / C(n, k) (Chen et al. 2021, "Evaluating large language models trained on code"), in exact integers.
+    Raises ValueError unless 0 <= c <= n and 1 <= k <= n: fewer samples than k say nothing about k.
+    """
+    if not 0 <= c <= n:
+        raise ValueError(f"{c} passes among {n} samples")
+    if not 1 <= k <= n:
+        raise ValueError(f"pass@{k} needs at least {k} samples, got {n}")
+    whole = math.comb(n, k)
+    return (whole - math.comb(n - c, k)) / whole
+
+
+def mean_pass_at_k(counts: Sequence[tuple[int, int]], k: int) -> float:
+    """The mean of pass@k over problems, each given as (samples, passes). Raises ValueError for no problem."""
+    return mean([pass_at_k(n, c, k) for n, c in counts])
+
+
+def mean(scores: Sequence[float]) -> float:
+    """The mean over problems. Raises ValueError for no problem."""
+    if not scores:
+        raise ValueError("no problem was scored")
+    return math.fsum(scores) / len(scores)
+
+
+def bootstrap(scores: Sequence[float], *, resamples: int = 10_000, level: float = 0.95, seed: int = 0) -> Interval:
+    """The mean of per-problem scores with its percentile bootstrap interval over problems."""
+    import numpy as np
+
+    centre = mean(scores)
+    values = np.asarray(scores, dtype=np.float64)
+    generator = np.random.default_rng(seed)
+    chunk = max(1, 1_000_000 // len(values))  # about 8 MB of indices at a time
+    means = np.concatenate(
+        [
+            values[generator.integers(0, len(values), size=(min(chunk, resamples - done), len(values)))].mean(axis=1)
+            for done in range(0, resamples, chunk)
+        ]
+    )
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(centre, float(low), float(high), level)
+
+
+def paired_bootstrap(
+    before: Sequence[float], after: Sequence[float], *, resamples: int = 10_000, level: float = 0.95, seed: int = 0
+) -> Interval:
+    """The mean of `after - before` with its interval; both hold the scores of the same problems in the same order.
+
+    Resampling differences keeps what the two share, the difficulty of a problem. Raises ValueError when lengths differ.
+    """
+    if len(before) != len(after):
+        raise ValueError(f"{len(before)} scores against {len(after)}: not the same problems")
+    differences = [b - a for a, b in zip(before, after, strict=True)]
+    return bootstrap(differences, resamples=resamples, level=level, seed=seed)

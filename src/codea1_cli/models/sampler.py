@@ -56,7 +56,9 @@ class Sampler(Protocol):
         """Model, tokenizer, hash of the chat template, engine, number type, versions."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Ends the engine."""
+        ...
 
 
 def open_sampler(model: ModelRef, engine: str = "auto") -> Sampler:

@@ -104,6 +104,7 @@ class TransformersSampler:
         return [cut_at_stop(text, settings.stop) for text in texts]
 
     def describe(self) -> dict[str, Any]:
+        """Model, tokenizer, engine, device, number type and versions, for a result file."""
         return {
             **describe_model(self.ref, self.tokenizer),
             "engine": "transformers",

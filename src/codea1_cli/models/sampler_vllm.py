@@ -47,6 +47,7 @@ class VllmSampler:
             raise UserError(f"vLLM cannot load {model.label or model.path}: {first_line(fault)}") from None
 
     def generate(self, prompts: Sequence[list[int]], settings: SamplingSettings) -> list[list[str]]:
+        """`n` texts for each prompt."""
         from vllm import SamplingParams
 
         copies = 1 if settings.temperature == 0 else settings.n  # all greedy samples are one
@@ -70,6 +71,7 @@ class VllmSampler:
         return [[row[number % copies] for number in range(settings.n)] for row in texts]
 
     def describe(self) -> dict[str, Any]:
+        """Model, tokenizer, engine, number type and versions, for a result file."""
         return {
             **describe_model(self.ref, self.tokenizer),
             "engine": "vllm",

@@ -32,7 +32,7 @@ QUICK = ScoreSettings(time_limit_s=10.0, memory_mb=1024)
 def benchmark(room, task_file):
     made = BigCodeBenchmark(settings=QUICK)
     made.load(task_file)
-    made._room = room  # no second sandbox
+    made._sandbox = room  # no second sandbox
     return made
 
 
@@ -42,32 +42,32 @@ def nothing(_done: int, _of: int) -> None:
 
 def test_references_come_first_and_tell_missing_from_failing(benchmark):
     seen = []
-    truth = benchmark.truth(ScoreOptions(), lambda done, of: seen.append((done, of)))
-    assert truth.tasks == 4
-    assert list(truth.failing) == ["BigCodeBench/3"]
-    assert truth.not_run["BigCodeBench/2"].startswith(MISSING)
-    assert "no_such_library_at_all" in truth.not_run["BigCodeBench/2"]
-    assert truth.rate == pytest.approx(2 / 3)
+    report = benchmark.check_references(ScoreOptions(), lambda done, of: seen.append((done, of)))
+    assert report.tasks == 4
+    assert list(report.failing) == ["BigCodeBench/3"]
+    assert report.not_run["BigCodeBench/2"].startswith(MISSING)
+    assert "no_such_library_at_all" in report.not_run["BigCodeBench/2"]
+    assert report.rate == pytest.approx(2 / 3)
     assert seen[-1] == (4, 4)
 
 
 def test_only_the_references_of_sampled_tasks_run(benchmark):
     seen = []
-    truth = benchmark.truth(
+    report = benchmark.check_references(
         ScoreOptions(), lambda done, of: seen.append((done, of)), {"BigCodeBench/0", "BigCodeBench/3"}
     )
-    assert (truth.tasks, list(truth.failing), seen[-1]) == (2, ["BigCodeBench/3"], (2, 2))
+    assert (report.tasks, list(report.failing), seen[-1]) == (2, ["BigCodeBench/3"], (2, 2))
 
 
 def test_progress_counts_the_references_that_are_known(benchmark, tmp_path):
-    benchmark.truth(ScoreOptions(cache=tmp_path), nothing, {"BigCodeBench/0", "BigCodeBench/1"})
+    benchmark.check_references(ScoreOptions(cache=tmp_path), nothing, {"BigCodeBench/0", "BigCodeBench/1"})
     seen = []
-    benchmark.truth(ScoreOptions(cache=tmp_path), lambda done, of: seen.append((done, of)))
+    benchmark.check_references(ScoreOptions(cache=tmp_path), lambda done, of: seen.append((done, of)))
     assert sorted(set(seen)) == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_samples_are_scored_in_order_and_missing_libraries_are_no_failures(benchmark):
-    benchmark.truth(ScoreOptions(), nothing)
+    benchmark.check_references(ScoreOptions(), nothing)
     good, bad = "def task_func(n):\n    return n + 1", "def task_func(n):\n    return n"
     samples = [Sample(f"BigCodeBench/{n}", code, number=i) for n in range(4) for i, code in enumerate((good, bad))]
     scored = benchmark.score(samples, ScoreOptions(), nothing)
@@ -78,7 +78,7 @@ def test_samples_are_scored_in_order_and_missing_libraries_are_no_failures(bench
 
 
 def test_a_lie_is_a_failure_that_says_so(benchmark):
-    benchmark.truth(ScoreOptions(), nothing)
+    benchmark.check_references(ScoreOptions(), nothing)
     lie = "class A:\n    def __eq__(self, other): return True\ndef task_func(n):\n    return A() if n != 'a' else n + 1"
     [scored] = benchmark.score([Sample("BigCodeBench/0", lie)], ScoreOptions(), nothing)
     assert scored.verdicts["tests"] is Status.FAIL
@@ -88,13 +88,13 @@ def test_a_lie_is_a_failure_that_says_so(benchmark):
 @pytest.mark.skipif(Path(sys.executable).is_relative_to("/tmp"), reason="this interpreter lies below /tmp")
 def test_references_are_checked_once(benchmark, tmp_path):
     options = ScoreOptions(cache=tmp_path / "cache")
-    first = benchmark.truth(options, nothing)
+    first = benchmark.check_references(options, nothing)
     [file] = (tmp_path / "cache").iterdir()
     lines = file.read_text().splitlines()
     assert len(lines) == 4
     file.write_text("\n".join([*lines[:3], lines[3][:20]]))  # an interrupted check
-    benchmark._truths = {}
-    assert benchmark.truth(options, nothing) == first
+    benchmark._references = {}
+    assert benchmark.check_references(options, nothing) == first
 
 
 class Broken:
@@ -108,11 +108,11 @@ class Broken:
 
 def test_our_failure_is_no_verdict(task, tmp_path):
     cache = tmp_path / "truth.jsonl"
-    truths = check_references(Broken(), [task], QUICK, cache)
-    assert truths[task.task_id].state == UNSCORED
+    results = check_references(Broken(), [task], QUICK, cache)
+    assert results[task.task_id].state == UNSCORED
     assert not cache.exists()
     made = BigCodeBenchmark(settings=QUICK)
-    made._room = Broken()
+    made._sandbox = Broken()
     made._set = type("Set", (), {"tasks": (task,), "digest": "x"})()
     [scored] = made.score([Sample(task.task_id, task.reference)], ScoreOptions(), nothing)
     assert scored.verdicts["tests"] is Status.UNSCORED
@@ -221,7 +221,7 @@ def test_every_requirement_is_pinned():
 def test_real_tasks_of_the_standard_library(room, shared):
     """References pass, stubs do not, on real tasks that need no library; every task's tests are found."""
     made = BigCodeBenchmark(settings=QUICK)
-    made._room = room
+    made._sandbox = room
     tasks = made.load(shared / "data" / "bench")
     assert len(tasks) == 1140
     assert sum(task.data.hard for task in tasks) == 148

@@ -2,8 +2,7 @@
 
 import pytest
 
-from codea1_cli.evals.bigcodebench.always_equal import lie_in
-from codea1_cli.evals.bigcodebench.scoring import BigCodeVerdict, ScoreSettings, score
+from codea1_cli.evals.bigcodebench.scoring import BigCodeVerdict, ScoreSettings, always_equal, score
 
 QUICK = ScoreSettings(time_limit_s=3.0, memory_mb=1024)
 
@@ -107,4 +106,4 @@ def test_honest_comparisons_are_no_lies():
         "def broken(:",
         "COMPANY = 'ANY'",
     ]
-    assert [lie_in(code) for code in honest] == [""] * len(honest)
+    assert [always_equal(code) for code in honest] == [""] * len(honest)

@@ -7,9 +7,16 @@ import pytest
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals.benchmark import Sample
-from codea1_cli.evals.bigcodebench import prompts
 from codea1_cli.evals.bigcodebench.benchmark import BigCodeBenchmark
-from codea1_cli.evals.bigcodebench.tasks import load_tasks, methods_of, read_task
+from codea1_cli.evals.bigcodebench.tasks import (
+    INSTRUCTION,
+    RESPONSE,
+    load_tasks,
+    methods_of,
+    prompt_text,
+    read_task,
+    user_turn,
+)
 from codea1_cli.evals.samples import SampleFile, raw_file, read_samples
 from tests.evals.bigcodebench.cases import row
 
@@ -95,27 +102,26 @@ def asked(tokenizer, task_file):
 
 
 def test_a_chat_prompt_ends_behind_the_opening_fence(task, task_file):
-    text = prompts.render(task, Chat())
+    text = prompt_text(task, Chat())
     assert text == (
-        f"<user>{prompts.INSTRUCTION}\n```\n{task.complete_prompt.strip()}\n```\n<end>"
-        f"<assistant>{prompts.RESPONSE}\n```python\n"
+        f"<user>{INSTRUCTION}\n```\n{task.complete_prompt.strip()}\n```\n<end><assistant>{RESPONSE}\n```python\n"
     )
-    instruct = prompts.render(task, Chat(), "instruct")
-    assert instruct.startswith(f"<user>{prompts.INSTRUCTION}\nAdds one.\n")
+    instruct = prompt_text(task, Chat(), "instruct")
+    assert instruct.startswith(f"<user>{INSTRUCTION}\nAdds one.\n")
     assert asked(Chat(), task_file)[0].stop("complete")[-1] == "\n```\n"
 
 
 def test_a_base_model_continues_the_prompt(task, task_file):
-    assert prompts.render(task, Plain()) == task.complete_prompt
+    assert prompt_text(task, Plain()) == task.complete_prompt
     plain, first = asked(Plain(), task_file)
     assert plain.sample(first, "\treturn 1", 0, "complete").raw == first.prompt + "    return 1"
     chat, first = asked(Chat(), task_file)
     assert chat.sample(first, "x", 0, "complete").raw == "x"
     assert "\ndef " in plain.stop("complete")
     with pytest.raises(ValueError, match="instruct"):
-        prompts.render(task, Plain(), "instruct")
+        prompt_text(task, Plain(), "instruct")
     with pytest.raises(ValueError, match="split"):
-        prompts.user_turn(task, "other")
+        user_turn(task, "other")
 
 
 def test_the_published_settings():

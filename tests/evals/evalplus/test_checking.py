@@ -26,9 +26,9 @@ def task(reference=ADD, base=((1, 2),), plus=((3, 4), (5, 6)), atol=0.0, entry="
 
 
 def verdict(checker, problem, solution):
-    told = checker.truth(problem)
-    assert checker.reference_fault(problem, told) == ""
-    found = checker.check(problem, solution, told)
+    expected = checker.expected(problem)
+    assert checker.reference_fault(problem, expected) == ""
+    found = checker.check(problem, solution, expected)
     return str(found["base"]), str(found["plus"])
 
 
@@ -85,9 +85,9 @@ def test_recursion_reaches_as_deep_as_in_evalplus(checker):
 def test_time_limits_follow_the_reference(checker):
     slow = ADD.replace("return", "import time; time.sleep(9 if x == 3 else 0); return")
     assert verdict(checker, task(), slow) == ("pass", "fail")
-    told = checker.truth(task())["plus"]
-    assert told.limits == [4.0, 4.0]
-    assert told.total == 10.0
+    expected = checker.expected(task())["plus"]
+    assert expected.limits == [4.0, 4.0]
+    assert expected.total == 10.0
 
 
 def test_a_program_that_never_loads_is_loaded_once_and_for_no_longer_than_base_takes():
@@ -99,11 +99,11 @@ def test_a_program_that_never_loads_is_loaded_once_and_for_no_longer_than_base_t
             late = [Answer(AnswerKind.TIMEOUT, detail="while loading") for _ in calls]
             return ProgramRun(False, "late", late, load_kind=AnswerKind.TIMEOUT)
 
-    told = {"base": Expected(["3"], [0.0]), "plus": Expected(["7"] * 900, [0.0] * 900)}
+    expected = {"base": Expected(["3"], [0.0]), "plus": Expected(["7"] * 900, [0.0] * 900)}
     problem = task(plus=((3, 4),) * 900)
-    found = Checker("mbpp", Stuck()).check(problem, "while True: pass\n" + ADD, told)
+    found = Checker("mbpp", Stuck()).check(problem, "while True: pass\n" + ADD, expected)
     assert (str(found["base"]), str(found["plus"])) == ("timeout", "timeout")
-    assert told["plus"].total == 62.0
+    assert expected["plus"].total == 62.0
     assert runs == [(2, 6.0)]
 
 
@@ -142,7 +142,7 @@ def test_a_reference_that_cannot_pass_is_named(checker):
         ("def g():\n    pass\n", "base: raises KeyError"),
     ):
         problem = task(reference)
-        assert checker.reference_fault(problem, checker.truth(problem)) == why
+        assert checker.reference_fault(problem, checker.expected(problem)) == why
 
 
 def test_inputs_are_rebuilt_by_the_tasks_own_rules():

@@ -232,7 +232,7 @@ def test_wrong_usage(command, release, words, said):
 
 
 def test_offline_without_data(command, monkeypatch):
-    monkeypatch.setattr("codea1_cli.evals.evalplus.hub.hub_rows", offline)
+    monkeypatch.setattr("codea1_cli.evals.evalplus.tasks.hub_rows", offline)
     code, _, err = command("eval-code", "mbpp", "--model", "builtin:tiny")
     assert code == 3
     assert "no data of mbpp is here" in err

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from codea1_cli.errors import UserError
-from codea1_cli.evals.benchmark import Scored, ScoreOptions, Status, Truth
-from codea1_cli.evals.evalplus.hub import release_row
+from codea1_cli.evals.benchmark import ReferenceReport, Scored, ScoreOptions, Status
 from codea1_cli.evals.evalplus.prompts import prompt_ids, stops
 from codea1_cli.evals.evalplus.sanitize import longest_code, sanitise
+from codea1_cli.evals.evalplus.tasks import release_row
 from codea1_cli.evals.registry import open_benchmark
 from codea1_cli.evals.results import read_result
 from codea1_cli.evals.samples import SampleFile, read_samples
@@ -27,7 +27,7 @@ def test_figures():
         [*scored("a", (P, P), (P, F), (F, P), (T, F)), *scored("b", (P, P), (P, P), (P, P), (P, P))], ("base", "plus")
     )
     assert rows["a"] == {"n": 4, "unscored": 0, "not_run": 0, "timeouts": 1, "base": 2, "plus": 1}  # plus needs base
-    told = figures(rows, ("base", "plus"), Truth(2, {"a": "why"}))
+    told = figures(rows, ("base", "plus"), ReferenceReport(2, {"a": "why"}))
     assert told["plus"]["pass@1"] == (0.25 + 1) / 2
     assert told["plus"]["avg@4"] == (0.25 + 1) / 2
     assert told["plus"]["pass@2"] == (0.5 + 1) / 2

@@ -8,13 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import UserError
-from codea1_cli.evals.benchmark import CodeTask, Progress, Sample, Scored, ScoreOptions, Status
-from codea1_cli.evals.benchmark import Truth as TruthReport
-from codea1_cli.evals.bigcodebench import prompts, sanitize
-from codea1_cli.evals.bigcodebench.reference_report import FAILS, Truth, cache_name, check_references
-from codea1_cli.evals.bigcodebench.rootfs import environment_key, open_room
+from codea1_cli.evals.benchmark import CodeTask, Progress, ReferenceReport, Sample, Scored, ScoreOptions, Status
+from codea1_cli.evals.bigcodebench import sanitize
+from codea1_cli.evals.bigcodebench.reference_report import FAILS, ReferenceResult, cache_name, check_references
+from codea1_cli.evals.bigcodebench.rootfs import environment_key, open_sandbox
 from codea1_cli.evals.bigcodebench.scoring import BigCodeVerdict, Job, ScoreSettings, score_all
-from codea1_cli.evals.bigcodebench.tasks import BigCodeTask, TaskSet, load_tasks, public_task
+from codea1_cli.evals.bigcodebench.tasks import (
+    BASE_STOPS,
+    CHAT_STOPS,
+    SPLITS,
+    BigCodeTask,
+    TaskSet,
+    load_tasks,
+    prompt_text,
+    public_task,
+)
 from codea1_cli.problems.benchmark_files import Task
 
 _STATUS = {
@@ -33,7 +41,7 @@ class BigCodeBenchmark:
     """
 
     columns: tuple[str, ...] = ("tests",)
-    styles: tuple[str, ...] = prompts.SPLITS
+    styles: tuple[str, ...] = SPLITS
     n, temperature, top_p, max_new_tokens = 32, 0.7, 0.95, 2048
 
     def __init__(self, hard: bool = False, settings: ScoreSettings | None = None) -> None:
@@ -42,8 +50,8 @@ class BigCodeBenchmark:
         self.title = "BigCodeBench-Hard" if hard else "BigCodeBench"
         self.settings = settings or ScoreSettings()
         self._set: TaskSet | None = None
-        self._truths: dict[str, Truth] = {}
-        self._room: Any = None
+        self._references: dict[str, ReferenceResult] = {}
+        self._sandbox: Any = None
         self._plain = False
 
     @property
@@ -77,14 +85,14 @@ class BigCodeBenchmark:
         chat = getattr(tokenizer, "chat_template", None) is not None
         self._plain = not chat
         try:
-            texts = [prompts.render(task.data, tokenizer, style) for task in tasks]
+            texts = [prompt_text(task.data, tokenizer, style) for task in tasks]
         except ValueError as fault:
             raise UserError(str(fault), hint="use the complete split") from None
         return [list(tokenizer(text, add_special_tokens=not chat)["input_ids"]) for text in texts]
 
     def stop(self, style: str) -> tuple[str, ...]:
         """Where a sample ends; `prompts` has to come first, since it depends on whether the model chats."""
-        return prompts.BASE_STOPS if self._plain else prompts.CHAT_STOPS
+        return BASE_STOPS if self._plain else CHAT_STOPS
 
     def sample(self, task: CodeTask, text: str, number: int, style: str) -> Sample:
         """A sampled text as a sample; a base model's text continues the prompt."""
@@ -105,10 +113,12 @@ class BigCodeBenchmark:
         """The program in a raw solution."""
         return sanitize.sanitize(raw, task.entry_point)
 
-    def truth(self, options: ScoreOptions, progress: Progress, ids: Collection[str] | None = None) -> TruthReport:
+    def check_references(
+        self, options: ScoreOptions, progress: Progress, ids: Collection[str] | None = None
+    ) -> ReferenceReport:
         """Runs these tasks' references, or reads what a check with the same data and libraries found."""
         tasks = [task for task in self.tasks.values() if ids is None or task.task_id in ids]
-        room = self._open(options)
+        sandbox = self._open(options)
         cache = None
         if options.cache is not None:
             options.cache.mkdir(parents=True, exist_ok=True)
@@ -116,31 +126,31 @@ class BigCodeBenchmark:
             cache = options.cache / cache_name(self.data_hash(), key, self.settings)
         done: set[str] = set()
 
-        def tick(truth: Truth) -> None:
-            done.add(truth.task_id)
+        def tick(result: ReferenceResult) -> None:
+            done.add(result.task_id)
             progress(len(done), len(tasks))
 
-        self._truths = check_references(room, tasks, self.settings, cache, tick)
+        self._references = check_references(sandbox, tasks, self.settings, cache, tick)
         progress(len(tasks), len(tasks))
-        failing = {t.task_id: t.detail for t in self._truths.values() if t.state == FAILS}
+        failing = {t.task_id: t.detail for t in self._references.values() if t.state == FAILS}
         missing = {
-            t.task_id: f"{t.state}: {t.detail}" for t in self._truths.values() if not t.runs and t.state != FAILS
+            t.task_id: f"{t.state}: {t.detail}" for t in self._references.values() if not t.runs and t.state != FAILS
         }
-        return TruthReport(len(tasks), failing, missing)
+        return ReferenceReport(len(tasks), failing, missing)
 
     def score(self, samples: Sequence[Sample], options: ScoreOptions, progress: Progress) -> list[Scored]:
-        """Verdicts in the samples' order; `truth` has to come first."""
-        room, tasks = self._open(options), self.tasks
+        """Verdicts in the samples' order; `check_references` has to come first."""
+        sandbox, tasks = self._open(options), self.tasks
         found: dict[int, Scored] = {}
         jobs: list[tuple[int, Job]] = []
         for at, sample in enumerate(samples):
-            truth = self._truths.get(sample.task_id)
-            if truth is not None and not truth.runs and truth.state != FAILS:
-                found[at] = self._scored(sample, Status.NOT_RUN, truth.state, 0.0)
+            result = self._references.get(sample.task_id)
+            if result is not None and not result.runs and result.state != FAILS:
+                found[at] = self._scored(sample, Status.NOT_RUN, result.state, 0.0)
                 continue
-            seconds, skipped = (truth.seconds, frozenset(truth.skipped)) if truth else (0.0, frozenset())
+            seconds, skipped = (result.seconds, frozenset(result.skipped)) if result else (0.0, frozenset())
             jobs.append((at, (tasks[sample.task_id], sample.solution, seconds, skipped)))
-        for at, scored in score_all(room, jobs, self.settings):
+        for at, scored in score_all(sandbox, jobs, self.settings):
             found[at] = self._scored(samples[at], _STATUS[scored.verdict], scored.detail, scored.seconds)
             progress(len(found), len(samples))
         return [found[at] for at in range(len(samples))]
@@ -149,12 +159,12 @@ class BigCodeBenchmark:
         return Scored(sample.task_id, sample.number, {self.columns[0]: status}, detail, seconds)
 
     def _open(self, options: ScoreOptions) -> Any:
-        if self._room is None:
-            self._room = open_room(options.python or sys.executable, options.workers, require=options.require)
-        return self._room
+        if self._sandbox is None:
+            self._sandbox = open_sandbox(options.python or sys.executable, options.workers, require=options.require)
+        return self._sandbox
 
     def close(self) -> None:
         """Ends the sandbox."""
-        if self._room is not None:
-            self._room.close()
-            self._room = None
+        if self._sandbox is not None:
+            self._sandbox.close()
+            self._sandbox = None

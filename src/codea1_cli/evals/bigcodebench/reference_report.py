@@ -26,7 +26,7 @@ _MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'|Tesseract
 
 
 @dataclass(frozen=True)
-class Truth:
+class ReferenceResult:
     """One reference: `state` is `RUNS` or why not, `detail` its words."""
 
     task_id: str
@@ -37,10 +37,11 @@ class Truth:
 
     @property
     def runs(self) -> bool:
+        """Whether the task can be run here."""
         return self.state == RUNS
 
 
-def classify(scored: Scored) -> Truth:
+def classify(scored: Scored) -> ReferenceResult:
     """From the reference's own verdict to what it says about the machine."""
     state = RUNS
     if scored.verdict is BigCodeVerdict.UNSCORED:
@@ -54,7 +55,7 @@ def classify(scored: Scored) -> Truth:
             ),
             FAILS,
         )
-    return Truth(scored.task_id, state, scored.detail[:300], scored.seconds, scored.skipped)
+    return ReferenceResult(scored.task_id, state, scored.detail[:300], scored.seconds, scored.skipped)
 
 
 def check_references(
@@ -62,8 +63,8 @@ def check_references(
     tasks: Iterable[BigCodeTask],
     settings: ScoreSettings,
     cache: Path | None = None,
-    tick: Callable[[Truth], None] = lambda _truth: None,
-) -> dict[str, Truth]:
+    tick: Callable[[ReferenceResult], None] = lambda _result: None,
+) -> dict[str, ReferenceResult]:
     """What each task's reference comes to, by task id.
 
     A reference may skip any test; one that fails is run once more, since some references depend on chance. `cache` is a
@@ -72,25 +73,25 @@ def check_references(
     """
     tasks = list(tasks)
     wanted = {task.task_id for task in tasks}
-    truths = {t.task_id: t for t in _read(cache) if t.task_id in wanted} if cache else {}
-    for known in truths.values():
+    results = {t.task_id: t for t in _read(cache) if t.task_id in wanted} if cache else {}
+    for known in results.values():
         tick(known)
     for _attempt in range(2):
         jobs = [
             (task, (task, task.reference, 0.0, frozenset(task.names)))
             for task in tasks
-            if task.task_id not in truths or (truths[task.task_id].state in (FAILS, UNSCORED) and _attempt)
+            if task.task_id not in results or (results[task.task_id].state in (FAILS, UNSCORED) and _attempt)
         ]
         for task, scored in score_all(sandbox, jobs, settings):
-            truth = classify(scored)
-            if _attempt and not truth.runs:
+            result = classify(scored)
+            if _attempt and not result.runs:
                 continue
-            truths[task.task_id] = truth
-            if cache and truth.state != UNSCORED:
+            results[task.task_id] = result
+            if cache and result.state != UNSCORED:
                 with cache.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(asdict(truth)) + "\n")
-            tick(truth)
-    return truths
+                    file.write(json.dumps(asdict(result)) + "\n")
+            tick(result)
+    return results
 
 
 def cache_name(digest: str, python: str, settings: ScoreSettings) -> str:
@@ -101,19 +102,19 @@ def cache_name(digest: str, python: str, settings: ScoreSettings) -> str:
     return f"bigcode-truth-{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsonl"
 
 
-def _read(cache: Path) -> list[Truth]:
+def _read(cache: Path) -> list[ReferenceResult]:
     found = []
     if cache.is_file():
         for line in cache.read_text(encoding="utf-8").splitlines():
             try:
                 row = json.loads(line)
-                found.append(Truth(**{**row, "skipped": tuple(row["skipped"])}))
+                found.append(ReferenceResult(**{**row, "skipped": tuple(row["skipped"])}))
             except (ValueError, TypeError, KeyError):
                 continue  # a line that an interrupted run did not finish
     return found
 
 
-def rate(truths: Iterable[Truth]) -> float:
+def rate(results: Iterable[ReferenceResult]) -> float:
     """The share of references that pass here, over all tasks; the number to print beside pass@1."""
-    states = [truth.runs for truth in truths]
+    states = [result.runs for result in results]
     return sum(states) / len(states) if states else 0.0

@@ -61,7 +61,7 @@ def environment_key(python: str) -> str:
     return hashlib.sha256("\n".join([str(found), os.path.realpath(found), *packages]).encode()).hexdigest()[:16]
 
 
-def open_room(python: str, workers: int, warm: Sequence[str] = WARM, *, require: Iterable[str] = ()) -> LocalSandbox:
+def open_sandbox(python: str, workers: int, warm: Sequence[str] = WARM, *, require: Iterable[str] = ()) -> LocalSandbox:
     """The sandbox for BigCodeBench; `python` is the interpreter that has its libraries, `warm` what most tasks import.
 
     Files, loopback sockets and headless plots work in each program's own folder; time is UTC.

@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.evals.benchmark import CodeTask, Progress, Sample, Scored, ScoreOptions, Status, Truth, default_cache
+from codea1_cli.evals.benchmark import (
+    CodeTask,
+    Progress,
+    ReferenceReport,
+    Sample,
+    Scored,
+    ScoreOptions,
+    Status,
+    default_cache,
+)
 from codea1_cli.evals.evalplus import prompts
 from codea1_cli.evals.evalplus.checking import PARTS, Checker, Expected, in_jail_source
 from codea1_cli.evals.evalplus.sanitize import sanitise
@@ -37,7 +46,7 @@ class EvalPlusBenchmark:
         self.title = benchmark_row(name).title
         self._loaded: Loaded | None = None
         self._tasks: dict[str, PlusTask] = {}
-        self._told: dict[str, dict[str, Expected]] = {}
+        self._expected: dict[str, dict[str, Expected]] = {}
         self._checker: Checker | None = None
         self._sandbox: Any = None
 
@@ -57,12 +66,15 @@ class EvalPlusBenchmark:
         return self._loaded.hash
 
     def prompts(self, tasks: Sequence[CodeTask], tokenizer: Any, style: str) -> list[list[int]]:
+        """Token ids of each task's prompt in one of the styles."""
         return [prompts.prompt_ids(task.data, tokenizer, style) for task in tasks]
 
     def stop(self, style: str) -> tuple[str, ...]:
+        """Strings that end a sampled text."""
         return prompts.stops(self.name, style)
 
     def sample(self, task: CodeTask, text: str, number: int, style: str) -> Sample:
+        """A sampled text as a sample; `codea1` finds the program as training does, the other styles as EvalPlus' sanitiser."""
         raw = prompts.raw_solution(task.data, text, style)
         if style == "codea1":
             from codea1_cli.extract import extract_code
@@ -71,6 +83,7 @@ class EvalPlusBenchmark:
         return Sample(task.id, sanitise(raw, task.entry_point), raw, number)
 
     def read(self, row: dict[str, Any], task: CodeTask, number: int) -> Sample:
+        """A row of a sample file: `solution`, or `completion` behind the prompt. Raises UserError."""
         if isinstance(row.get("solution"), str):
             return Sample(task.id, row["solution"], row["solution"], number)
         if isinstance(row.get("completion"), str):
@@ -78,37 +91,42 @@ class EvalPlusBenchmark:
         raise UserError(f"a sample of {task.id} has neither a solution nor a completion")
 
     def sanitise(self, task: CodeTask, raw: str) -> str:
+        """The program in a raw solution, as EvalPlus' sanitiser finds it."""
         return sanitise(raw, task.entry_point)
 
-    def truth(self, options: ScoreOptions, progress: Progress, ids: Collection[str] | None = None) -> Truth:
+    def check_references(
+        self, options: ScoreOptions, progress: Progress, ids: Collection[str] | None = None
+    ) -> ReferenceReport:
+        """Runs these tasks' references, or takes their answers from the cache."""
         assert self._loaded is not None
         checker = self._open(options)
         cache = _Cache(options.cache, self._loaded.hash, checker.python)
         wanted = [task for task in self._loaded.tasks if ids is None or task.id in ids]
-        self._told = self._told or cache.read()
-        left = [task for task in wanted if task.id not in self._told]
+        self._expected = self._expected or cache.read()
+        left = [task for task in wanted if task.id not in self._expected]
         done = len(wanted) - len(left)
         progress(done, len(wanted))
         try:
-            for task, told in _spread(checker.truth, left, options.workers):
+            for task, expected in _spread(checker.expected, left, options.workers):
                 done += 1
                 progress(done, len(wanted))
-                if told is not None:
-                    self._told[task.id] = told
+                if expected is not None:
+                    self._expected[task.id] = expected
                     if done % _KEEP_EVERY == 0:
-                        cache.write(self._told)
+                        cache.write(self._expected)
         finally:
             if left:
-                cache.write(self._told)
+                cache.write(self._expected)
         failing = {}
         for task in wanted:
-            told = self._told.get(task.id)
-            fault = "the sandbox failed" if told is None else checker.reference_fault(task, told)
+            expected = self._expected.get(task.id)
+            fault = "the sandbox failed" if expected is None else checker.reference_fault(task, expected)
             if fault:
                 failing[task.id] = fault
-        return Truth(len(wanted), failing)
+        return ReferenceReport(len(wanted), failing)
 
     def score(self, samples: Sequence[Sample], options: ScoreOptions, progress: Progress) -> list[Scored]:
+        """Verdicts in the order of the samples; `check_references` has to come first. Equal programs of a task run once."""
         checker = self._open(options)
         jobs = list(dict.fromkeys((sample.task_id, sample.solution) for sample in samples))
         # The longest first, so that none of them is left when the others are done.
@@ -120,10 +138,10 @@ class EvalPlusBenchmark:
         done = 0
 
         def check(job: tuple[str, str]) -> dict[str, Status]:
-            told = self._told.get(job[0])
-            if told is None:
+            expected = self._expected.get(job[0])
+            if expected is None:
                 return dict.fromkeys(PARTS, Status.UNSCORED)
-            return checker.check(self._tasks[job[0]], job[1], told)
+            return checker.check(self._tasks[job[0]], job[1], expected)
 
         for job, verdicts in _spread(check, jobs, options.workers):
             found[job] = verdicts
@@ -132,13 +150,14 @@ class EvalPlusBenchmark:
         return [Scored(s.task_id, s.number, found[s.task_id, s.solution]) for s in samples]
 
     def close(self) -> None:
+        """Ends the sandbox."""
         if self._sandbox is not None:
             self._sandbox.close()
             self._sandbox = self._checker = None
 
     def seconds_of(self, task_id: str) -> float:
         """CPU seconds, to a good approximation, that the reference took on all inputs of a task."""
-        return sum(sum(part.seconds) for part in self._told.get(task_id, {}).values())
+        return sum(sum(part.seconds) for part in self._expected.get(task_id, {}).values())
 
     def _open(self, options: ScoreOptions) -> Checker:
         if self._checker is None:
@@ -182,10 +201,10 @@ class _Cache:
         except (OSError, ValueError, TypeError, KeyError):
             return {}
 
-    def write(self, told: dict[str, dict[str, Expected]]) -> None:
+    def write(self, expected: dict[str, dict[str, Expected]]) -> None:
         from codea1_cli.durable import write_atomic
 
-        tasks = {task: {name: asdict(part) for name, part in parts.items()} for task, parts in told.items()}
+        tasks = {task: {name: asdict(part) for name, part in parts.items()} for task, parts in expected.items()}
         with self._guard, contextlib.suppress(EnvironmentFault, OSError):  # a cache that cannot be kept is none
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(self.path, json.dumps({"tasks": tasks}))

@@ -24,7 +24,7 @@ MIN_S, FACTOR, TASK_S = 4.0, 4.0, 60.0  # of one input at least, times the refer
 GRACE_S = 2.0  # what EvalPlus adds to a task's time before it ends a process
 MEMORY_MB = 4096
 LOOK_S = 0.3  # a first look: a wrong answer among the first ones ends the matter
-TRUTH_S = 900.0
+REFERENCE_S = 900.0
 # EvalPlus 0.3.1 leaves its loop before it counts an answer to HumanEval/32 as right, so no program passes there.
 NEVER_PASSED = frozenset({("humaneval", "find_zero")})
 
@@ -56,19 +56,19 @@ class Checker:
         self._texts: dict[str, tuple[PlusTask, dict[str, dict[str, Any]]]] = {}
         self.python = str(getattr(sandbox, "hello", {}).get("python", ""))
 
-    def truth(self, task: PlusTask) -> dict[str, Expected] | None:
+    def expected(self, task: PlusTask) -> dict[str, Expected] | None:
         """The reference's answers; None when the sandbox failed."""
         program = self._program(task, task.reference, None)
-        limits = Limits(TRUTH_S, TRUTH_S, 2 * MEMORY_MB, 1 << 20)
+        limits = Limits(REFERENCE_S, REFERENCE_S, 2 * MEMORY_MB, 1 << 20)
         run = self.sandbox.run(program, "_part", [f"_part({name!r})" for name in PARTS], limits)
         if run.loaded is None or any(answer.kind is AnswerKind.UNSCORED for answer in run.answers):
             return None
         return {name: _expected(answer, task, name) for name, answer in zip(PARTS, run.answers, strict=True)}
 
-    def reference_fault(self, task: PlusTask, told: Mapping[str, Expected]) -> str:
+    def reference_fault(self, task: PlusTask, expected: Mapping[str, Expected]) -> str:
         """Why the reference itself would not pass; "" when it does."""
         for name in PARTS:
-            part = told[name]
+            part = expected[name]
             if part.fault:
                 return f"{name}: {part.fault}"
             if sum(part.seconds) > part.total:
@@ -80,49 +80,49 @@ class Checker:
                 return f"{name}: its own answers are not accepted"
         return ""
 
-    def check(self, task: PlusTask, solution: str, told: Mapping[str, Expected]) -> dict[str, Status]:
+    def check(self, task: PlusTask, solution: str, expected: Mapping[str, Expected]) -> dict[str, Status]:
         """The verdicts on a program, by "base" and "plus"."""
-        program = self._program(task, solution, told)
+        program = self._program(task, solution, expected)
         found: dict[str, Status | None] = {}
         for look in (True, False):
             left = [name for name in PARTS if found.get(name) is None]
             if not left:
                 break
-            calls = [f"_part({name!r}, {_look(told[name]) if look else 0})" for name in left]
-            longest = max(told[name].total for name in left)
+            calls = [f"_part({name!r}, {_look(expected[name]) if look else 0})" for name in left]
+            longest = max(expected[name].total for name in left)
             # Loading has base's time alone: a program that is not loaded by then fails base, and so plus with it.
-            run = self.sandbox.run(program, "_part", calls, Limits(longest, told["base"].total, MEMORY_MB, 1 << 20))
+            run = self.sandbox.run(program, "_part", calls, Limits(longest, expected["base"].total, MEMORY_MB, 1 << 20))
             for name, answer in zip(left, run.answers, strict=True):
-                found[name] = self._verdict(task, told[name], name, answer, program)
+                found[name] = self._verdict(task, expected[name], name, answer, program)
         # A program that claims a first look where there was none has taken the task over: wrong, not unscored.
         return {name: found[name] or Status.FAIL for name in PARTS}
 
-    def _verdict(self, task: PlusTask, told: Expected, name: str, answer: Answer, program: str) -> Status | None:
+    def _verdict(self, task: PlusTask, expected: Expected, name: str, answer: Answer, program: str) -> Status | None:
         if answer.kind is AnswerKind.UNSCORED:
             return Status.UNSCORED
         if answer.kind is AnswerKind.TIMEOUT:
             return Status.TIMEOUT
         text = answer.value.data if answer.value is not None else None
-        if told.fault or not isinstance(text, str):
+        if expected.fault or not isinstance(text, str):
             return Status.FAIL
-        return self._judge(task, told, name, text, program)
+        return self._judge(task, expected, name, text, program)
 
-    def _judge(self, task: PlusTask, told: Expected, name: str, text: str, program: str | None) -> Status | None:
+    def _judge(self, task: PlusTask, expected: Expected, name: str, text: str, program: str | None) -> Status | None:
         """The verdict on a set's answers; None when the first look saw nothing wrong and more are to come."""
         rules = Rules(self.benchmark, task.entry_point, task.atol)
-        lines = text.split("\n") if text or told.answers else []
+        lines = text.split("\n") if text or expected.answers else []
         for number, line in enumerate(lines):
             if line == "+":
                 return None
             if line == "!Late":
                 return Status.TIMEOUT
-            if number >= len(told.answers) or line[:1] == "!":
+            if number >= len(expected.answers) or line[:1] == "!":
                 return Status.FAIL
-            expected, arguments = told.answers[number], task.inputs[name][number]
+            right_line, arguments = expected.answers[number], task.inputs[name][number]
             try:
-                right = rules.right(line, expected, arguments)
+                right = rules.right(line, right_line, arguments)
             except Unreadable:
-                whole = self._whole(task, name, number, line, expected, program)
+                whole = self._whole(task, name, number, line, right_line, program)
                 try:
                     right = whole is not None and rules.right(*whole, arguments)
                 except Unreadable:
@@ -130,7 +130,7 @@ class Checker:
             if not right:
                 return Status.FAIL
         never = (self.benchmark, task.entry_point) in NEVER_PASSED
-        return Status.PASS if len(lines) == len(told.answers) and not never else Status.FAIL
+        return Status.PASS if len(lines) == len(expected.answers) and not never else Status.FAIL
 
     def _whole(
         self, task: PlusTask, name: str, number: int, line: str, expected: str, program: str | None
@@ -158,16 +158,16 @@ class Checker:
             kept = self._texts[task.id] = (task, {name: shipped(task.inputs[name]) for name in PARTS})
         return kept[1]
 
-    def _program(self, task: PlusTask, solution: str, told: Mapping[str, Expected] | None) -> str:
+    def _program(self, task: PlusTask, solution: str, expected: Mapping[str, Expected] | None) -> str:
         parts = {}
         for name in PARTS:
             slow: dict[str, float] = {}
-            if told is not None:
-                slow = {str(i): limit for i, limit in enumerate(told[name].limits) if limit > MIN_S}
-            total = told[name].total if told is not None else TRUTH_S
+            if expected is not None:
+                slow = {str(i): limit for i, limit in enumerate(expected[name].limits) if limit > MIN_S}
+            total = expected[name].total if expected is not None else REFERENCE_S
             parts[name] = {**self._shipped(task)[name], "limits": slow, "total": total}
         post = post_of(self.benchmark, task.entry_point)
-        made = f"Task({solution!r}, {task.entry_point!r}, {parts!r}, {post!r}, {told is None})"
+        made = f"Task({solution!r}, {task.entry_point!r}, {parts!r}, {post!r}, {expected is None})"
         return f"{_in_jail(self.python)}\n_part = {made}.part\n"
 
 
@@ -188,8 +188,8 @@ def _in_jail(python: str) -> str:
     return f"import marshal\nexec(marshal.loads({marshal.dumps(compile(source, '<jail>', 'exec', dont_inherit=True, optimize=2))!r}))"
 
 
-def _look(told: Expected) -> float:
-    spent = sum(told.seconds)
+def _look(expected: Expected) -> float:
+    spent = sum(expected.seconds)
     return LOOK_S if spent > 1.0 else max(LOOK_S, 1.5 * spent)
 
 

@@ -79,24 +79,24 @@ class Rules:
             self.atol = self.atol or (FLOAT_ATOL if "f" in kind else 0)
             return True
         same = text == expected and "nan" not in expected and text != "?"
-        told = read(expected).value if not same or "." in expected or "inf" in expected else None
-        found = Read(told) if same else read(text)
-        if told is not None and self.atol == 0 and is_floats(told):
+        wanted = read(expected).value if not same or "." in expected or "inf" in expected else None
+        found = Read(wanted) if same else read(text)
+        if wanted is not None and self.atol == 0 and is_floats(wanted):
             tolerance = FLOAT_ATOL
         else:
             tolerance = self.atol
         try:
-            exact = bool(same or self._exact(found.value, told, arguments))
+            exact = bool(same or self._exact(found.value, wanted, arguments))
             self.atol = tolerance
             if exact or self.atol == 0:
                 return exact
-            return self._close(found, told)
+            return self._close(found, wanted)
         except Exception:  # as in EvalPlus: what cannot be compared is wrong
             self.atol = tolerance
             return False
 
-    def _exact(self, value: Any, told: Any, arguments: Any) -> bool:
-        match = value == told
+    def _exact(self, value: Any, wanted: Any, arguments: Any) -> bool:
+        match = value == wanted
         if self.special == "are_equivalent":
             return True
         if self.special == "sum_div":
@@ -107,14 +107,14 @@ class Rules:
             return bool(match or value == digit_distance(*arguments))
         return bool(match)
 
-    def _close(self, found: Read, told: Any) -> bool:
+    def _close(self, found: Read, wanted: Any) -> bool:
         import numpy as np
 
-        if not found.exact or type(found.value) is not type(told):
+        if not found.exact or type(found.value) is not type(wanted):
             return False
-        if isinstance(told, list | tuple) and len(found.value) != len(told):
+        if isinstance(wanted, list | tuple) and len(found.value) != len(wanted):
             return False
-        return bool(np.allclose(found.value, told, rtol=RTOL, atol=self.atol))
+        return bool(np.allclose(found.value, wanted, rtol=RTOL, atol=self.atol))
 
     def _zero(self, text: str, arguments: Any) -> bool:
         """EvalPlus puts the answer into the list that the candidate was given, as the candidate left it; here it has to

@@ -1,7 +1,15 @@
-"""The tasks of HumanEval+ and MBPP+ from EvalPlus' release files or the hub."""
+"""The tasks of HumanEval+ and MBPP+ from EvalPlus' release files, or from the hub.
+
+The hub's datasets, `evalplus/humanevalplus` and `evalplus/mbppplus`, hold a test program in place of the inputs: it lists
+the base inputs and then the plus inputs in one `inputs = [...]`, as Python, with the tolerance in the call of `assertion`.
+The split is not in the rows: MBPP's base inputs are as many as `test_list` has asserts, HumanEval's are counted by the
+table below. Where a row's inputs cannot be read, the release file is the way out.
+"""
 
 from __future__ import annotations
 
+import ast
+import builtins
 import hashlib
 import json
 import re
@@ -10,13 +18,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.errors import UserError
+from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.evalplus.inputs import arguments_of
+from codea1_cli.evals.evalplus.values import Unreadable, read
 from codea1_cli.evals.registry import BenchmarkRow, benchmark_row
-from codea1_cli.problems.benchmark_files import Task, docstring_of, find_file, read_rows
+from codea1_cli.problems.benchmark_files import Task, docstring_of, find_file, hub_rows, read_rows
 
 NAMES = ("humaneval", "mbpp")
 _FIELDS = ("task_id", "prompt", "canonical_solution", "entry_point", "base_input", "plus_input")
+
+# Base inputs of HumanEval/0 to HumanEval/163, as EvalPlus' release v0.1.10 has them.
+_BASE_COUNTS = """
+7 4 3 6 3 3 3 4 5 4 5 3 3 4 3 3 5 5 4 5 5 5 3 3 5 8 3 3 3 2 4 13 100 10 1 2 8 3 100 10 9 5 3 9 12 3 4 5 7 7
+100 7 6 105 7 5 12 8 4 5 5 12 5 7 7 5 8 7 8 25 9 9 6 8 9 4 10 16 13 4 8 6 16 5 5 4 7 6 7 8 7 6 10 5 9 14 10 16 7 5
+5 6 8 12 4 5 4 8 8 5 7 8 9 3 12 5 8 14 13 12 11 7 5 4 16 8 13 8 8 10 10 7 14 12 10 5 11 8 8 4 5 26 11 7 13 6 7 4 11 7
+10 7 4 9 6 8 14 11 10 6 3 8 4 4
+"""
 
 
 @dataclass(frozen=True)
@@ -55,8 +72,6 @@ def load(benchmark: str, data: Path | None) -> Loaded:
     about = benchmark_row(benchmark)
     file = find_file(about.title, about.files, data)
     if file is None:
-        from codea1_cli.evals.evalplus.hub import release_rows
-
         rows, origin = release_rows(about)
     else:
         rows, origin = [row for _, row in read_rows(file)], str(file)
@@ -99,3 +114,80 @@ def _task(row: dict[str, Any], origin: str) -> PlusTask:
         inputs,
         float(row.get("atol") or 0),
     )
+
+
+def release_rows(about: BenchmarkRow) -> tuple[list[dict[str, Any]], str]:
+    """The rows of a benchmark's dataset in the shape of its release file, and the dataset's name.
+
+    Raises:
+        EnvironmentFault: the hub cannot be reached.
+        UserError: a row's test program is not of the known shape.
+    """
+    dataset = about.hub["full"]
+    try:
+        rows = [row for _, row in hub_rows(dataset, "test")]
+    except EnvironmentFault as fault:
+        raise EnvironmentFault(
+            f"no data of {about.name} is here, and {fault.what}",
+            hint="give EvalPlus' release file with --data FILE, or the folder that has data/bench with CODEA1_SHARED",
+        ) from None
+    return [release_row(about.name, dict(row)) for row in rows], dataset
+
+
+def release_row(benchmark: str, row: dict[str, Any]) -> dict[str, Any]:
+    """One row of the hub in the shape of the release file; its inputs are Python values already (`decoded`).
+
+    Raises:
+        UserError: its test program is not of the known shape.
+    """
+    task_id = str(row.get("task_id"))
+    inputs, atol = _inputs(task_id, str(row.get("test", "")))
+    if benchmark == "humaneval":
+        number = int(task_id.rpartition("/")[2])
+        base = int(_BASE_COUNTS.split()[number])
+        made = {"prompt": row["prompt"], "canonical_solution": row["canonical_solution"], "task_id": task_id}
+        entry = row["entry_point"]
+    else:
+        asserts = row.get("test_list") or []
+        base, task_id = len(asserts), f"Mbpp/{task_id.rpartition('/')[2]}"
+        prompt = '"""\n' + str(row["prompt"]).strip() + "\n" + (asserts[0] if asserts else "") + '\n"""\n'
+        made = {"prompt": prompt, "canonical_solution": "\n" + row["code"] + "\n", "task_id": task_id}
+        entry = _called(task_id, asserts)
+    return {
+        **made, "entry_point": entry, "base_input": inputs[:base], "plus_input": inputs[base:], "atol": atol,
+        "decoded": True,
+    }  # fmt: skip
+
+
+def _inputs(task_id: str, test: str) -> tuple[list[Any], float]:
+    fault = UserError(
+        f"the tests of {task_id} on the hub are not of the known shape", hint="give EvalPlus' release file with --data"
+    )
+    try:
+        tree = ast.parse(test)
+    except SyntaxError:
+        raise fault from None
+    found: list[Any] | None = None
+    atol = 0.0
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "inputs":
+            try:
+                found = read(ast.unparse(node.value), limit=None).value
+            except Unreadable:
+                raise fault from None
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "assertion":
+            last = node.args[-1]
+            if isinstance(last, ast.Constant) and isinstance(last.value, int | float):
+                atol = float(last.value)
+    if not isinstance(found, list):
+        raise fault
+    return found, atol
+
+
+def _called(task_id: str, asserts: list[str]) -> str:
+    """The function that an assert calls: the outermost of its left side that is no builtin."""
+    for text in asserts:
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not hasattr(builtins, node.func.id):
+                return node.func.id
+    raise UserError(f"no assert of {task_id} calls its function", hint="give EvalPlus' release file with --data")

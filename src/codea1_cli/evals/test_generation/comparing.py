@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import UserError
-from codea1_cli.evals.passk import paired_bootstrap
+from codea1_cli.evals.statistics import paired_bootstrap
 from codea1_cli.evals.test_generation.evaluation import PROTOCOLS, Scoring, values
 from codea1_cli.evals.test_generation.suites import read_rows
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import UserError
-from codea1_cli.evals.passk import bootstrap
+from codea1_cli.evals.statistics import bootstrap
 from codea1_cli.evals.test_generation import oneshot, published
 from codea1_cli.evals.test_generation.execution import MutantLimits, TestRunner
 from codea1_cli.evals.test_generation.functions import Function

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codea1_cli.evals.passk import bootstrap, mean, mean_pass_at_k, paired_bootstrap, pass_at_k
+from codea1_cli.evals.statistics import bootstrap, mean, mean_pass_at_k, paired_bootstrap, pass_at_k
 
 
 @pytest.mark.parametrize("n", range(1, 8))
