@@ -19,8 +19,7 @@ from pathlib import Path
 from cosmic import run_session
 from suites import Case, choose
 
-from codea1_cli.evals.test_generation.coverage import covered
-from codea1_cli.evals.test_generation.execution import Outcome, TestRunner
+from codea1_cli.evals.test_generation.execution import Outcome, TestRunner, coverage_of
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.local import LocalSandbox
 
@@ -94,7 +93,7 @@ def same_coverage(work: Path, case: Case, runner: TestRunner) -> bool:
     )  # fmt: skip
     totals = json.loads((folder / "coverage.json").read_text())["files"]["mod.py"]["summary"]
     runs = [runner.run(case.code, case.entry_point, test, trace=True) for test in case.tests]
-    ours = covered(case.code, frozenset().union(*(run.arcs or () for run in runs)))
+    ours = coverage_of(case.code, frozenset().union(*(run.arcs or () for run in runs)))
     theirs = (
         totals["covered_lines"],
         totals["num_statements"],

@@ -81,52 +81,60 @@ def eval_tests(
     from codea1_cli.cli import eval_tests_view as view
     from codea1_cli.cli.interrupted import interruptible
     from codea1_cli.cli.progress import Bar
-    from codea1_cli.evals.test_generation.evaluation import PROTOCOLS, Scoring
+    from codea1_cli.evals.test_generation.figures import ONE_SHOT, PROTOCOLS, Scoring
 
     if target == "compare":
         _compare(results or [], as_json)
         return
     if results:
         raise UserError(f"unexpected argument {results[0]}", hint="only `compare` takes folders of results")
-    if target not in _BENCHMARKS and not target.endswith(".py"):
+    listed = target in _BENCHMARKS
+    if not listed and not target.endswith(".py"):
         hint = f"{', '.join(_BENCHMARKS)}, a Python file, or compare A B"
         raise UserError(f"nothing to test is called {target!r}", hint=hint)
     if protocol not in (*PROTOCOLS, BOTH):
         raise UserError(f"no protocol is called {protocol!r}", hint=f"one of {', '.join(PROTOCOLS)}, {BOTH}")
 
+    from codea1_cli.evals.test_generation.functions import functions_of_file
     from codea1_cli.evals.test_generation.job import Job, run_benchmark, run_file, sample_only
     from codea1_cli.models.sampler import SamplingSettings
+    from codea1_cli.runs.model_reference import find_model
 
-    job = Job(
-        target=target,
-        model=model,
-        step=step,
-        runs=runs,
-        suites=suites,
-        data=data,
-        protocols=PROTOCOLS if protocol == BOTH else (protocol,),
-        sample=sample,
-        limit=limit,
-        engine=engine,
-        sampling=SamplingSettings(1, temperature, top_p, max_new_tokens, seed),
-        context=context,
-        scoring=Scoring(k, tests, test_seconds, mutant_seconds, memory_mb),
-        out=out,
-        workers=workers or os.cpu_count() or 1,
-    )
-    if only_sample:
-        with interruptible(_GOES_ON), Bar() as bar:
+    goes_on = listed or only_sample
+    with interruptible(_GOES_ON if goes_on else "suites are kept, the same command scores again"), Bar() as bar:
+        if listed:
+            functions = registry.open_test_benchmark(target).load(data)
+            protocols = PROTOCOLS if protocol == BOTH else (protocol,)
+        else:
+            functions, protocols = functions_of_file(Path(target)), (ONE_SHOT,)
+        job = Job(
+            target=target,
+            functions=functions,
+            model=find_model(model, role="test", step=step, runs_root=runs) if suites is None else None,
+            suites=suites,
+            protocols=protocols,
+            sample=sample,
+            limit=limit,
+            engine=engine,
+            sampling=SamplingSettings(1, temperature, top_p, max_new_tokens, seed),
+            context=context,
+            scoring=Scoring(k, tests, test_seconds, mutant_seconds, memory_mb),
+            out=out,
+            workers=workers or os.cpu_count() or 1,
+        )
+        if only_sample:
             found = sample_only(job, bar)
+        else:
+            with _sandbox(job, python, require) as sandbox:
+                found = run_benchmark(job, sandbox, bar) if listed else run_file(job, sandbox, bar)
+    if only_sample:
         if as_json:
             console.emit(found)
         console.note(f"suites in {found['folder']}")
         return
-    said = _GOES_ON if target in _BENCHMARKS else "suites are kept, the same command scores again"
-    with interruptible(said), _sandbox(job, python, require) as sandbox, Bar() as bar:
-        found = run_benchmark(job, sandbox, bar) if target in _BENCHMARKS else run_file(job, sandbox, bar)
     if as_json:
         console.emit(found)
-    elif target in _BENCHMARKS:
+    elif listed:
         view.show_ult(found, table)
     else:
         view.show_file(found)
@@ -150,7 +158,7 @@ def _sandbox(job: Job, python: str | None, require: list[str] | None) -> Any:
 
 def _compare(folders: list[Path], as_json: bool) -> None:
     from codea1_cli.cli import eval_tests_view as view
-    from codea1_cli.evals.test_generation.comparing import compare
+    from codea1_cli.evals.test_generation.results import compare
 
     if len(folders) != 2:
         raise UserError("compare takes two folders of results", hint="codea1 eval-tests compare A B")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.cli import console
-from codea1_cli.evals.test_generation.comparing import Difference
+from codea1_cli.evals.test_generation.results import Difference
 
 
 def show_ult(found: dict[str, Any], table: bool) -> None:

@@ -116,6 +116,6 @@ def open_set(name: str, options: SetOptions) -> EvalSet:
     """
     if benchmark_row(name).role == "code":
         return CodeSet(name, open_benchmark(name), options)
-    from codea1_cli.evals.test_generation.in_training import SuiteSet
+    from codea1_cli.evals.test_generation.evaluation import SuiteSet
 
     return SuiteSet(name, open_test_benchmark(name), options)

@@ -12,6 +12,7 @@ from codea1_cli.cli.console import run_app
 from codea1_cli.errors import UserError
 from codea1_cli.evals.test_generation import evaluation, job
 from codea1_cli.models.sampler import ModelRef
+from codea1_cli.runs import model_reference
 from tests.evals.test_generation.hand_made import ADD, NEG, SIGN
 
 TASKS = [
@@ -212,8 +213,8 @@ class Sampler:
 def sampler(monkeypatch):
     fake = Sampler()
     monkeypatch.setattr(job, "open_sampler", lambda model, engine: fake)
-    monkeypatch.setattr(job, "find_model", lambda *_, **__: ModelRef("fake", label="fake"))
-    monkeypatch.setattr(job.Asked, "_context", lambda self: 16_384)
+    monkeypatch.setattr(model_reference, "find_model", lambda *_, **__: ModelRef("fake", label="fake"))
+    monkeypatch.setattr(job.JobFolder, "_context", lambda self: 16_384)
     return fake
 
 
@@ -223,7 +224,7 @@ def test_a_refused_job_leaves_no_folder_behind(files, call, sampler, monkeypatch
 
     words = ("ult", "--data", files / "ult.json", "--k", 2, "--tests", 2, "--out", files / "r")
     with monkeypatch.context() as patch:
-        patch.setattr(job.Asked, "_context", refuse)
+        patch.setattr(job.JobFolder, "_context", refuse)
         assert call(*words)[0] == 2
     assert not (files / "r").exists()
     assert call(*words, "--max-new-tokens", 50)[0] == 0
@@ -279,7 +280,7 @@ def test_sampling_here_and_scoring_elsewhere(files, call, sampler, monkeypatch):
     assert (code, sampler.prompts) == (0, 3 * 2 + 3)
     assert "suites in" in err
     monkeypatch.undo()
-    monkeypatch.setattr(job, "find_model", lambda *_, **__: ModelRef("/elsewhere/fake", label="fake"))
+    monkeypatch.setattr(model_reference, "find_model", lambda *_, **__: ModelRef("/elsewhere/fake", label="fake"))
     found = json.loads(call(*words, "--json")[1])
     assert found["protocols"]["published"]["pass@2"] == 50.0
     code, _, err = call(*ult(files), "--only-sample")

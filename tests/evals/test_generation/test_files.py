@@ -7,7 +7,7 @@ import pytest
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals.test_generation.functions import fixed_sample, functions_of_file, load_ult
-from codea1_cli.evals.test_generation.suites import read_suites
+from codea1_cli.evals.test_generation.sampling import read_suites
 from tests.evals.test_generation.hand_made import ADD, SIGN, function
 
 ROWS = [
@@ -77,15 +77,15 @@ def test_the_sample_is_fixed(tmp_path):
 
 def test_names_that_the_judge_has_to_be_given():
     text = "def f(x: List[int]):\n    return math.pi, re, np.e\n"
-    head = function(text).judged.splitlines()[:-3]
-    assert sorted(function(text).judged.splitlines()[:4]) == [
+    head = function(text).standalone.splitlines()[:-3]
+    assert sorted(function(text).standalone.splitlines()[:4]) == [
         "from typing import List",
         "import math",
         "import numpy as np",
         "import re",
     ]
     assert head
-    assert function("import re\ndef f(x):\n    return re\n").judged.count("import re") == 1
+    assert function("import re\ndef f(x):\n    return re\n").standalone.count("import re") == 1
 
 
 def test_the_three_kinds_of_rows(tmp_path):

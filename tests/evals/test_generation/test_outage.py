@@ -2,10 +2,11 @@
 
 import json
 
-from codea1_cli.evals.test_generation import oneshot, published
-from codea1_cli.evals.test_generation.evaluation import Scorer, Scoring, score_all
+from codea1_cli.evals.test_generation import one_shot
+from codea1_cli.evals.test_generation.evaluation import Scorer, score_all, score_published
 from codea1_cli.evals.test_generation.execution import TestRunner
-from codea1_cli.evals.test_generation.suites import suite_of_text
+from codea1_cli.evals.test_generation.figures import PUBLISHED, Scoring
+from codea1_cli.evals.test_generation.sampling import suite_of_text
 from codea1_cli.judging.judge import Judge
 from codea1_cli.sandbox.base import ProgramRun
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
@@ -32,17 +33,17 @@ class Failing:
 
 def test_each_run_of_the_sandbox_may_fail(box):
     whole = Failing(box)
-    good = published.score(TestRunner(whole, QUICK), function(ADD), [SUITE], 1)
+    good = score_published(TestRunner(whole, QUICK), function(ADD), [SUITE], 1)
     assert (good.unscored, good.killed) == (False, 9)
     for number in range(1, whole.runs + 1):
-        row = published.score(TestRunner(Failing(box, [number]), QUICK), function(ADD), [SUITE], 1)
+        row = score_published(TestRunner(Failing(box, [number]), QUICK), function(ADD), [SUITE], 1)
         assert row.unscored or row == good, number
 
 
 def test_each_run_of_the_judge_may_fail(box):
     def once(failing):
         sandbox = Failing(box, failing)
-        row = oneshot.score(Judge(sandbox, limits=QUICK), TestRunner(sandbox, QUICK), function(ADD, SUITE), SUITE, 4)
+        row = one_shot.score(Judge(sandbox, limits=QUICK), TestRunner(sandbox, QUICK), function(ADD, SUITE), SUITE, 4)
         return sandbox.runs, row
 
     runs, good = once([])
@@ -57,9 +58,9 @@ def test_unscored_rows_are_tried_again(box, tmp_path):
     suites = {"add": suite_of_text("add", SUITE)}
     file = tmp_path / "rows.jsonl"
     scorer = Scorer(Failing(box, [1]), Scoring(k=1))
-    rows = score_all(scorer, published.PROTOCOL, functions, suites, file, workers=1)
+    rows = score_all(scorer, PUBLISHED, functions, suites, file, workers=1)
     assert [row.unscored for row in rows] == [True, False, False]
-    again = score_all(Scorer(box, Scoring(k=1)), published.PROTOCOL, functions, suites, file, workers=2)
+    again = score_all(Scorer(box, Scoring(k=1)), PUBLISHED, functions, suites, file, workers=2)
     assert [row.unscored for row in again] == [False, False, False]
     assert [json.loads(line)["row"]["id"] for line in file.read_text().splitlines()] == ["add", "neg", "sign"]
 

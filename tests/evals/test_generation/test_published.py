@@ -2,7 +2,9 @@
 
 import pytest
 
-from codea1_cli.evals.test_generation.published import PublishedRow, figures, mul, score, values
+from codea1_cli.evals.test_generation.evaluation import score_published as score
+from codea1_cli.evals.test_generation.figures import PUBLISHED, Row, mul, values
+from codea1_cli.evals.test_generation.figures import published_figures as figures
 from tests.evals.test_generation.hand_made import ADD, NEG, SIGN, function
 
 ROWS = {  # pass@5, mut@5, Mul of the paper's Test LLMs: base, SFT, self-play, Code-A1 at 1.5B, 3B, 7B
@@ -65,11 +67,20 @@ def test_an_empty_conditional_set_is_no_zero(rows):
 
 def test_figures_of_bare_counts():
     rows = [
-        PublishedRow("a", ["passed"] * 5, 10, 10, 4, 4, mutants=20, killed=15),
-        PublishedRow("b", ["passed"] * 5, 5, 10, 1, 4, mutants=10, killed=10),
-        PublishedRow("c", ["passed"] * 5, 1, 1, 0, 0, mutants=0, killed=0),
-        PublishedRow("d", ["failed", "passed", "passed", "timeout", "crashed"], 4, 9, 1, 2, mutants=10, killed=5),
-        PublishedRow("e", ["unscored"] * 5, unscored=True),
+        Row("a", ["passed"] * 5, lines=10, all_lines=10, branches=4, all_branches=4, mutants=20, killed=15),
+        Row("b", ["passed"] * 5, lines=5, all_lines=10, branches=1, all_branches=4, mutants=10, killed=10),
+        Row("c", ["passed"] * 5, lines=1, all_lines=1, branches=0, all_branches=0, mutants=0, killed=0),
+        Row(
+            "d",
+            ["failed", "passed", "passed", "timeout", "crashed"],
+            lines=4,
+            all_lines=9,
+            branches=1,
+            all_branches=2,
+            mutants=10,
+            killed=5,
+        ),
+        Row("e", ["unscored"] * 5, unscored=True),
     ]
     found = figures(rows, 5, {"a", "c", "d", "e"})
     assert (found["functions"], found["unscored"]) == (4, 1)
@@ -98,7 +109,7 @@ def test_missing_tests_count_as_failing(runner):
 
 def test_one_functions_shares():
     row = {"outcomes": ["passed", "failed"], "lines": 1, "all_lines": 4, "branches": 0, "all_branches": 0}
-    assert values({**row, "killed": 1, "mutants": 2}) == {
+    assert values(PUBLISHED, {**row, "killed": 1, "mutants": 2}, 8) == {
         "pass": 0.5,
         "all pass": 0.0,
         "line coverage": 0.25,

@@ -1,14 +1,14 @@
-"""Asking in rounds and at once, with a model that is told what to say."""
+"""Sampling in rounds and at once, with a model that is told what to say."""
 
 import json
 
 import pytest
 
 from codea1_cli.evals.test_generation.sampling import (
-    ask_at_once,
-    ask_in_rounds,
     chat_messages,
     fitting_prompt,
+    sample_in_rounds,
+    sample_suites,
     suite_prompts,
 )
 from codea1_cli.models.sampler import SamplingSettings
@@ -54,27 +54,27 @@ def test_the_chat_grows_by_reply_and_question():
 
 def test_all_functions_go_through_a_round_together(tmp_path):
     sampler = Sampler()
-    told = []
-    found = ask_in_rounds(
-        sampler, FUNCTIONS, 3, GREEDY, tmp_path / "s.jsonl", progress=lambda *parts: told.append(parts)
+    steps = []
+    found = sample_in_rounds(
+        sampler, FUNCTIONS, 3, GREEDY, tmp_path / "s.jsonl", progress=lambda *parts: steps.append(parts)
     )
     assert [len(batch) for batch in sampler.asked] == [3, 3, 3]
     assert found == {name: ["assert 0", "assert 1", "assert 2"] for name in ("add", "sign", "neg")}
-    assert told[-1] == ("rounds", 9, 9)
+    assert steps[-1] == ("rounds", 9, 9)
     rows = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
     assert [row["task_id"] for row in rows] == ["add", "sign", "neg"]
 
 
 def test_what_was_interrupted_goes_on(tmp_path):
     file = tmp_path / "s.jsonl"
-    whole = ask_in_rounds(Sampler(), FUNCTIONS, 3, GREEDY, tmp_path / "whole.jsonl", chunk=2)
+    whole = sample_in_rounds(Sampler(), FUNCTIONS, 3, GREEDY, tmp_path / "whole.jsonl", chunk=2)
     with pytest.raises(KeyboardInterrupt):
-        ask_in_rounds(Sampler(limit=3), FUNCTIONS, 3, GREEDY, file, chunk=2)
+        sample_in_rounds(Sampler(limit=3), FUNCTIONS, 3, GREEDY, file, chunk=2)
     again = Sampler()
-    assert ask_in_rounds(again, FUNCTIONS, 3, GREEDY, file, chunk=2) == whole
+    assert sample_in_rounds(again, FUNCTIONS, 3, GREEDY, file, chunk=2) == whole
     assert sum(map(len, again.asked)) == 4  # five of nine replies were there
     silent = Sampler(limit=0)
-    assert ask_in_rounds(silent, FUNCTIONS, 3, GREEDY, file) == whole
+    assert sample_in_rounds(silent, FUNCTIONS, 3, GREEDY, file) == whole
 
 
 def test_a_long_chat_forgets_its_oldest_rounds():
@@ -90,18 +90,18 @@ def test_a_long_chat_forgets_its_oldest_rounds():
 
 def test_a_function_that_never_fits_gets_empty_replies(tmp_path):
     sampler = Sampler()
-    found = ask_in_rounds(sampler, FUNCTIONS[:1], 2, GREEDY, tmp_path / "s.jsonl", context=100)
+    found = sample_in_rounds(sampler, FUNCTIONS[:1], 2, GREEDY, tmp_path / "s.jsonl", context=100)
     assert found == {"add": ["", ""]}
     assert sampler.asked == []
-    assert ask_at_once(sampler, FUNCTIONS[:1], 8, GREEDY, tmp_path / "t.jsonl", context=100) == {"add": ""}
+    assert sample_suites(sampler, FUNCTIONS[:1], 8, GREEDY, tmp_path / "t.jsonl", context=100) == {"add": ""}
 
 
 def test_suites_at_once_are_asked_as_in_training(tmp_path):
     sampler = Sampler()
     file = tmp_path / "s.jsonl"
-    assert set(ask_at_once(sampler, FUNCTIONS, 4, GREEDY, file, chunk=2)) == {"add", "sign", "neg"}
+    assert set(sample_suites(sampler, FUNCTIONS, 4, GREEDY, file, chunk=2)) == {"add", "sign", "neg"}
     assert [len(batch) for batch in sampler.asked] == [2, 1]
     assert "exactly 4 lines" in sampler.asked[0][0]
     assert "return a + b" in sampler.asked[0][0]
-    assert ask_at_once(Sampler(limit=0), FUNCTIONS, 4, GREEDY, file)["add"] == "assert 0"
+    assert sample_suites(Sampler(limit=0), FUNCTIONS, 4, GREEDY, file)["add"] == "assert 0"
     assert suite_prompts(Tokenizer(), FUNCTIONS, 4)[0] == [ord(c) for c in sampler.asked[0][0]]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from codea1_cli.evals.test_generation.split_tests import binds, cut_reply, cut_suite, is_plain, wrap_test
+from codea1_cli.evals.test_generation.split_tests import binds, first_test, is_plain, split_suite, wrap_test
 
 ONE = "assert f(1) == 2"
 
@@ -35,12 +35,12 @@ ONE = "assert f(1) == 2"
     ],
 )
 def test_cut(reply, test):
-    assert cut_reply(reply) == test
+    assert first_test(reply) == test
 
 
 def test_a_suite_gives_one_test_an_assert_with_what_stands_before():
     text = "x = 1\nassert f(x) == 2\ny = 2\nassert f(x + y) == 4\nnot python at all\nassert f(0) == 1"
-    assert cut_suite(text) == [
+    assert split_suite(text) == [
         "x = 1\nassert f(x) == 2",
         "x = 1\ny = 2\nassert f(x + y) == 4",
         "x = 1\ny = 2\nassert f(0) == 1",
@@ -49,15 +49,15 @@ def test_a_suite_gives_one_test_an_assert_with_what_stands_before():
 
 def test_suites_of_functions_are_taken_apart():
     text = "def test_a():\n    assert f(1) == 2\n\ndef test_b():\n    assert f(2) == 3\n"
-    assert cut_suite(text) == [ONE, "assert f(2) == 3"]
+    assert split_suite(text) == [ONE, "assert f(2) == 3"]
 
 
 def test_many_asserts_take_no_time_and_nested_text_no_stack():
-    assert len(cut_suite("\n".join(f"assert f({i}) == {i}" for i in range(3000)))) == 3000
-    assert len(cut_suite("x = 1\nassert f(x) == 1\n" * 8000)) > 100
-    assert cut_reply("x = 1\n" * 30_000 + "assert f(x)").endswith("assert f(x)")
-    assert cut_reply("assert " + "(" * 5000 + ")" * 5000) is None
-    assert cut_suite("assert f(" + "[" * 3000) == []
+    assert len(split_suite("\n".join(f"assert f({i}) == {i}" for i in range(3000)))) == 3000
+    assert len(split_suite("x = 1\nassert f(x) == 1\n" * 8000)) > 100
+    assert first_test("x = 1\n" * 30_000 + "assert f(x)").endswith("assert f(x)")
+    assert first_test("assert " + "(" * 5000 + ")" * 5000) is None
+    assert split_suite("assert f(" + "[" * 3000) == []
 
 
 def test_the_wrapped_test_ends_with_the_token():

@@ -4,7 +4,7 @@ import gc
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from codea1_cli.evals.test_generation.coverage import covered
+from codea1_cli.evals.test_generation.execution import coverage_of
 from codea1_cli.evals.test_generation.mutants import make_mutants
 from codea1_cli.extract import parse_suite
 from tests.evals.test_generation.hand_made import SIGN
@@ -26,7 +26,7 @@ def work(number):
         Cycle()
         parse_suite(suite, "f")
         assert len(make_mutants(SIGN)) == 16
-        assert covered(SIGN, {(-1, 1), (1, -1)}).lines == 1
+        assert coverage_of(SIGN, {(-1, 1), (1, -1)}).lines == 1
     return number
 
 

@@ -1,45 +1,73 @@
-"""Scoring suites on functions under one or both protocols, resumable, with one file of rows a protocol."""
+"""Scoring suites on functions under a protocol, resumable; and the one-shot protocol on a fixed set during training,
+where the policy's own engine samples."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.errors import UserError
-from codea1_cli.evals.statistics import bootstrap
-from codea1_cli.evals.test_generation import oneshot, published
-from codea1_cli.evals.test_generation.execution import MutantLimits, TestRunner
-from codea1_cli.evals.test_generation.functions import Function
-from codea1_cli.evals.test_generation.sampling import Progress
-from codea1_cli.evals.test_generation.suites import Suite, read_rows, write_rows
+from codea1_cli.evals.benchmark import TestBenchmark
+from codea1_cli.evals.eval_set import Figures, SetOptions, Texts
+from codea1_cli.evals.test_generation import one_shot
+from codea1_cli.evals.test_generation.execution import MutantLimits, Outcome, TestRun, TestRunner, coverage_of
+from codea1_cli.evals.test_generation.figures import ONE_SHOT, PUBLISHED, Row, Scoring, summary
+from codea1_cli.evals.test_generation.functions import Function, fixed_sample
+from codea1_cli.evals.test_generation.mutants import Mutant, make_mutants
+from codea1_cli.evals.test_generation.results import read_rows, write_rows
+from codea1_cli.evals.test_generation.sampling import Progress, Suite, suite_of_text, suite_prompts
 from codea1_cli.judging.judge import Judge
 from codea1_cli.judging.parallel import in_order
-from codea1_cli.sandbox.base import Limits, Sandbox
+from codea1_cli.models.sampler import SamplingSettings
+from codea1_cli.sandbox.base import Sandbox
 
-PROTOCOLS = (published.PROTOCOL, oneshot.PROTOCOL)
+FUNCTIONS = 64  # scored during training where the recipe sets no limit
 WARM = ("numpy", "coverage", "sqlite3")  # what a sandbox for this should have loaded
-Row = published.PublishedRow | oneshot.OneShotRow
 
 
-@dataclass(frozen=True)
-class Scoring:
-    """What scores depend on. `k` tests in rounds, `tests_per_suite` in a suite; seconds as in `Limits` and
-    `MutantLimits`."""
+def score_published(runner: TestRunner, function: Function, tests: Sequence[str | None], k: int) -> Row:
+    """Runs the first k tests, on the function and on its mutants; a missing test counts as failing."""
+    chosen = [*tests[:k], *[None] * (k - len(tests))]
+    runs = [runner.run(function.program, function.name, test, trace=True) for test in chosen]
+    outcomes = [run.outcome.value for run in runs]
+    unscored = Row(function.id, outcomes, unscored=True)
+    if Outcome.UNSCORED.value in outcomes:
+        return unscored
+    mutants = make_mutants(function.program)
+    killed = killed_by_passing(runner, function, chosen, runs, mutants)
+    arcs = frozenset().union(*(run.arcs or () for run in runs))
+    if any(run.arcs is None for run in runs):  # loading the function covers its first lines, whatever the tests do
+        loaded = runner.trace_calls(function.program, function.name, [])
+        if loaded is None:
+            return unscored
+        arcs |= loaded
+    if killed is None:
+        return unscored
+    return Row(
+        function.id,
+        outcomes,
+        **asdict(coverage_of(function.program, arcs)),
+        mutants=len(mutants),
+        killed=sum(killed),
+        tests=chosen,
+        details=[run.detail for run in runs],
+    )
 
-    k: int = 5
-    tests_per_suite: int = 8
-    test_s: float = 4.0
-    mutant_s: float = 10.0
-    memory_mb: int = 1024
-    tolerance: float = 1e-6
 
-    @property
-    def limits(self) -> Limits:
-        return Limits(time_s=self.test_s, memory_mb=self.memory_mb)
+def killed_by_passing(
+    runner: TestRunner,
+    function: Function,
+    tests: Sequence[str | None],
+    runs: Sequence[TestRun],
+    mutants: Sequence[Mutant],
+) -> list[bool] | None:
+    """For each mutant whether any of the tests that pass on the function (`runs`) kills it; None: the sandbox failed."""
+    passing = [(test, run.seconds) for test, run in zip(tests, runs, strict=True) if run.passed and test is not None]
+    return runner.kill(function.name, passing, mutants)
 
 
 class Scorer:
@@ -52,13 +80,17 @@ class Scorer:
 
     def faults(self, functions: Sequence[Function], workers: int) -> dict[str, str]:
         """Why functions do not load, by id; those that do are not in it."""
-        jobs = in_order(lambda f: self.runner.load(f.program, f.name) if f.name else "no function", functions, workers)
-        return {function.id: fault for function, fault in jobs if fault is not None}
+        found = in_order(self._fault, functions, workers)
+        return {function.id: fault for function, fault in found if fault is not None}
+
+    def _fault(self, function: Function) -> str | None:
+        return self.runner.load(function.program, function.name) if function.name else "no function"
 
     def score(self, protocol: str, function: Function, suite: Suite) -> Row:
-        if protocol == published.PROTOCOL:
-            return published.score(self.runner, function, suite.tests, self.scoring.k)
-        return oneshot.score(self.judge, self.runner, function, suite.text, self.scoring.tests_per_suite)
+        """One function's row under a protocol. Blocking."""
+        if protocol == PUBLISHED:
+            return score_published(self.runner, function, suite.tests, self.scoring.k)
+        return one_shot.score(self.judge, self.runner, function, suite.text, self.scoring.tests_per_suite)
 
 
 def score_all(
@@ -71,35 +103,28 @@ def score_all(
     workers: int,
     progress: Progress | None = None,
 ) -> list[Row]:
-    """A row for each function, in order; a function without a suite has an empty one. Rows that `file` holds for the same
+    """One row per function, in order; a function without a suite has an empty one. Rows that `file` holds for the same
     suite, function and settings are taken from it, others are appended as they are made, and what the sandbox failed on
     is tried again next time."""
-    make: Any = published.PublishedRow if protocol == published.PROTOCOL else oneshot.OneShotRow
-    known: dict[str, Row] = {}
-    for stored in read_rows(file) if file is not None else []:
-        if not stored["row"]["unscored"]:
-            known[stored["key"]] = make(**stored["row"])
+    stored = read_rows(file) if file is not None else []
+    known = {one["key"]: Row(**one["row"]) for one in stored if not one["row"]["unscored"]}
     jobs = [(function, suites.get(function.id, Suite(function.id, (), ""))) for function in functions]
     keys = [_key(scorer.scoring, function, suite) for function, suite in jobs]
-    due = [job for job, key in zip(jobs, keys, strict=True) if key not in known]
+    due = [(key, job) for key, job in zip(keys, jobs, strict=True) if key not in known]
     done = len(jobs) - len(due)
     fresh: dict[str, Row] = {}
-    results = in_order(lambda job: scorer.score(protocol, *job), due, workers)
-    try:
-        for (function, suite), row in results:
-            key = _key(scorer.scoring, function, suite)
+    with closing(in_order(lambda one: scorer.score(protocol, *one[1]), due, workers)) as scored:
+        for (key, _), row in scored:
             fresh[key] = row
             if file is not None:
                 with file.open("a", encoding="utf-8") as out:
-                    out.write(json.dumps({"key": key, "row": asdict(row)}) + "\n")
+                    out.write(json.dumps({"key": key, "row": row.dump(protocol)}) + "\n")
             done += 1
             if progress is not None:
                 progress(f"scoring, {protocol}", done, len(jobs))
-    finally:
-        results.close()
     rows = [known.get(key) or fresh[key] for key in keys]
     if file is not None:
-        write_rows(file, ({"key": key, "row": asdict(row)} for key, row in zip(keys, rows, strict=True)))
+        write_rows(file, ({"key": key, "row": row.dump(protocol)} for key, row in zip(keys, rows, strict=True)))
     return rows
 
 
@@ -108,63 +133,64 @@ def _key(scoring: Scoring, function: Function, suite: Suite) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
 
-def summary(protocol: str, rows: Sequence[Row], scoring: Scoring, sample: set[str]) -> dict[str, Any]:
-    """A protocol's figures, with 95 % bootstrap intervals over functions (in percent) of their per-function means."""
-    scored = [row for row in rows if not row.unscored]
-    if protocol == published.PROTOCOL:
-        chosen = [row for row in rows if isinstance(row, published.PublishedRow)]
-        found = published.figures(chosen, scoring.k, sample)
-    else:
-        suites = [row for row in rows if isinstance(row, oneshot.OneShotRow)]
-        found = oneshot.figures(suites, scoring.tests_per_suite)
-    found["intervals"] = {}
-    parts = [values(protocol, asdict(row), scoring) for row in scored]
-    for name in parts[0] if parts else ():
-        there = [value for part in parts if (value := part[name]) is not None]
-        if there:
-            interval = bootstrap(there)
-            found["intervals"][name] = {
-                "functions": len(there),
-                "mean": 100 * interval.mean,
-                "low": 100 * interval.low,
-                "high": 100 * interval.high,
-            }
-    return found
+class SuiteSet:
+    """A test benchmark under the one-shot protocol, with the training's own white-box prompt; see `eval_set.EvalSet`."""
+
+    role = "test"
+
+    def __init__(self, name: str, benchmark: TestBenchmark, options: SetOptions) -> None:
+        self.name, self.benchmark, self.options = name, benchmark, options
+        self.items: list[Function] = []
+        self.sandbox: Any = None
+
+    def load(self) -> Sequence[Function]:
+        """Functions of the benchmark up to the limit, the same ones at every step and in every run."""
+        self.items = fixed_set(self.benchmark.load(self.options.data), self.options.limit or FUNCTIONS)
+        return self.items
+
+    def prompts(self, tokenizer: Any, items: Sequence[Function]) -> list[list[int]]:
+        """Token ids of each function's prompt."""
+        return suite_prompts(tokenizer, items, self.options.tests_per_suite)
+
+    def sampling(self) -> SamplingSettings:
+        """One suite per function."""
+        wish = self.options
+        return SamplingSettings(1, wish.temperature, wish.top_p, wish.max_new_tokens)
+
+    def score(self, texts: Texts) -> tuple[Figures, dict[str, Any]]:
+        """The one-shot figures; there are no rows."""
+        from codea1_cli.sandbox.make import SandboxOptions, make_sandbox
+
+        wish = self.options
+        if self.sandbox is None:
+            wanted = SandboxOptions(python=wish.python, require=wish.require, workers=wish.workers, warm=WARM)
+            self.sandbox = make_sandbox(wanted)
+        replies = [texts[function.id][0] for function in self.items]
+        return figures(self.sandbox, self.items, replies, wish.tests_per_suite, wish.workers), {}
+
+    def close(self) -> None:
+        """Ends the sandbox."""
+        if self.sandbox is not None:
+            self.sandbox.close()
+            self.sandbox = None
 
 
-def values(protocol: str, row: Mapping[str, Any], scoring: Scoring) -> dict[str, float | None]:
-    """One function's share of each figure, 0 to 1."""
-    return published.values(row) if protocol == published.PROTOCOL else oneshot.values(row, scoring.tests_per_suite)
+def fixed_set(functions: Sequence[Function], count: int) -> list[Function]:
+    """`count` of the functions, chosen by their ids alone."""
+    chosen = fixed_sample(functions, share=min(1.0, count / max(1, len(functions))))
+    return [function for function in functions if function.id in chosen]
 
 
-def check_results(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Whether results of these settings may go into the folder; nothing is made.
+def figures(
+    sandbox: Sandbox, functions: Sequence[Function], replies: Sequence[str], tests_per_suite: int, workers: int = 2
+) -> dict[str, Any]:
+    """The one-shot figures of the replies, flat, in percent where a share; blocking. `sandbox` is the judge's own.
 
-    Raises:
-        UserError: it holds results of other settings, which are named.
+    Numbers only, fit for a line of metrics.jsonl; intervals are left out.
     """
-    file = folder / "settings.json"
-    if file.exists():
-        before = json.loads(file.read_text(encoding="utf-8"))
-        wanted = json.loads(json.dumps(settings))
-        other = sorted(name for name in {*before, *wanted} if before.get(name) != wanted.get(name))
-        if other:
-            raise UserError(
-                f"{folder} holds results of other settings: {', '.join(other)}",
-                hint="give another --out, or remove the folder",
-            )
-
-
-def open_results(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Makes the folder of results, or takes up one that was begun with the same settings.
-
-    Raises:
-        UserError: it holds results of other settings, which are named.
-    """
-    from codea1_cli.durable import write_atomic
-
-    check_results(folder, settings)
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "settings.json"
-    if not file.exists():
-        write_atomic(file, json.dumps(settings, indent=2) + "\n")
+    scoring = Scoring(tests_per_suite=tests_per_suite)
+    suites = {f.id: suite_of_text(f.id, reply) for f, reply in zip(functions, replies, strict=True)}
+    scorer = Scorer(sandbox, scoring)
+    rows = score_all(scorer, ONE_SHOT, functions, suites, None, workers=workers)
+    found = summary(ONE_SHOT, rows, scoring, set())
+    return {name: value for name, value in found.items() if value is None or isinstance(value, int | float)}

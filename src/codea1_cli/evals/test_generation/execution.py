@@ -1,14 +1,18 @@
 """Runs tests that are statements, on a function and on its mutants, in the sandbox.
 
 Each test has a program run of its own, so nothing that it does reaches another test; within it each mutant has a fork
-of its own. Only tests that plainly can do nothing but call share one. A test passes when the line behind its assert is reached: exits, kills, time-outs, floods of output and
-forged answers are no passes, and a test that puts another function in the place of the one under test has failed.
+of its own. Only tests that plainly can do nothing but call share one. A test passes when the line behind its assert is
+reached: exits, kills, time-outs, floods of output and forged answers are not passes, and a test that puts another function
+in the place of the one under test has failed.
 """
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Sequence
+import tempfile
+import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
@@ -17,12 +21,15 @@ from pathlib import Path
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.evals.test_generation.mutants import Mutant
 from codea1_cli.evals.test_generation.split_tests import binds, is_plain, wrap_test
+from codea1_cli.extract.source import PARSER
 from codea1_cli.sandbox.base import Limits, Sandbox
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
 Arcs = frozenset[tuple[int, int]]
 _MANY = 1_000_000_000  # mutants are programs of their own: one that loops says nothing about the next
 _MAX_ARCS = 100_000
+# coverage.py parses the source: what Python thinks of its style is not for the user.
+warnings.filterwarnings("ignore", module=".*function_under_test$")
 _OUT_OF_TURN = "wrote to the result channel"  # how the sandbox calls the end of a program that forges answers
 
 
@@ -61,18 +68,20 @@ class TestRun:
 
     @property
     def passed(self) -> bool:
+        """Whether the test passed."""
         return self.outcome is Outcome.PASSED
 
 
 @dataclass(frozen=True)
 class MutantLimits:
-    """Seconds a mutant: `factor` times what the test took on the function itself, from `least_s` to `most_s`."""
+    """Seconds per mutant: `factor` times what the test took on the function itself, from `least_s` to `most_s`."""
 
     factor: float = 20.0
     least_s: float = 1.0
     most_s: float = 10.0
 
     def seconds(self, baseline_s: float) -> float:
+        """The limit for tests that took `baseline_s` on the function itself."""
         return min(self.most_s, max(self.least_s, self.factor * baseline_s))
 
 
@@ -89,9 +98,8 @@ class TestRunner:
     def load(self, source: str, entry_point: str) -> str | None:
         """Why a function does not load; None when it does, or when the sandbox failed and nothing is known."""
         run = self.run(source, entry_point, "assert True")
-        return (
-            None if run.passed or run.outcome is Outcome.UNSCORED else f"{run.outcome.value}: {run.detail}".rstrip(": ")
-        )
+        known = run.passed or run.outcome is Outcome.UNSCORED
+        return None if known else f"{run.outcome.value}: {run.detail}".rstrip(": ")
 
     def run(self, source: str, entry_point: str, test: str | None, *, trace: bool = False) -> TestRun:
         """One test on the function.
@@ -125,7 +133,7 @@ class TestRunner:
     def trace_calls(self, source: str, entry_point: str, calls: Sequence[str]) -> Arcs | None:
         """The arcs of loading the function and of all calls together; a call that ends its process adds none. None: the
         sandbox failed."""
-        tests = [text for call in (None, *calls) if (text := _traceable(call)) is not None]
+        tests = [text for call in ("pass", *calls) if (text := wrap_test(call, "")) is not None]
         jobs = [jail_call("trace", source, entry_point, test) for test in tests]
         limits = replace(self.limits, time_s=self.limits.time_s + 4.0)
         answers = self.sandbox.run(jail_program(), "trace", jobs, limits).answers
@@ -140,7 +148,7 @@ class TestRunner:
     def _on_mutants(
         self, entry_point: str, tests: Sequence[tuple[str, float]], mutants: Sequence[Mutant]
     ) -> list[Outcome]:
-        """What all tests together come to on each mutant: the first that is no pass decides."""
+        """What all tests together come to on each mutant: the first that does not pass decides."""
         token = secrets.token_hex(16)
         wrapped = [text for test, _ in tests if (text := wrap_test(test, token)) is not None]
         runnable = [mutant for mutant in mutants if mutant.source is not None]
@@ -175,10 +183,6 @@ class TestRunner:
             for at, outcome in zip(alive, outcomes, strict=True):
                 killed[at] = outcome is not Outcome.PASSED
         return killed
-
-
-def _traceable(call: str | None) -> str | None:
-    return wrap_test(call if call is not None else "pass", "")
 
 
 @cache
@@ -218,3 +222,40 @@ def _arcs(answer: Answer) -> Arcs | None:
         return None
     pairs = [pair for pair in data if isinstance(pair, list) and len(pair) == 2 and all(type(n) is int for n in pair)]
     return frozenset((a, b) for a, b in pairs) if len(pairs) == len(data) else None
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Counts of one function's source: executed lines of all statements, taken branches of all."""
+
+    lines: int
+    all_lines: int
+    branches: int
+    all_branches: int
+
+
+def coverage_of(source: str, arcs: Iterable[tuple[int, int]]) -> Coverage:
+    """What `arcs` (from line, to line, as coverage.py records them) cover of `source`: coverage.py's own analysis, made
+    here. Only pairs of line numbers come out of the sandbox, so a test can only claim lines, not counts.
+
+    Raises:
+        EnvironmentFault: coverage is not installed.
+    """
+    try:
+        import coverage
+    except ImportError as error:
+        raise EnvironmentFault(
+            f"coverage figures need coverage.py: {error}", hint="install the package `coverage` beside codea1"
+        ) from None
+    last = source.count("\n") + 1
+    sound = {(a, b) for a, b in arcs if abs(a) <= last and abs(b) <= last}
+    with PARSER, tempfile.TemporaryDirectory(prefix="codea1-coverage-") as folder:  # coverage.py parses the source
+        file, report = Path(folder) / "function_under_test.py", Path(folder) / "report.json"
+        file.write_text(source, encoding="utf-8")
+        cover = coverage.Coverage(data_file=None, branch=True, include=[str(file)], config_file=False, messages=False)
+        cover.get_data().add_arcs({str(file): sound})
+        cover.get_data().touch_file(str(file))
+        cover.json_report(morfs=[str(file)], outfile=str(report))
+        totals = json.loads(report.read_text(encoding="utf-8"))["totals"]
+    names = ("covered_lines", "num_statements", "covered_branches", "num_branches")
+    return Coverage(*(int(totals[name]) for name in names))

@@ -18,24 +18,15 @@ from codea1_cli.problems.benchmark_files import ENVIRONMENT, Task, find_file, re
 from codea1_cli.problems.problem import Problem
 
 TITLE = "UnLeakedTestBench"
-_PLAIN = ("os", "re", "math", "random", "string", "datetime", "warnings", "traceback", "numpy")
+_MODULES = ("os", "re", "math", "random", "string", "datetime", "warnings", "traceback", "numpy")
 _TYPES = (
-    "Any",
-    "Callable",
-    "Dict",
-    "FrozenSet",
-    "Generator",
-    "Iterable",
-    "List",
-    "Optional",
-    "Sequence",
-    "Set",
-    "Tuple",
-)
+    "Any", "Callable", "Dict", "FrozenSet", "Generator", "Iterable", "List", "Optional", "Sequence", "Set", "Tuple",
+    "Union",
+)  # fmt: skip
 _IMPORTS = {
-    **{name: f"import {name}" for name in _PLAIN},
+    **{name: f"import {name}" for name in _MODULES},
     "np": "import numpy as np",
-    **{name: f"from typing import {name}" for name in (*_TYPES, "Union")},
+    **{name: f"from typing import {name}" for name in _TYPES},
 }
 _DEFINITION = re.compile(r"^(?:async\s+)?def\s+([A-Za-z_]\w*)\s*\(", re.MULTILINE)
 
@@ -56,7 +47,7 @@ class Function:
     last: int = 1_000_000_000
 
     @property
-    def judged(self) -> str:
+    def standalone(self) -> str:
         """The program with imports of the usual modules that it mentions and lacks, for a judge that offers none."""
         words = set(re.findall(r"[A-Za-z_]\w*", self.program))
         lines = [line for name, line in _IMPORTS.items() if name in words and not binds(self.program, name)]

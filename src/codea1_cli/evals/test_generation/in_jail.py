@@ -58,7 +58,8 @@ def prepare(module, test):
     return space
 
 
-def told(fault):
+def describe(fault):
+    """Type and message of an exception, without a call of its own methods."""
     try:
         return (type(fault).__name__ + ": " + BaseException.__str__(fault))[:200]
     except BaseException:
@@ -71,7 +72,7 @@ def check(source, entry, test, token):
         module = load(source)
         function = module.__dict__[entry]
     except BaseException as fault:
-        return ["load_error", told(fault)]
+        return ["load_error", describe(fault)]
     code = getattr(function, "__code__", None)
     try:
         space = prepare(module, test)
@@ -83,7 +84,7 @@ def check(source, entry, test, token):
                 _exit(0)
         seconds = time.perf_counter() - began
     except BaseException as fault:
-        return ["failed", told(fault)]
+        return ["failed", describe(fault)]
     if module.__dict__.get(entry) is not function or getattr(function, "__code__", None) is not code:
         return ["redefined", ""]
     changed = any(table.get(name) is not value for table, before in _TABLES for name, value in before.items())
@@ -95,12 +96,12 @@ def check(source, entry, test, token):
 def check_all(source, entry, tests, token):
     """["passed", token, seconds] when every test passes, each on the function loaded afresh, else what `check` says of
     the first that does not. For tests that can change nothing but what they call."""
-    told_last = ["failed", "no test"]
+    found = ["failed", "no test"]
     for test in tests:
-        told_last = check(source, entry, test, token)
-        if told_last[0] != "passed":
+        found = check(source, entry, test, token)
+        if found[0] != "passed":
             break
-    return told_last
+    return found
 
 
 def trace(source, entry, test):

@@ -9,37 +9,44 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
-from codea1_cli.evals import registry
-from codea1_cli.evals.test_generation import own_file, published
-from codea1_cli.evals.test_generation.evaluation import Scorer, Scoring, check_results, open_results, score_all, summary
-from codea1_cli.evals.test_generation.functions import Function, fixed_sample, functions_of_file
-from codea1_cli.evals.test_generation.mutants import show_diff
-from codea1_cli.evals.test_generation.sampling import Progress, ask_at_once, ask_in_rounds
-from codea1_cli.evals.test_generation.suites import Suite, read_rows, read_suites, suite_of_replies, suite_of_text
+from codea1_cli.evals.test_generation.evaluation import Scorer, killed_by_passing, score_all
+from codea1_cli.evals.test_generation.execution import Outcome, TestRunner
+from codea1_cli.evals.test_generation.figures import ONE_SHOT, PUBLISHED, Scoring, summary
+from codea1_cli.evals.test_generation.functions import Function, fixed_sample
+from codea1_cli.evals.test_generation.mutants import Mutant, make_mutants, show_diff
+from codea1_cli.evals.test_generation.results import check_results, open_results, read_rows
+from codea1_cli.evals.test_generation.sampling import (
+    Progress,
+    Suite,
+    read_suites,
+    sample_in_rounds,
+    sample_suites,
+    suite_of_replies,
+    suite_of_text,
+)
 from codea1_cli.models.sampler import ModelRef, Sampler, SamplingSettings, open_sampler
-from codea1_cli.runs.model_reference import find_model
 from codea1_cli.sandbox.base import Sandbox
 
 
 @dataclass(frozen=True)
 class Job:
-    """What was asked for; see the command's options."""
+    """What is wanted; see the command's options. `functions` are those of the `target`, a benchmark or a file; `suites` is a
+    file of given ones, else `model` is sampled."""
 
     target: str
+    functions: Sequence[Function]
     scoring: Scoring
     sampling: SamplingSettings
     protocols: Sequence[str]
-    model: str | None = None
-    step: int | None = None
-    runs: Path | None = None
+    model: ModelRef | None = None
     suites: Path | None = None
-    data: Path | None = None
     sample: Path | None = None
     limit: int | None = None
     engine: str = "auto"
@@ -52,31 +59,30 @@ def run_benchmark(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, A
     """The benchmark: samples where suites are not given, scores, and writes `results.json`; returns what it holds.
 
     Raises:
-        UserError: no data, no model, or a folder with results of other settings.
+        UserError: no function loads, or the folder holds results of other settings.
     """
-    functions = registry.open_test_benchmark(job.target).load(job.data)
-    sample = fixed_sample(functions, job.sample)
-    functions = functions[: job.limit]
+    sample = fixed_sample(job.functions, job.sample)
     scorer = Scorer(sandbox, job.scoring)
-    asked = Asked(job, functions, job.protocols)
-    faults = scorer.faults(functions, job.workers)
-    there = _loading(functions, faults)
-    found: dict[str, Any] = {**asked.about(), "not_loading": faults, "protocols": {}, "functions": {}, "unscored": 0}
-    found["without_suite"] = asked.without_suite(there)
+    folder = JobFolder(job)
+    functions, faults = _loading(scorer, folder.functions, job.workers)
+    found: dict[str, Any] = {**folder.about(), "not_loading": faults, "protocols": {}, "functions": {}, "unscored": 0}
+    found["without_suite"] = folder.without_suite(functions)
     for protocol in job.protocols:
-        suites = asked.suites(protocol, there, progress)
-        file = asked.folder / f"rows.{protocol}.jsonl"
-        asked.begin()
-        with asked.timed(f"scoring, {protocol}"):
-            rows = score_all(scorer, protocol, there, suites, file, workers=job.workers, progress=progress)
+        suites = folder.suites(protocol, functions, progress)
+        file = folder.path / f"rows.{protocol}.jsonl"
+        folder.begin()
+        with folder.timed(f"scoring, {protocol}"):
+            rows = score_all(scorer, protocol, functions, suites, file, workers=job.workers, progress=progress)
         found["protocols"][protocol] = summary(protocol, rows, job.scoring, sample)
-        found["functions"][protocol] = [asdict(row) for row in rows]
+        found["functions"][protocol] = [row.dump(protocol) for row in rows]
         found["unscored"] += sum(row.unscored for row in rows)
-    return asked.finish(found)
+    return folder.finish(found)
 
 
-def _loading(functions: Sequence[Function], faults: Mapping[str, str]) -> list[Function]:
-    """The functions that load. Raises UserError when none does: a result without one says nothing."""
+def _loading(scorer: Scorer, functions: Sequence[Function], workers: int) -> tuple[list[Function], dict[str, str]]:
+    """The functions that load, and why the others do not. Raises UserError when none does: a result without one says
+    nothing."""
+    faults = scorer.faults(functions, workers)
     there = [function for function in functions if function.id not in faults]
     if faults and not there:
         name, fault = next(iter(faults.items()))
@@ -84,80 +90,100 @@ def _loading(functions: Sequence[Function], faults: Mapping[str, str]) -> list[F
             f"none of the {len(faults)} functions loads: {name}: {fault}",
             hint="--python names an interpreter that has what they import",
         )
-    return there
+    return there, faults
 
 
 def sample_only(job: Job, progress: Progress) -> dict[str, Any]:
     """Samples what is missing and scores nothing, on a machine without a sandbox, cosmic-ray or coverage, say.
 
     Raises:
-        UserError: as `run_benchmark`; suites were given.
+        UserError: suites were given, or the folder holds results of other settings.
     """
     if job.suites is not None:
         raise UserError("given suites need no sampling", hint="leave out --suites or --only-sample")
-    listed = job.target in registry.names("test")
-    loaded = registry.open_test_benchmark(job.target).load(job.data) if listed else functions_of_file(Path(job.target))
-    functions = loaded[: job.limit]
-    asked = Asked(job, functions, job.protocols)
-    for protocol in job.protocols if listed else ("one-shot",):
-        asked.suites(protocol, functions, progress)
-    return asked.finish({**asked.about(), "not_loading": {}, "unscored": 0})
+    folder = JobFolder(job)
+    for protocol in job.protocols:
+        folder.suites(protocol, folder.functions, progress)
+    return folder.finish({**folder.about(), "not_loading": {}, "unscored": 0})
 
 
 def run_file(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
-    """A user's file: suites that a model writes at once, or given ones, and the mutants that survive them."""
-    functions = functions_of_file(Path(job.target))[: job.limit]
+    """A user's file: suites that a model writes at once, or given ones, and the mutants that survive them.
+
+    Raises:
+        UserError: as `run_benchmark`.
+    """
     scorer = Scorer(sandbox, job.scoring)
-    asked = Asked(job, functions, ())
-    faults = scorer.faults(functions, job.workers)
-    there = _loading(functions, faults)
-    suites = asked.suites("one-shot", there, progress)
+    folder = JobFolder(job)
+    functions, faults = _loading(scorer, folder.functions, job.workers)
+    suites = folder.suites(ONE_SHOT, functions, progress)
     if job.suites is not None:
-        there = [function for function in there if function.id in suites]
+        functions = [function for function in functions if function.id in suites]
     rows = []
-    asked.begin()
-    with asked.timed("scoring"):
-        for number, function in enumerate(there):
-            suite = suites.get(function.id, Suite(function.id, (), ""))
-            rows.append(_file_row(own_file.score(scorer.runner, function, suite.tests), function))
-            progress("scoring", number + 1, len(there))
+    folder.begin()
+    with folder.timed("scoring"):
+        for number, function in enumerate(functions):
+            rows.append(_file_row(scorer.runner, function, suites.get(function.id, Suite(function.id, (), ""))))
+            progress("scoring", number + 1, len(functions))
     unscored = sum(row["unscored"] for row in rows)
-    return asked.finish({**asked.about(), "not_loading": faults, "functions": rows, "unscored": unscored})
+    return folder.finish({**folder.about(), "not_loading": faults, "functions": rows, "unscored": unscored})
 
 
-def _file_row(row: own_file.FileRow, function: Function) -> dict[str, Any]:
-    tests = [{"test": test, "outcome": outcome, "detail": detail} for test, outcome, detail in row.tests]
-    survivors = [
-        {"operator": mutant.operator, "line": mutant.line, "diff": show_diff(function.program, mutant)}
-        for mutant in row.survivors
-    ]
-    counts = {"mutants": row.mutants, "killed": row.killed, "passing": row.passing, "unscored": row.unscored}
-    return {"id": row.id, **counts, "tests": tests, "survivors": survivors}
+def _file_row(runner: TestRunner, function: Function, suite: Suite) -> dict[str, Any]:
+    """Runs the tests on the function, and those that pass on the mutants of the file that change its own lines."""
+    tests = [test for test in suite.tests if test is not None]
+    runs = [runner.run(function.program, function.name, test) for test in tests]
+    mutants = [m for m in _mutants_of_file(function.program) if function.first <= m.line <= function.last]
+    killed = killed_by_passing(runner, function, tests, runs, mutants)
+    unscored = killed is None or any(run.outcome is Outcome.UNSCORED for run in runs)
+    if killed is None or unscored:
+        killed, survivors = [], []
+    else:
+        survivors = [mutant for mutant, dead in zip(mutants, killed, strict=True) if not dead]
+    return {
+        "id": function.id,
+        "mutants": len(mutants),
+        "killed": sum(killed),
+        "passing": sum(run.passed for run in runs),
+        "unscored": unscored,
+        "tests": [
+            {"test": test, "outcome": run.outcome.value, "detail": run.detail}
+            for test, run in zip(tests, runs, strict=True)
+        ],
+        "survivors": [
+            {"operator": mutant.operator, "line": mutant.line, "diff": show_diff(function.program, mutant)}
+            for mutant in survivors
+        ],
+    }
 
 
-class Asked:
+@lru_cache(maxsize=2)
+def _mutants_of_file(program: str) -> tuple[Mutant, ...]:
+    return tuple(make_mutants(program))  # once for all functions of the file
+
+
+class JobFolder:
     """The folder of one job, and the suites that lie there or are sampled now."""
 
-    def __init__(self, job: Job, functions: Sequence[Function], protocols: Sequence[str]) -> None:
-        self.job = job
+    def __init__(self, job: Job) -> None:
+        self.job, self.functions = job, job.functions[: job.limit]
         self.given = read_suites(job.suites) if job.suites is not None else None
-        self.unknown = sorted(set(self.given or ()) - {function.id for function in functions})
+        self.unknown = sorted(set(self.given or ()) - {function.id for function in self.functions})
         if self.given is not None and len(self.unknown) == len(self.given):
             raise UserError(
                 f"no suite of {job.suites} is for a function that is here", hint=f"their ids: {self.unknown[:3]}"
             )
-        self.model = find_model(job.model, role="test", step=job.step, runs_root=job.runs) if not self.given else None
-        label = job.suites.stem if job.suites is not None else self.model.label if self.model else ""
-        name = re.sub(r"[^\w.@-]+", "-", f"{label}-{Path(job.target).stem}").strip("-")
-        self.folder = job.out or Path("eval-tests") / name
-        self.label = label
-        self.settings = self._settings(functions)
-        check_results(self.folder, self.settings)
+        self.model = job.model if self.given is None else None
+        self.label = job.suites.stem if job.suites is not None else self.model.label if self.model else ""
+        name = re.sub(r"[^\w.@-]+", "-", f"{self.label}-{Path(job.target).stem}").strip("-")
+        self.path = job.out or Path("eval-tests") / name
+        self.settings = self._settings()
+        check_results(self.path, self.settings)
         self.sampler: Sampler | None = None
 
-    def _settings(self, functions: Sequence[Function]) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         job = self.job
-        parts = [[f.id, f.name, f.program, f.description, f.calls] for f in functions]
+        parts = [[f.id, f.name, f.program, f.description, f.calls] for f in self.functions]
         found: dict[str, Any] = {
             "target": Path(job.target).name,
             "data_hash": hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16],
@@ -171,7 +197,7 @@ class Asked:
 
     def begin(self) -> None:
         """Makes the folder, now that nothing can refuse the job any more."""
-        open_results(self.folder, self.settings)
+        open_results(self.path, self.settings)
 
     def suites(self, protocol: str, functions: Sequence[Function], progress: Progress) -> Mapping[str, Suite]:
         """The given suites, else those in the folder, what is missing sampled first."""
@@ -181,18 +207,18 @@ class Asked:
             return self._sampled(protocol, functions, progress)
 
     def _sampled(self, protocol: str, functions: Sequence[Function], progress: Progress) -> Mapping[str, Suite]:
-        file = self.folder / f"suites.{protocol}.jsonl"
+        file = self.path / f"suites.{protocol}.jsonl"
         k, count = self.job.scoring.k, self.job.scoring.tests_per_suite
-        if protocol == published.PROTOCOL:
+        if protocol == PUBLISHED:
             replies = {row["task_id"]: row["replies"] for row in read_rows(file)}
             if any(len(replies.get(f.id, ())) < k for f in functions):
                 sampler, sampling, context = self._open(), self.job.sampling, self._context()
-                replies = ask_in_rounds(sampler, functions, k, sampling, file, context=context, progress=progress)
+                replies = sample_in_rounds(sampler, functions, k, sampling, file, context=context, progress=progress)
             return {name: suite_of_replies(name, texts) for name, texts in replies.items()}
         texts = {row["task_id"]: row["suite"] for row in read_rows(file)}
         if any(function.id not in texts for function in functions):
             sampler, sampling, context = self._open(), self.job.sampling, self._context()
-            texts = ask_at_once(sampler, functions, count, sampling, file, context=context, progress=progress)
+            texts = sample_suites(sampler, functions, count, sampling, file, context=context, progress=progress)
         return {name: suite_of_text(name, text) for name, text in texts.items()}
 
     def without_suite(self, functions: Sequence[Function]) -> list[str]:
@@ -205,7 +231,7 @@ class Asked:
             self._context()
             self.sampler = open_sampler(self.model, self.job.engine)
             self.begin()
-            write_atomic(self.folder / "model.json", json.dumps(self.sampler.describe(), indent=2, default=str) + "\n")
+            write_atomic(self.path / "model.json", json.dumps(self.sampler.describe(), indent=2, default=str) + "\n")
         return self.sampler
 
     def _context(self) -> int:
@@ -230,18 +256,18 @@ class Asked:
         try:
             yield
         finally:
-            if self.folder.is_dir():
-                file = self.folder / "seconds.json"
+            if self.path.is_dir():
+                file = self.path / "seconds.json"
                 spent = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
                 spent[what] = round(spent.get(what, 0.0) + time.monotonic() - began, 3)
                 write_atomic(file, json.dumps(spent, indent=2) + "\n")
 
     def about(self) -> dict[str, Any]:
         """What identifies these results."""
-        model = self.folder / "model.json"
+        model = self.path / "model.json"
         return {
             "label": self.label,
-            "folder": str(self.folder),
+            "folder": str(self.path),
             "settings": self.settings,
             "model": json.loads(model.read_text(encoding="utf-8")) if model.exists() else None,
             "unknown_suites": self.unknown,
@@ -249,13 +275,14 @@ class Asked:
         }
 
     def finish(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Writes `results.json`: `found`, with the model and the seconds spent; returns it."""
         if self.sampler is not None:
             self.sampler.close()
         found |= {"model": self.about()["model"]}
         self.begin()
-        spent = self.folder / "seconds.json"
+        spent = self.path / "seconds.json"
         found["seconds"] = json.loads(spent.read_text(encoding="utf-8")) if spent.exists() else {}
-        write_atomic(self.folder / "results.json", json.dumps(found, indent=2) + "\n")
+        write_atomic(self.path / "results.json", json.dumps(found, indent=2) + "\n")
         return found
 
 

@@ -1,13 +1,18 @@
-"""Asking a model for tests: in rounds of one test each (the published protocol), or for a whole suite at once."""
+"""Suites of tests: sampled from a model in rounds of one test each (the published protocol) or whole (one-shot), or read
+from a file of suites, which holds one JSON line per function."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.errors import UserError
 from codea1_cli.evals.test_generation.functions import Function
-from codea1_cli.evals.test_generation.suites import read_rows, write_rows
+from codea1_cli.evals.test_generation.results import read_rows, write_rows
+from codea1_cli.evals.test_generation.split_tests import first_test, split_suite
 from codea1_cli.models.sampler import Sampler, SamplingSettings
 from codea1_cli.problems.prompts import Message, test_messages
 
@@ -24,6 +29,72 @@ CHAT_NEXT = (
     "branches that they do not. Answer with one line that begins with `assert {name}(`."
 )
 Progress = Callable[[str, int, int], None]  # what, done, of all
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A function's suite: `tests` one by one (None where a reply holds none), and as one `text`."""
+
+    id: str
+    tests: tuple[str | None, ...]
+    text: str
+
+
+def suite_of_replies(task_id: str, replies: Iterable[str]) -> Suite:
+    """A suite written in rounds: the first test of each reply."""
+    tests = tuple(first_test(reply) for reply in replies)
+    return Suite(task_id, tests, "\n".join(test for test in tests if test is not None))
+
+
+def suite_of_text(task_id: str, text: str) -> Suite:
+    """A suite written at once: its asserts, one by one."""
+    return Suite(task_id, tuple(split_suite(text)), text)
+
+
+def read_suites(file: Path) -> dict[str, Suite]:
+    """The suites of a file by task id. A row holds `task_id` and one of `suite` (text), `asserts` (a list of statements)
+    or `replies` (a list of a model's replies, a test each); other fields are ignored.
+
+    Raises:
+        UserError: it cannot be read, or a line is not such a row or repeats an id (file and line named).
+    """
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {file}: {error}") from None
+    found: dict[str, Suite] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            suite = _suite(json.loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise UserError(
+                f"{file}:{number}: no suite: {_what(error)}",
+                hint='{"task_id": "7", "suite": "assert f(1) == 2"}, or "asserts": [...], or "replies": [...]',
+            ) from None
+        if suite.id in found:
+            raise UserError(f"{file}:{number}: a second suite for {suite.id}")
+        found[suite.id] = suite
+    if not found:
+        raise UserError(f"{file} holds no suite")
+    return found
+
+
+def _suite(row: dict[str, Any]) -> Suite:
+    task_id = str(row["task_id"])
+    for field in ("replies", "asserts"):
+        if field in row:
+            if not isinstance(row[field], list):
+                raise TypeError(f"{field} is no list")
+            return suite_of_replies(task_id, [part if isinstance(part, str) else "" for part in row[field]])
+    if not isinstance(row["suite"], str):
+        raise TypeError("suite is no text")
+    return suite_of_text(task_id, row["suite"])
+
+
+def _what(error: Exception) -> str:
+    return f"it lacks {error}" if isinstance(error, KeyError) else str(error)
 
 
 def chat_messages(function: Function, replies: Sequence[str]) -> list[Message]:
@@ -49,7 +120,7 @@ def fitting_prompt(tokenizer: Any, function: Function, replies: Sequence[str], r
     return None
 
 
-def ask_in_rounds(
+def sample_in_rounds(
     sampler: Sampler,
     functions: Sequence[Function],
     rounds: int,
@@ -60,10 +131,10 @@ def ask_in_rounds(
     context: int = 16_384,
     progress: Progress | None = None,
 ) -> dict[str, list[str]]:
-    """`rounds` replies for each function, kept in `file` after every chunk; what it already holds is not asked again.
+    """`rounds` replies for each function, kept in `file` after every chunk; what it already holds is not sampled again.
 
     All functions go through a round together, `chunk` prompts at a time. A chat that does not fit in `context` tokens
-    gets an empty reply, which is no test.
+    gets an empty reply, which holds no test.
     """
     replies: dict[str, list[str]] = {function.id: [] for function in functions}
     for row in read_rows(file):
@@ -92,7 +163,7 @@ def _reply(
         replies[function.id].append(next(texts)[0] if prompt is not None else "")
 
 
-def ask_at_once(
+def sample_suites(
     sampler: Sampler,
     functions: Sequence[Function],
     tests_per_suite: int,

@@ -1,4 +1,4 @@
-"""From what a model writes to tests: a reply is cut to its first assert, together with what stands before it.
+"""From what a model writes to tests: a reply's first assert, or each assert of a suite, with what stands before it.
 
 The published rule: imports, helpers and assignments before the first assert belong to the test; an assert that stands
 in a function without arguments is reached by running that function's body. No assert at all: no test.
@@ -19,7 +19,7 @@ _ASSERT = re.compile(r"^[ \t]*assert\b", re.MULTILINE)
 Statements = list[ast.stmt]
 
 
-def cut_reply(reply: str) -> str | None:
+def first_test(reply: str) -> str | None:
     """The test in a reply: the source of its statements, the assert last. None when there is none."""
     for part in _parts(reply):
         for source in _starts(part):
@@ -32,8 +32,8 @@ def cut_reply(reply: str) -> str | None:
     return None
 
 
-def cut_suite(text: str) -> list[str]:
-    """The tests of a whole suite, one for each assert, in order: the statements before it that are no asserts, then it.
+def split_suite(text: str) -> list[str]:
+    """The tests of a whole suite, one for each assert, in order: the statements before it that are not asserts, then it.
 
     Used for suites that were not written in rounds. A line that does not parse costs that line; an assert within another
     statement is no test. Never raises, in time and memory that are bounded whatever the text.

@@ -2,9 +2,10 @@
 
 import pytest
 
-from codea1_cli.evals.test_generation.calls import CallRunner
+from codea1_cli.evals.test_generation.figures import Row
+from codea1_cli.evals.test_generation.figures import one_shot_figures as figures
 from codea1_cli.evals.test_generation.mutants import Mutant
-from codea1_cli.evals.test_generation.oneshot import OneShotRow, figures, score
+from codea1_cli.evals.test_generation.one_shot import CallRunner, score
 from tests.evals.test_generation.hand_made import ADD, NEG, SIGN, function
 
 SUITE = """```python
@@ -87,10 +88,57 @@ def test_mutants_that_loop_crash_and_answer_oddly(suite_judge):
 
 def test_figures():
     rows = [
-        OneShotRow("a", 4, 4, 2, 0.5, 10, 5, 8, 4, 3, 9, 10, 2, 4, invalid={"raised": 1}),
-        OneShotRow("b", 2, 0, 0, 0.0, 20, 0, 0, 0, 0, 1, 10, 0, 0, invalid={"raised": 1, "syntax": 1}),
-        OneShotRow("c", 4, 2, 2, 0.25, 0, 0, 0, 2, 2, 5, 5, 2, 2),
-        OneShotRow("d", unscored=True),
+        Row(
+            "a",
+            asserts=4,
+            valid=4,
+            right=2,
+            validity=0.5,
+            mutants=10,
+            killed=5,
+            killed_by_calls=8,
+            wrong=4,
+            exposed=3,
+            lines=9,
+            all_lines=10,
+            branches=2,
+            all_branches=4,
+            invalid={"raised": 1},
+        ),
+        Row(
+            "b",
+            asserts=2,
+            valid=0,
+            right=0,
+            validity=0.0,
+            mutants=20,
+            killed=0,
+            killed_by_calls=0,
+            wrong=0,
+            exposed=0,
+            lines=1,
+            all_lines=10,
+            branches=0,
+            all_branches=0,
+            invalid={"raised": 1, "syntax": 1},
+        ),
+        Row(
+            "c",
+            asserts=4,
+            valid=2,
+            right=2,
+            validity=0.25,
+            mutants=0,
+            killed=0,
+            killed_by_calls=0,
+            wrong=2,
+            exposed=2,
+            lines=5,
+            all_lines=5,
+            branches=2,
+            all_branches=2,
+        ),
+        Row("d", unscored=True),
     ]
     found = figures(rows, 4)
     assert (found["functions"], found["unscored"]) == (3, 1)

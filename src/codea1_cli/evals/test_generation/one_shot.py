@@ -1,0 +1,161 @@
+"""One suite under the one-shot protocol: judged as in training, its calls run on the function's mutants.
+
+The judge has read the suite: its calls are plain, their answers come from the function itself and are compared in the
+parent. A mutant is one fork that answers its calls in order, each on a module loaded afresh, and is over with the first
+that raises, so a mutant that loops costs its time limit once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+
+from codea1_cli.evals.test_generation.execution import MutantLimits, TestRunner, coverage_of, jail_call, jail_program
+from codea1_cli.evals.test_generation.figures import Row
+from codea1_cli.evals.test_generation.functions import Function
+from codea1_cli.evals.test_generation.mutants import Mutant, make_mutants
+from codea1_cli.extract import parse_suite
+from codea1_cli.extract.source import parse
+from codea1_cli.game.judged_tests import JudgedTest, judged_suite
+from codea1_cli.game.rewards import SuiteCounts, suite_reward
+from codea1_cli.game.rules import Game
+from codea1_cli.judging.compare import same
+from codea1_cli.judging.judge import Expected, Judge
+from codea1_cli.sandbox.verdicts import Answer, AnswerKind
+
+WRONG, _TRIED = 8, 32  # wrong candidates per function, and mutants tried to find them
+_CHUNK_CALLS, _CHUNK_CHARS = 16, 100_000  # one answer holds a chunk's values, and answers are bounded
+_MANY = 1_000_000_000
+
+
+class CallRunner:
+    """The calls of one function. `expected` holds the function's own answer to each, all valid. Thread-safe."""
+
+    def __init__(
+        self, judge: Judge, program: str, expected: Mapping[str, Expected], limits: MutantLimits | None = None
+    ) -> None:
+        self.judge, self.program, self.expected = judge, program, expected
+        self.mutant_limits = limits or MutantLimits()
+
+    def exposed(self, mutants: Sequence[Mutant], calls: Sequence[str]) -> list[bool] | None:
+        """For each mutant whether any call fails on it (it gives another value, raises, loops, ends); None: the sandbox
+        failed. Without calls nothing is exposed; a mutant without source fails every call."""
+        found = [bool(calls) and mutant.source is None for mutant in mutants]
+        for chunk in self._chunks(calls):
+            alive = [at for at, dead in enumerate(found) if not dead]
+            if not alive:
+                break
+            failed = self._failed([mutants[at].source or "" for at in alive], chunk)
+            if failed is None:
+                return None
+            for at, dead in zip(alive, failed, strict=True):
+                found[at] = dead
+        return found
+
+    def _failed(self, sources: Sequence[str], calls: Sequence[str]) -> list[bool] | None:
+        began = time.monotonic()
+        own = self._answers([self.program], calls, self.judge.limits.time_s)[0]
+        seconds = self.mutant_limits.seconds(time.monotonic() - began)
+        if own.kind is AnswerKind.UNSCORED:
+            return None
+        answers = self._answers(sources, calls, seconds)
+        if any(answer.kind is AnswerKind.UNSCORED for answer in answers):
+            return None
+        return [not self._right(answer, calls) for answer in answers]
+
+    def _answers(self, sources: Sequence[str], calls: Sequence[str], seconds: float) -> list[Answer]:
+        jobs = [jail_call("answers", source, list(calls)) for source in sources]
+        limits = replace(self.judge.limits, time_s=seconds, patience=_MANY)
+        return self.judge.sandbox.run(jail_program(), "answers", jobs, limits).answers
+
+    def _right(self, answer: Answer, calls: Sequence[str]) -> bool:
+        values = answer.value.data if answer.value is not None else None
+        if not isinstance(values, list) or len(values) != len(calls):
+            return False
+        pairs = zip(values, calls, strict=True)
+        return all(same(value, self.expected[call].value, self.judge.tolerance) for value, call in pairs)
+
+    def _chunks(self, calls: Sequence[str]) -> list[list[str]]:
+        chunks: list[list[str]] = []
+        room = 0
+        for call in calls:
+            size = len(self.expected[call].wire) + 1
+            if not chunks or len(chunks[-1]) == _CHUNK_CALLS or size > room:
+                chunks.append([])
+                room = _CHUNK_CHARS
+            chunks[-1].append(call)
+            room -= size
+        return chunks
+
+
+def score(judge: Judge, runner: TestRunner, function: Function, text: str, k: int) -> Row:
+    """Judges one suite of which the first `k` tests count; `judge` and `runner` share a sandbox."""
+    name, program = function.name, function.program
+    rules = Game(tests_per_suite=k)
+    statements = parse_suite(text, name, cap=rules.cap)
+    own = [part.call for test in function.calls for part in parse_suite(test, name) if part.invalid is None]
+    own_calls = list(dict.fromkeys(call for call in own if call is not None))
+    asked = [part.call for part in statements if part.invalid is None and part.call is not None]
+    expected = judge.expected(function.standalone, name, [*asked, *own_calls])
+    suite = judged_suite(rules, text, statements, expected, {}, judge.equal)
+    if any(known.reason == "unscored" for known in expected.values()):
+        return Row(function.id, unscored=True)
+    valid = [test for test in suite.tests if test.valid]
+    first = valid[:k]
+    calls = [test.call for test in first if test.call is not None]
+    right = {test.call for test in first if test.stated_correctly and test.call is not None}
+    mutants = make_mutants(program)
+    runner_of_calls = CallRunner(judge, program, expected)
+    by_right = runner_of_calls.exposed(mutants, sorted(right, key=calls.index))
+    if by_right is None:
+        return Row(function.id, unscored=True)
+    alive = [mutant for mutant, dead in zip(mutants, by_right, strict=True) if not dead]
+    by_rest = runner_of_calls.exposed(alive, [call for call in calls if call not in right])
+    wrong = known_wrong(runner_of_calls, mutants, [call for call in own_calls if expected[call].valid])
+    arcs = runner.trace_calls(program, name, calls)
+    if by_rest is None or wrong is None or arcs is None:
+        return Row(function.id, unscored=True)
+    rest = iter(by_rest)
+    killed = [dead or next(rest) for dead in by_right]
+    return Row(
+        function.id,
+        asserts=len(statements),
+        valid=len(valid),
+        right=sum(bool(test.stated_correctly) for test in valid),
+        validity=_validity(suite.tests, k),
+        mutants=len(mutants),
+        killed=sum(by_right),
+        killed_by_calls=sum(killed),
+        wrong=len(wrong),
+        exposed=sum(killed[at] for at in wrong),
+        **asdict(coverage_of(program, arcs)),
+        invalid=dict(Counter((test.reason or "").partition(":")[0] for test in suite.tests if not test.valid)),
+        tests=[test.source for test in first],
+    )
+
+
+def _validity(tests: Sequence[JudgedTest], k: int) -> float:
+    valid = sum(test.valid for test in tests)
+    invalid = len(tests) - valid + sum(test.stated_correctly is False for test in tests)
+    return suite_reward(SuiteCounts(valid, invalid, 0, 0), k=k, alpha=1.0, loads=True).validity
+
+
+def known_wrong(runner: CallRunner, mutants: Sequence[Mutant], calls: Sequence[str]) -> list[int] | None:
+    """Up to 8 mutants that `calls` expose, as indices: wrong candidates, whatever suite is scored. None: the sandbox
+    failed. They are looked for among at most 32, taken in the order of a hash, so that no kind of operator prevails."""
+    names = [f"{mutant.operator} {mutant.occurrence}".encode() for mutant in mutants]
+    parsing = [at for at, mutant in enumerate(mutants) if mutant.source is not None and parse(mutant.source)]
+    order = sorted(parsing, key=lambda at: hashlib.sha256(names[at]).digest())[:_TRIED]
+    found: list[int] = []
+    for at in range(0, len(order) if calls else 0, WRONG):
+        part = order[at : at + WRONG]
+        exposed = runner.exposed([mutants[index] for index in part], calls)
+        if exposed is None:
+            return None
+        found += [index for index, wrong in zip(part, exposed, strict=True) if wrong]
+        if len(found) >= WRONG:
+            break
+    return found[:WRONG]

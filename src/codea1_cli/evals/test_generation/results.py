@@ -1,0 +1,134 @@
+"""Results on disk: a folder with its settings and one file of rows per protocol, and two such folders compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.durable import write_atomic
+from codea1_cli.errors import UserError
+from codea1_cli.evals.statistics import paired_bootstrap
+from codea1_cli.evals.test_generation.figures import PROTOCOLS, Scoring, values
+
+
+def read_rows(file: Path) -> list[dict[str, Any]]:
+    """The rows of a file of JSON lines; none where there is no file. A last line that was cut off is dropped."""
+    rows = []
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            break
+    return rows
+
+
+def write_rows(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Writes JSON lines, whole or not at all."""
+    write_atomic(file, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def check_results(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Whether results of these settings may go into the folder; nothing is made.
+
+    Raises:
+        UserError: it holds results of other settings, which are named.
+    """
+    file = folder / "settings.json"
+    if file.exists():
+        before = json.loads(file.read_text(encoding="utf-8"))
+        wanted = json.loads(json.dumps(settings))
+        other = sorted(name for name in {*before, *wanted} if before.get(name) != wanted.get(name))
+        if other:
+            raise UserError(
+                f"{folder} holds results of other settings: {', '.join(other)}",
+                hint="give another --out, or remove the folder",
+            )
+
+
+def open_results(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Makes the folder of results, or takes up one that was begun with the same settings.
+
+    Raises:
+        UserError: it holds results of other settings, which are named.
+    """
+    check_results(folder, settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "settings.json"
+    if not file.exists():
+        write_atomic(file, json.dumps(settings, indent=2) + "\n")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One figure of B less that of A over the functions that both have, in points, with its 95 % interval; the ids of
+    functions where B is better (`won`) and worse (`lost`)."""
+
+    protocol: str
+    figure: str
+    functions: int
+    a: float
+    b: float
+    low: float
+    high: float
+    won: list[str]
+    lost: list[str]
+
+    @property
+    def difference(self) -> float:
+        """B less A, in points."""
+        return self.b - self.a
+
+
+def compare(first: Path, second: Path) -> list[Difference]:
+    """Every figure of every protocol that both folders of results have.
+
+    Raises:
+        UserError: one is not a folder of results, or they share nothing, or count tests differently.
+    """
+    scorings = [_scoring(folder) for folder in (first, second)]
+    found: list[Difference] = []
+    for protocol in PROTOCOLS:
+        sides = [_values(folder, protocol, made) for folder, made in zip((first, second), scorings, strict=True)]
+        ids = [name for name in sides[0] if name in sides[1]]
+        if ids and (scorings[0].k, scorings[0].tests_per_suite) != (scorings[1].k, scorings[1].tests_per_suite):
+            raise UserError("the two results were made with other numbers of tests", hint="--k and --tests must agree")
+        for figure in sides[0][ids[0]] if ids else ():
+            pairs = [(name, sides[0][name][figure], sides[1][name][figure]) for name in ids]
+            both = [(name, a, b) for name, a, b in pairs if a is not None and b is not None]
+            if both:
+                found.append(_difference(protocol, figure, both))
+    if not found:
+        raise UserError(f"{first} and {second} share no scored function", hint="compare results on the same functions")
+    return found
+
+
+def _difference(protocol: str, figure: str, both: list[tuple[str, float, float]]) -> Difference:
+    interval = paired_bootstrap([a for _, a, _ in both], [b for _, _, b in both])
+    return Difference(
+        protocol,
+        figure,
+        len(both),
+        100 * sum(a for _, a, _ in both) / len(both),
+        100 * sum(b for _, _, b in both) / len(both),
+        100 * interval.low,
+        100 * interval.high,
+        [name for name, a, b in both if b > a],
+        [name for name, a, b in both if b < a],
+    )
+
+
+def _scoring(folder: Path) -> Scoring:
+    try:
+        return Scoring(**json.loads((folder / "settings.json").read_text(encoding="utf-8"))["scoring"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(
+            f"{folder} is no folder of eval-tests results", hint="`codea1 eval-tests` says where its results lie"
+        ) from None
+
+
+def _values(folder: Path, protocol: str, scoring: Scoring) -> dict[str, dict[str, float | None]]:
+    rows = [stored["row"] for stored in read_rows(folder / f"rows.{protocol}.jsonl")]
+    return {row["id"]: values(protocol, row, scoring.tests_per_suite) for row in rows if not row["unscored"]}
