@@ -104,3 +104,14 @@ def test_the_dry_run_counts_the_steps_of_the_published_batch():
 
     data = run_data(load_recipe("1.5b", ["data.train=x.jsonl"]), 9688, {"code": [None] * 4, "test": [None] * 4}, None)
     assert data["steps"] == "111 of 256 problems, 37 an epoch"
+
+
+def test_a_method_with_one_policy_is_planned_and_shown(call):
+    words = ("-r", "tiny", "method=tests.methods.one_role:OneRole")
+    data = call(app, "train", *words, "--dry-run", "--json").data
+    assert "test" not in data
+    assert list(data["ahead"]["roles"]) == list(data["slices"]) == ["code"]
+    assert "plan: code[0] need" in call(app, "train", *words, "--dry-run").out
+    shown = call(app, "plan", *words, "--gpu", "h100", "--gpus", "2")
+    assert shown.code == 0
+    assert "slices (code), shortest step first: 2 " in shown.out

@@ -117,16 +117,16 @@ def estimate_here(recipe: "Recipe", problems: int, assignment: "GpuAssignment", 
 
 
 def known_shapes(recipe: "Recipe") -> "dict[str, ModelShape]":
-    """The shapes of both policies' models.
+    """The shape of each policy's model.
 
     Raises:
         UserError: nothing here tells a model's shape.
     """
+    from codea1_cli.methods.registry import method_of
     from codea1_cli.planning.shapes import TABLE, find_shape
-    from codea1_cli.recipe.batching import ROLES
 
     shapes = {}
-    for role in ROLES:
+    for role in method_of(recipe).roles:
         model = recipe.model_of(role)
         shape = find_shape(model)
         if shape is None:

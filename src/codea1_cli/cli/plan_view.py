@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.cli import console
@@ -24,18 +24,19 @@ def run_data(recipe: Recipe, problems: int, assignment: GpuAssignment, estimate:
     Raises:
         UserError: as `recipe.batching.batches`.
     """
+    from codea1_cli.planning.memory import sampled
     from codea1_cli.recipe.batching import batches
 
     train, game = recipe.train, recipe.game
     per_epoch = problems // train.problems_per_step
-    candidates = train.problems_per_step * game.n_code
     data: dict[str, Any] = {
         "recipe": recipe.name,
         "method": recipe.method,
         "game": game.mode,
         "data": f"{recipe.data.train} ({problems} problems), held out: {recipe.data.heldout or 'none'}",
         "steps": f"{train.max_steps or per_epoch * train.epochs} of {train.problems_per_step} problems, {per_epoch} an epoch",
-        "sampled a step": f"{candidates} candidates, up to {candidates * game.n_test} suites of {game.tests_per_suite} asserts",
+        "sampled a step": ", ".join(_sampled({role: sampled(recipe, role) for role in assignment}))
+        + (f" of {game.tests_per_suite} asserts" if "test" in assignment else ""),
     }
     for role, group in assignment.items():
         own, section = batches(recipe, role, len(group)), recipe.role(role)
@@ -105,8 +106,7 @@ def estimate_data(
         "hours": estimate.hours,
         "slices": [
             {
-                "code": len(split.gpus["code"]),
-                "test": len(split.gpus["test"]),
+                **{role: len(group) for role, group in split.gpus.items()},
                 "problems_per_step": split.recipe.train.problems_per_step,
                 "step_s": split.step_s,
                 "hours": split.hours,
@@ -142,7 +142,7 @@ def headline(estimate: RunEstimate) -> list[str]:
     return [
         f"plan: {' and '.join(worst.ranks)} need {gib(worst.needed)} of {gib(worst.total)} ({where}), "
         f"up to {gib(estimate.disk_bytes)} on disk",
-        f"plan: {estimate.times['code'].sequences} candidates and up to {estimate.times['test'].sequences} suites a step, "
+        f"plan: {' and '.join(_sampled({role: time.sequences for role, time in estimate.times.items()}))} a step, "
         f"about {seconds(estimate.step_s)} a step, {estimate.steps} steps in about {seconds(3600 * estimate.hours)}",
     ]
 
@@ -214,7 +214,7 @@ def show_estimate(
     if splits:
         condition = "" if estimate.fits else f" with {changes[0].change}"
         shown = ", ".join(_split(split, estimate.recipe.train.problems_per_step) for split in splits[:3])
-        lines.append(f"slices (code + test), shortest step first{condition}: {shown}")
+        lines.append(f"slices ({' + '.join(estimate.gpus)}), shortest step first{condition}: {shown}")
     _print_lines([*lines, "assumed: " + "; ".join(assumptions(estimate))])
 
 
@@ -227,6 +227,12 @@ def _print_lines(lines: Sequence[str]) -> None:
         console.out().print(line, markup=False, soft_wrap=True)
 
 
+def _sampled(sequences: Mapping[str, int]) -> list[str]:
+    """What each policy samples in a step, in words."""
+    words = {"code": "{} candidates", "test": "up to {} suites"}
+    return [words[role].format(count) for role, count in sequences.items()]
+
+
 def _parts(memory: RankMemory) -> dict[str, dict[str, int]]:
     return {"held": memory.held, "update": memory.update, "sampling": memory.sampling}
 
@@ -234,7 +240,7 @@ def _parts(memory: RankMemory) -> dict[str, dict[str, int]]:
 def _split(estimate: RunEstimate, problems_per_step: int) -> str:
     own = estimate.recipe.train.problems_per_step
     changed = "" if own == problems_per_step else f" (train.problems_per_step={own})"
-    return f"{len(estimate.gpus['code'])}+{len(estimate.gpus['test'])} {seconds(estimate.step_s)}{changed}"
+    return f"{'+'.join(str(len(group)) for group in estimate.gpus.values())} {seconds(estimate.step_s)}{changed}"
 
 
 def _alike(estimate: RunEstimate) -> list[tuple[str, str, RankMemory, int]]:

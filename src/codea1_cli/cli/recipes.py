@@ -106,12 +106,13 @@ def _holds_together(recipe: "Recipe") -> list[str]:
 
     Raises UserError for batches that cannot be cut, a missing data file or a missing model folder.
     """
+    from codea1_cli.methods.registry import method_of
     from codea1_cli.models.resolving import resolve_model
-    from codea1_cli.recipe.batching import ROLES, batches
+    from codea1_cli.recipe.batching import batches
     from codea1_cli.recipe.problems import problems_file
 
     notes = []
-    for role in ROLES:
+    for role in method_of(recipe).roles:
         section = recipe.role(role)
         gpus = len(section.gpus) if isinstance(section.gpus, list) else section.gpus
         batches(recipe, role, section.ranks or gpus or 1)

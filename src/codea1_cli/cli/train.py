@@ -56,11 +56,11 @@ def train(
     from codea1_cli.cli.plan_view import headline, run_data, show_run
     from codea1_cli.engine.benchmark_sets import check_sets
     from codea1_cli.engine.schedule import check_enough
+    from codea1_cli.methods.registry import method_of
     from codea1_cli.models.resolving import resolve_model
     from codea1_cli.planning.devices import settle_precision, visible_gpus
     from codea1_cli.planning.fit_check import check_disk
     from codea1_cli.planning.gpu_assignment import assign_gpus
-    from codea1_cli.recipe.batching import ROLES
     from codea1_cli.recipe.problems import heldout_problems, training_problems
     from codea1_cli.runs.run_dir import runs_root
 
@@ -75,7 +75,7 @@ def train(
     check_enough(len(problems), chosen.train.problems_per_step, f"problems of {chosen.data.train}")
     heldout_problems(chosen)  # a broken held-out file or a missing benchmark shall be found now, not after an hour
     check_sets(chosen)
-    for role in ROLES:
+    for role in method_of(chosen).roles:
         resolve_model(chosen.model_of(role))
     nodes: list[Node] = []
     if address is not None:

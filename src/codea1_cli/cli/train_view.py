@@ -51,12 +51,14 @@ class TrainView:
             self.status.stop()
 
     def phase(self, text: str) -> None:
+        """Says what the run is busy with: in the spinner, or as a line with the time since the start."""
         if self.status is not None:
             self.status.update(text)
         else:
             console.note(f"{text} ({time.monotonic() - self.started:.0f} s)")
 
     def event(self, event: dict[str, Any]) -> None:
+        """Shows an event of the run: a `step` or `eval` with its line of metrics.jsonl, a `checkpoint` or a `note`."""
         kind = event["kind"]
         if kind == "step":
             self._step(event["line"])
@@ -133,19 +135,19 @@ class TrainView:
         if self.status is not None:
             self.status.update("training")
 
-    def _benchmark(self, step: int, told: dict[str, Any]) -> None:
+    def _benchmark(self, step: int, figures: dict[str, Any]) -> None:
         """One line: pass@1 of each set of tests, or what a Test LLM's suites are worth."""
-        if benchmark_row(told["set"]).role == "test":  # in percent already
+        if benchmark_row(figures["set"]).role == "test":  # in percent already
             names = {"validity": "validity", "right_tests": "right tests", "mutation": "mutation score"}
-            shares = {words: _share(told.get(key)) for key, words in names.items()}
+            shares = {words: _share(figures.get(key)) for key, words in names.items()}
         else:
-            shares = {key: told[key] for key in told if key.endswith("/pass@1")}
-        parts = [f"{told['set']} at step {step}:", *(f"{words} {percent(value)}" for words, value in shares.items())]
-        parts.append(f"({told['tasks']} tasks x {told['n']}, {told['scoring_s']:.0f} s)")
-        if told["prompts_too_long"]:
-            parts.append(f"{told['prompts_too_long']} prompts too long")
-        if told.get("unscored"):
-            parts.append(f"{told['unscored']:.0f} unscored")
+            shares = {key: figures[key] for key in figures if key.endswith("/pass@1")}
+        parts = [f"{figures['set']} at step {step}:", *(f"{words} {percent(value)}" for words, value in shares.items())]
+        parts.append(f"({figures['tasks']} tasks x {figures['n']}, {figures['scoring_s']:.0f} s)")
+        if figures["prompts_too_long"]:
+            parts.append(f"{figures['prompts_too_long']} prompts too long")
+        if figures.get("unscored"):
+            parts.append(f"{figures['unscored']:.0f} unscored")
         self._say("  ".join(parts))
 
     def finish(self, outcome: Outcome) -> None:
@@ -166,7 +168,9 @@ class TrainView:
                 ("Test LLM kills per valid assert", "test", "kills_per_valid"),
             ]
             rows = [
-                (label, *(percent(line["eval"][role][key]) for line in (first, last))) for label, role, key in labels
+                (label, *(percent(line["eval"][role][key]) for line in (first, last)))
+                for label, role, key in labels
+                if role in first["eval"]
             ]
             console.err().print(console.table(title, ("", ">before", ">after"), rows, framed=True))
         word = (

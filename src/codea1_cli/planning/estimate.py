@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
 
 from codea1_cli.errors import UserError
+from codea1_cli.methods.registry import method_of
 from codea1_cli.planning import constants as c
 from codea1_cli.planning.gpu_assignment import GpuId, Target
 from codea1_cli.planning.memory import GpuLoad, RankMemory, rank_memory, sampled, trainable
 from codea1_cli.planning.shapes import ModelShape
 from codea1_cli.planning.timing import Lengths, RoleTime, judging_s, mean_lengths, role_time, step_seconds
-from codea1_cli.recipe.batching import ROLES, Batches, batches
+from codea1_cli.recipe.batching import Batches, batches
 from codea1_cli.recipe.schema import Recipe
 
 
@@ -72,22 +74,23 @@ def estimate_run(
     Raises:
         UserError: as `recipe.batching.batches`.
     """
-    by_role = {role: batches(recipe, role, len(gpus[role])) for role in ROLES}
+    roles = method_of(recipe).roles
+    by_role = {role: batches(recipe, role, len(gpus[role])) for role in roles}
     memory = {
-        role: rank_memory(recipe, role, shapes[role], by_role[role], vllm=target.vllm, gpu=target.gpu) for role in ROLES
+        role: rank_memory(recipe, role, shapes[role], by_role[role], vllm=target.vllm, gpu=target.gpu) for role in roles
     }
     loads = {}
-    for gpu in dict.fromkeys(gpu for role in ROLES for gpu in gpus[role]):
+    for gpu in dict.fromkeys(gpu for role in roles for gpu in gpus[role]):
         # Ranks of the same policy share a place only on the CPU, where all share the host's memory.
         there = {
             f"{role}[{rank}]" if gpu is None else role: memory[role]
-            for role in ROLES
+            for role in roles
             for rank, at in enumerate(gpus[role])
             if at == gpu
         }
         loads[gpu] = GpuLoad(there, target.host_memory if gpu is None else target.device.memory)
-    lengths = {role: mean_lengths(recipe, role, target.prompt, target.completion) for role in ROLES}
-    on_cpu = _cpu_share(target, sum(len(gpus[role]) for role in ROLES))
+    lengths = {role: mean_lengths(recipe, role, target.prompt, target.completion) for role in roles}
+    on_cpu = _cpu_share(target, sum(len(gpus[role]) for role in roles))
     times = {
         role: role_time(
             recipe,
@@ -99,9 +102,9 @@ def estimate_run(
             cache=min(loads[gpu].cache(memory[role], recipe.sampling.vllm_memory) for gpu in gpus[role]),
             engine="cpu" if gpus[role][0] is None else memory[role].engine,
         )
-        for role in ROLES
+        for role in roles
     }
-    shared = bool(set(gpus["code"]) & set(gpus["test"]) - {None})
+    used = [gpu for role in roles for gpu in set(gpus[role]) - {None}]
     judging = judging_s(recipe, recipe.judge.workers or target.cores)
     steps = recipe.train.max_steps or problems // recipe.train.problems_per_step * recipe.train.epochs
     checkpoint = sum(12 * trainable(recipe, shape) for shape in shapes.values()) + c.OTHER_FILES
@@ -111,12 +114,12 @@ def estimate_run(
         dict(shapes),
         by_role,
         memory,
-        {role: list(gpus[role]) for role in ROLES},
+        {role: list(gpus[role]) for role in roles},
         loads,
         lengths,
         times,
         judging,
-        step_seconds(times["code"], times["test"], judging, shared=shared),
+        step_seconds(list(times.values()), judging, shared=len(used) > len(set(used))),
         steps,
         _disk(recipe, checkpoint, steps, lengths),
         checkpoint,
@@ -151,9 +154,10 @@ def best_gpu_splits(estimate: RunEstimate, gpus: int, problems: int) -> list[Run
     A step that cannot be shared out evenly takes the nearest number of problems that can.
     """
     found = []
-    for code in range(1, gpus):
-        recipe = _divisible(estimate.recipe, math.lcm(code, gpus - code))
-        split = {"code": list(range(code)), "test": list(range(code, gpus))}
+    for inner in combinations(range(1, gpus), len(estimate.gpus) - 1):
+        bounds = pairwise((0, *inner, gpus))
+        split = {role: list(range(*own)) for role, own in zip(estimate.gpus, bounds, strict=True)}
+        recipe = _divisible(estimate.recipe, math.lcm(*map(len, split.values())))
         try:
             other = estimate_run(recipe, estimate.shapes, split, estimate.target, problems)
         except UserError:  # nor can the optimizer steps

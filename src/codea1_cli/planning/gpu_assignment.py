@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.methods.registry import method_of
 from codea1_cli.planning import constants as c
 from codea1_cli.planning.devices import Gpu
 from codea1_cli.recipe.schema import Recipe
 
 GpuAssignment = dict[str, list[Gpu | None]]
 """One entry per rank of each policy: its GPU, or None for a rank on the CPU."""
+Wish = int | list[int] | None
+"""A policy's `gpus` in the recipe: a number of GPUs, their ids, or nothing."""
 GpuId = int | None
 """The logical number of a GPU; None stands for the host, on which all ranks without a GPU share the cores and memory."""
-
-_NO_GPU = (
-    "there is no GPU: `code.gpus=0 test.gpus=0` tries it on the CPU, "
-    "`codea1 plan --recipe RECIPE --gpu h100` tells what it takes on others"
-)
 
 
 def assign_gpus(recipe: Recipe, gpus: Sequence[Gpu], cores: int, where: str = "this machine") -> GpuAssignment:
     """Shares the GPUs between the policies as the recipe wishes; pure.
 
-    Without a wish, one GPU is shared by both policies and more are halved; `code.gpus=0` puts a policy on the CPU.
+    Without a wish, all policies share one GPU, and more are divided evenly; `code.gpus=0` puts a policy on the CPU.
 
     Args:
         cores: CPU cores, the most ranks that a policy without GPUs may have.
@@ -35,8 +33,8 @@ def assign_gpus(recipe: Recipe, gpus: Sequence[Gpu], cores: int, where: str = "t
         EnvironmentFault: more is asked than there is; both numbers are named.
         UserError: ids or ranks that make no sense.
     """
-    wishes = {"code": recipe.code.gpus, "test": recipe.test.gpus}
-    chosen = _even(gpus) if all(wish is None for wish in wishes.values()) else _wished(wishes, gpus, where)
+    wishes = {role: recipe.role(role).gpus for role in method_of(recipe).roles}
+    chosen = _even(wishes, gpus) if all(wish is None for wish in wishes.values()) else _wished(wishes, gpus, where)
     result: GpuAssignment = {}
     for role, group in chosen.items():
         ranks = recipe.role(role).ranks
@@ -50,27 +48,25 @@ def assign_gpus(recipe: Recipe, gpus: Sequence[Gpu], cores: int, where: str = "t
     return result
 
 
-def _even(gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
-    half = max(len(gpus) // 2, 1)
-    return {"code": list(gpus[:half]), "test": list(gpus[half : 2 * half] or gpus[:half])}
+def _even(roles: Collection[str], gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
+    share = max(len(gpus) // len(roles), 1)
+    return {role: list(gpus[i * share : (i + 1) * share] or gpus[:share]) for i, role in enumerate(roles)}
 
 
-def _wished(wishes: dict[str, int | list[int] | None], gpus: Sequence[Gpu], where: str) -> dict[str, list[Gpu]]:
-    named = {role: _by_id(role, wish, gpus, where) for role, wish in wishes.items() if isinstance(wish, list)}
+def _wished(wishes: Mapping[str, Wish], gpus: Sequence[Gpu], where: str) -> dict[str, list[Gpu]]:
+    named = {role: _by_id(wishes, role, wish, gpus, where) for role, wish in wishes.items() if isinstance(wish, list)}
     counts = {role: _count(role, wish, len(gpus)) for role, wish in wishes.items() if not isinstance(wish, list)}
     taken = {gpu.logical for group in named.values() for gpu in group}
     free = [gpu for gpu in gpus if gpu.logical not in taken]
     if sum(counts.values()) > len(free):
-        asked = {**counts, **{role: len(group) for role, group in named.items()}}
+        asked = [str(counts[role] if role in counts else len(named[role])) for role in wishes]
+        keys = [f"{role}.gpus" for role in wishes]
+        share = f", for example {' '.join(f'{key}=[0]' for key in keys)} to share one" if len(keys) > 1 else ""
         raise EnvironmentFault(
-            f"the recipe asks for {asked['code']} + {asked['test']} GPUs (code + test), {where} offers {len(gpus)}",
-            hint="set code.gpus and test.gpus to what there is, for example code.gpus=[0] test.gpus=[0] to share one"
-            if gpus
-            else _NO_GPU,
+            f"the recipe asks for {' + '.join(asked)} GPUs ({' + '.join(wishes)}), {where} offers {len(gpus)}",
+            hint=f"set {' and '.join(keys)} to what there is{share}" if gpus else _no_gpu(wishes),
         )
-    return {
-        role: named[role] if role in named else [free.pop(0) for _ in range(counts[role])] for role in ("code", "test")
-    }
+    return {role: named[role] if role in named else [free.pop(0) for _ in range(counts[role])] for role in wishes}
 
 
 def _count(role: str, wish: int | None, there: int) -> int:
@@ -79,7 +75,7 @@ def _count(role: str, wish: int | None, there: int) -> int:
     return min(1, there) if wish is None else wish
 
 
-def _by_id(role: str, wish: list[int], gpus: Sequence[Gpu], where: str) -> list[Gpu]:
+def _by_id(wishes: Mapping[str, Wish], role: str, wish: list[int], gpus: Sequence[Gpu], where: str) -> list[Gpu]:
     if len(set(wish)) != len(wish):
         raise UserError(f"{role}.gpus={wish} names a GPU twice")
     by_logical = {gpu.logical: gpu for gpu in gpus}
@@ -87,9 +83,17 @@ def _by_id(role: str, wish: list[int], gpus: Sequence[Gpu], where: str) -> list[
     if missing:
         raise EnvironmentFault(
             f"{role}.gpus={wish}: there is no GPU {missing[0]}, {where} offers {len(gpus)}",
-            hint=f"name some of {sorted(by_logical)}" if gpus else _NO_GPU,
+            hint=f"name some of {sorted(by_logical)}" if gpus else _no_gpu(wishes),
         )
     return [by_logical[number] for number in wish]
+
+
+def _no_gpu(roles: Collection[str]) -> str:
+    keys = " ".join(f"{role}.gpus=0" for role in roles)
+    return (
+        f"there is no GPU: `{keys}` tries it on the CPU, "
+        "`codea1 plan --recipe RECIPE --gpu h100` tells what it takes on others"
+    )
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ class Target:
 
 
 def named_target(recipe: Recipe, name: str, count: int | None) -> tuple[Target, GpuAssignment]:
-    """`count` GPUs of a kind from the device table; without a count, as many as the recipe asks for, or two.
+    """`count` GPUs of a kind from the device table; without a count, as many as the recipe asks for, or one per policy.
 
     Raises:
         UserError: an unknown kind.
@@ -122,7 +126,7 @@ def named_target(recipe: Recipe, name: str, count: int | None) -> tuple[Target, 
         raise UserError(f"no device named {name!r} in the plan's table", hint=f"one of {', '.join(c.DEVICES)}")
     if not device.memory:
         return _target(device, vllm=False), assign_gpus(recipe, [], os.cpu_count() or 1)
-    total = count or _asked(recipe) or 2
+    total = count or _asked(recipe) or len(method_of(recipe).roles)
     gpus = [Gpu(i, str(i), device.name, memory_mb=device.memory // 2**20) for i in range(total)]
     return _target(device, vllm=recipe.sampling.engine != "transformers"), assign_gpus(recipe, gpus, 1, "the plan")
 
@@ -148,7 +152,7 @@ def gpu_ids(assignment: GpuAssignment) -> dict[str, list[GpuId]]:
 
 
 def _asked(recipe: Recipe) -> int:
-    wishes = [recipe.code.gpus, recipe.test.gpus]
+    wishes = [recipe.role(role).gpus for role in method_of(recipe).roles]
     named = {number for wish in wishes if isinstance(wish, list) for number in wish}
     return max(len(named) and max(named) + 1, 0) + sum(wish for wish in wishes if isinstance(wish, int))
 

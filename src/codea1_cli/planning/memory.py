@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from codea1_cli.methods.registry import method_of
 from codea1_cli.planning import constants as c
 from codea1_cli.planning.shapes import ModelShape
 from codea1_cli.recipe.batching import Batches
@@ -115,9 +116,9 @@ def _sampling(recipe: Recipe, role: str, shape: ModelShape, batches: Batches, vl
 
 
 def sampled(recipe: Recipe, role: str) -> int:
-    """Sequences that a policy samples in one step: all candidates, or a group of suites for each of them."""
-    candidates = recipe.train.problems_per_step * recipe.game.n_code
-    return candidates if role == "code" else candidates * recipe.game.n_test
+    """Sequences that a policy samples in one step (all candidates, say); 0 where the method does not train it."""
+    method = method_of(recipe)
+    return recipe.train.problems_per_step * method.plan(recipe.game, role).sampled if role in method.roles else 0
 
 
 @dataclass(frozen=True)

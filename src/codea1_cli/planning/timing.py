@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from codea1_cli.methods.registry import method_of
 from codea1_cli.planning import constants as c
 from codea1_cli.planning.memory import sampled
 from codea1_cli.planning.shapes import ModelShape
@@ -100,7 +102,7 @@ def _sampling_s(
     reads = width * shape.working_parameters + at_once * shape.kv_bytes * (lengths.prompt + lengths.completion / 2)
     compute = 2 * shape.working_parameters * at_once / (device.flops * c.PREFILL_UTILISATION)
     one = c.DECODE_STEP_S[engine] + max(reads / (device.bandwidth * c.DECODE_BANDWIDTH), compute)
-    group = recipe.game.n_code if role == "code" else recipe.game.n_test
+    group = method_of(recipe).plan(recipe.game, role).group
     prompts = mine / group if engine == "vllm" else mine  # vLLM reads a group's prompt once
     prefill = prompts * lengths.prompt * _forward_flops(shape, lengths.prompt) / (device.flops * c.PREFILL_UTILISATION)
     sync = c.SYNC_S_PER_GIB * 2 * shape.parameters / c.GIB if engine == "vllm" else 0.0
@@ -126,14 +128,18 @@ def _forward_flops(shape: ModelShape, length: float) -> float:
 
 def judging_s(recipe: Recipe, workers: int) -> float:
     """Seconds of judging per step with so many workers at once."""
-    candidates = recipe.train.problems_per_step * recipe.game.n_code
-    return candidates * (c.JUDGE_CANDIDATE_S + recipe.game.n_test * c.JUDGE_SUITE_S) / max(workers, 1)
+    candidates, suites = sampled(recipe, "code"), sampled(recipe, "test")
+    return candidates * (c.JUDGE_CANDIDATE_S + suites / candidates * c.JUDGE_SUITE_S) / max(workers, 1)
 
 
-def step_seconds(code: RoleTime, test: RoleTime, judging: float, *, shared: bool) -> float:
-    """One step's period. The sides overlap: while the test side still updates, the code side may already update and
-    sample the next step; on one GPU (`shared`) they only take turns."""
-    tail = max(judging - test.sampling, (1 - c.JUDGE_HIDDEN) * judging)
-    if shared:
-        return code.sampling + test.sampling + tail + code.updating + test.updating
-    return test.sampling + tail + max(code.updating + code.sampling, test.updating)
+def step_seconds(times: Sequence[RoleTime], judging: float, *, shared: bool) -> float:
+    """One step's period, from the times of the policies in the order in which they sample.
+
+    Judging hides behind the last one's sampling. Two policies overlap: while the second still updates, the first may
+    already update and sample the next step; alone, or on one GPU (`shared`), they only take turns.
+    """
+    last = times[-1]
+    tail = max(judging - last.sampling, (1 - c.JUDGE_HIDDEN) * judging)
+    if shared or len(times) == 1:
+        return sum(time.sampling for time in times) + tail + sum(time.updating for time in times)
+    return last.sampling + tail + max(*(time.updating + time.sampling for time in times[:-1]), last.updating)

@@ -1,0 +1,39 @@
+"""A method that trains a single policy is planned like any other."""
+
+import pytest
+
+from codea1_cli.errors import EnvironmentFault
+from codea1_cli.planning.devices import Gpu
+from codea1_cli.planning.estimate import best_gpu_splits, estimate_run
+from codea1_cli.planning.gpu_assignment import assign_gpus, gpu_ids, named_target
+from codea1_cli.planning.shapes import TABLE
+from codea1_cli.recipe.files import load_recipe
+
+METHOD = "method=tests.methods.one_role:OneRole"
+
+
+def test_it_gets_every_gpu():
+    gpus = [Gpu(i, str(i)) for i in range(3)]
+    assert assign_gpus(load_recipe("135m", [METHOD]), gpus, 8) == {"code": gpus}
+    assert assign_gpus(load_recipe("135m", [METHOD, "code.gpus=[2]"]), gpus, 8) == {"code": [gpus[2]]}
+    assert assign_gpus(load_recipe("135m", [METHOD]), [], 8) == {"code": [None]}
+    with pytest.raises(EnvironmentFault, match=r"asks for 4 GPUs \(code\), this machine offers 3") as caught:
+        assign_gpus(load_recipe("135m", [METHOD, "code.gpus=4"]), gpus, 8)
+    assert caught.value.hint == "set code.gpus to what there is"
+
+
+def test_its_estimate_knows_no_other():
+    recipe = load_recipe("135m", [METHOD])
+    target, ranks = named_target(recipe, "h100", None)
+    shapes = {"code": TABLE["SmolLM2-135M"]}
+    found = estimate_run(recipe, shapes, gpu_ids(ranks), target, 9688)
+    assert list(found.times) == list(found.memory) == ["code"]
+    assert (
+        found.checkpoint
+        < estimate_run(
+            load_recipe("135m"), shapes | {"test": shapes["code"]}, {"code": [0], "test": [1]}, target, 9688
+        ).checkpoint
+    )
+    time = found.times["code"]
+    assert time.sampling + time.updating < found.step_s < time.sampling + time.updating + found.judging_s
+    assert [split.gpus for split in best_gpu_splits(found, 4, 9688)] == [{"code": [0, 1, 2, 3]}]
