@@ -16,7 +16,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=480)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    show_arms(compare(read_problems(options.problems), options.jobs, options.workers), as_json=False)
+    show_arms(list(compare(read_problems(options.problems), options.jobs, options.workers)), as_json=False)
 
 
 if __name__ == "__main__":

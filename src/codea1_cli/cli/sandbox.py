@@ -72,7 +72,7 @@ def bench(
     """Judge the same jobs by plain Python processes, by EvalPlus' checker and by this sandbox, and compare."""
     from codea1_cli.judging.bench import compare
 
-    show_arms(compare(_problems(problems), jobs, workers, python, evalplus, console.note), as_json)
+    show_arms(list(compare(_problems(problems), jobs, workers, python, evalplus, console.note)), as_json)
 
 
 def _problems(path: Path | None) -> list[Problem]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import os
 import resource
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,17 +25,17 @@ from codea1_cli.judging.judge import Expected, Judge
 from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.local import LocalSandbox
+from codea1_cli.sandbox.make import SandboxOptions, make_local
 from codea1_cli.sandbox.verdicts import Verdict
 
 EVALPLUS = "evalplus==0.3.1"
 TESTS = 8
-SUITES = 4  # suites a candidate
-LIMITS = Limits(time_s=4.0)
+SUITES = 4  # suites per candidate
 
 
 @dataclass(frozen=True)
 class Work:
-    """One candidate and its suites; `expected` has every call's answer."""
+    """One candidate and its suites of calls; `expected` has every call's answer."""
 
     program: str
     entry_point: str
@@ -44,7 +45,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Arm:
-    """One way of judging all jobs. Seconds of wall time and of CPU over all processes; latency is a job's median."""
+    """One way of judging all jobs. Seconds of wall time and of CPU over all processes; the median latency of a job."""
 
     name: str
     jobs: int
@@ -55,7 +56,7 @@ class Arm:
 
 
 def build_work(problems: Sequence[Problem], jobs: int, sandbox: LocalSandbox) -> list[Work]:
-    """`jobs` suites of 8 calls that the reference answers, 4 a candidate; the candidate is the reference.
+    """`jobs` suites of 8 calls that the reference answers, 4 per candidate; the candidate is the reference.
 
     Where a problem has too few tests, their integers are moved to make more. Raises UserError for too little data.
     """
@@ -64,7 +65,7 @@ def build_work(problems: Sequence[Problem], jobs: int, sandbox: LocalSandbox) ->
     for problem in problems:
         calls = _calls(problem)
         expected = judge.expected(problem.reference, problem.entry_point, calls)
-        usable = [call for call in calls if expected[call].valid and _has_literal(expected[call].text)]
+        usable = [call for call in calls if expected[call].valid and _literals([expected[call].text]) is not None]
         if len(usable) >= SUITES * TESTS:
             suites = tuple(tuple(usable[at * TESTS : (at + 1) * TESTS]) for at in range(SUITES))
             work.append(Work(problem.reference, problem.entry_point, suites, expected))
@@ -79,83 +80,66 @@ def build_work(problems: Sequence[Problem], jobs: int, sandbox: LocalSandbox) ->
 def _calls(problem: Problem) -> list[str]:
     statements = [s for test in (*problem.tests, *problem.extra_tests) for s in parse_suite(test, problem.entry_point)]
     own = list(dict.fromkeys(s.call for s in statements if s.invalid is None and s.call is not None))
-    own = [call for call in own if _literal_arguments(call) is not None]
+    own = [call for call in own if _arguments(call) is not None]
     found = dict.fromkeys(own)
     for shift in range(1, 12):
         for call in own:
             if len(found) >= 2 * SUITES * TESTS:
                 return list(found)
-            found.setdefault(_shifted(call, shift))
+            tree = ast.parse(call, mode="eval")
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Constant) and type(node.value) is int:
+                    node.value += shift
+            found.setdefault(ast.unparse(tree))
     return list(found)
 
 
-def _shifted(call: str, shift: int) -> str:
-    class Shift(ast.NodeTransformer):
-        def visit_Constant(self, node: ast.Constant) -> ast.Constant:
-            return ast.Constant(node.value + shift) if type(node.value) is int else node
-
-    return ast.unparse(Shift().visit(ast.parse(call, mode="eval")))
-
-
-def _literal_arguments(call: str) -> list[Any] | None:
+def _arguments(call: str) -> list[Any] | None:
     node = ast.parse(call, mode="eval").body
-    if not isinstance(node, ast.Call) or node.keywords:
-        return None
-    try:
-        return [ast.literal_eval(argument) for argument in node.args]
-    except ValueError:
-        return None
+    return _literals(node.args) if isinstance(node, ast.Call) and not node.keywords else None
 
 
-def _has_literal(text: str) -> bool:
+def _literals(parts: Sequence[ast.expr | str]) -> list[Any] | None:
     try:
-        ast.literal_eval(text)
+        return [ast.literal_eval(part) for part in parts]
     except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return False
-    return True
+        return None
 
 
-def _measured(name: str, jobs: int, run: Callable[[], Iterator[tuple[float, int]]], extra: Callable[[], float]) -> Arm:
+def _measured(name: str, jobs: int, run: Callable[[], Iterable[tuple[float, int]]], extra: Callable[[], float]) -> Arm:
     """Runs an arm; it yields each job's seconds and passed tests, `extra` tells CPU that no rusage shows yet."""
-    before, cpu, began = extra(), _cpu(), time.perf_counter()
+
+    def cpu() -> float:
+        own, others = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+        return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime + extra()
+
+    before, began = cpu(), time.perf_counter()
     found = list(run())
-    wall = time.perf_counter() - began
-    spent = _cpu() - cpu + extra() - before
+    wall, spent = time.perf_counter() - began, cpu() - before
     return Arm(name, jobs, wall, spent, 1000 * statistics.median(s for s, _ in found), sum(p for _, p in found))
-
-
-def _cpu() -> float:
-    own, others = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
 
 
 def script_arm(work: Sequence[Work], workers: int, python: str) -> Arm:
     """`python script.py` for each job: the candidate and its asserts in one file."""
-    with tempfile.TemporaryDirectory() as folder:
-        scripts: list[Path] = []
-        for item in work:
-            for suite in item.suites:
-                lines = [item.program, "", "passed = 0"]
-                for call in suite:
-                    answer = item.expected[call].text
-                    lines += [
-                        "try:",
-                        f"    assert {call} == {answer}",
-                        "    passed += 1",
-                        "except Exception:",
-                        "    pass",
-                    ]
-                path = Path(folder) / f"{len(scripts)}.py"
-                path.write_text("\n".join([*lines, "print(passed)"]), encoding="utf-8")
-                scripts.append(path)
 
-        def one(path: Path) -> tuple[float, int]:
-            began = time.perf_counter()
-            done = subprocess.run([python, str(path)], capture_output=True, text=True, timeout=60)
-            return time.perf_counter() - began, int(done.stdout.split()[-1]) if done.stdout.strip() else 0
+    def script(item: Work, suite: Sequence[str]) -> str:
+        tests = (
+            f"try:\n    assert {call} == {item.expected[call].text}\n    passed += 1\nexcept Exception:\n    pass"
+            for call in suite
+        )
+        return "\n".join([item.program, "", "passed = 0", *tests, "print(passed)"])
 
-        with ThreadPoolExecutor(workers) as pool:
-            return _measured("python script.py", len(scripts), lambda: pool.map(one, scripts), lambda: 0.0)
+    def one(path: Path) -> tuple[float, int]:
+        began = time.perf_counter()
+        done = subprocess.run([python, str(path)], capture_output=True, text=True, timeout=60)
+        return time.perf_counter() - began, int(done.stdout.split()[-1]) if done.stdout.strip() else 0
+
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
+        texts = [script(item, suite) for item in work for suite in item.suites]
+        paths = [Path(folder) / f"{number}.py" for number in range(len(texts))]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(text, encoding="utf-8")
+        return _measured("python script.py", len(paths), lambda: pool.map(one, paths), lambda: 0.0)
 
 
 def evalplus_arm(work: Sequence[Work], workers: int) -> Arm | None:
@@ -167,44 +151,70 @@ def evalplus_arm(work: Sequence[Work], workers: int) -> Arm | None:
         {
             "program": item.program,
             "entry_point": item.entry_point,
-            "inputs": [repr(_literal_arguments(call)) for call in suite],
+            "inputs": [repr(_arguments(call)) for call in suite],
             "expected": [item.expected[call].text for call in suite],
         }
         for item in work
         for suite in item.suites
     ]
-    script = Path(__file__).with_name("bench_evalplus.py")
-    command = [
-        uv,
-        "run",
-        "--quiet",
-        "--no-project",
-        "--python",
-        sys.executable,
-        "--with",
-        EVALPLUS,
-        "python",
-        str(script),
-    ]
+    script = inspect.getsource(_check_with_evalplus) + inspect.getsource(_time_evalplus) + "_time_evalplus()\n"
+    command = [uv, "run", "--quiet", "--no-project", "--python", sys.executable, "--with", EVALPLUS, "python", "-c"]
     done = subprocess.run(
-        [*command, str(workers)], input=json.dumps(jobs), capture_output=True, text=True, timeout=600, cwd="/"
+        [*command, script, str(workers)], input=json.dumps(jobs), capture_output=True, text=True, timeout=600, cwd="/"
     )
-    if done.returncode:
-        return None
-    return Arm(**json.loads(done.stdout.splitlines()[-1]))
+    return Arm(**json.loads(done.stdout.splitlines()[-1])) if done.returncode == 0 else None
+
+
+def _check_with_evalplus(job: dict) -> tuple[float, int]:
+    """One job's seconds and how many of its tests passed."""
+    import ast
+    import time
+
+    from evalplus.eval import untrusted_check
+
+    began = time.perf_counter()
+    inputs, expected = ([ast.literal_eval(text) for text in job[key]] for key in ("inputs", "expected"))
+    _, passed = untrusted_check(
+        "humaneval", job["program"], inputs, job["entry_point"], expected, 0, [0.1] * len(inputs), fast_check=True
+    )
+    return time.perf_counter() - began, sum(map(bool, passed))
+
+
+def _time_evalplus() -> None:
+    """Its source and `_check_with_evalplus`'s run as a script where EvalPlus is: jobs from stdin, an arm to stdout."""
+    import json
+    import resource
+    import statistics
+    import sys
+    import time
+    from concurrent.futures import ProcessPoolExecutor
+
+    import evalplus.eval  # noqa: F401 - before the clock starts, and before the workers fork
+
+    jobs, workers = json.load(sys.stdin), int(sys.argv[1])
+    with ProcessPoolExecutor(workers) as pool:
+        list(pool.map(_check_with_evalplus, jobs[: 4 * workers]))
+        began = time.perf_counter()
+        found = list(pool.map(_check_with_evalplus, jobs))
+        wall = time.perf_counter() - began
+    # The pool is gone, so its processes and theirs are counted; the few warm-up jobs are taken out pro rata.
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = (usage.ru_utime + usage.ru_stime) * len(jobs) / (len(jobs) + min(len(jobs), 4 * workers))
+    latency, passed = 1000 * statistics.median(s for s, _ in found), sum(p for _, p in found)
+    arm = {"name": "EvalPlus", "jobs": len(jobs), "wall_s": wall, "cpu_s": cpu}
+    print(json.dumps({**arm, "latency_ms": latency, "passed": passed}))
 
 
 def sandbox_arm(name: str, sandbox: LocalSandbox, work: Sequence[Work], workers: int, batched: bool) -> Arm:
     """Ours: a fork for each suite, or one for all suites of a candidate."""
-    judge = Judge(sandbox, limits=LIMITS)
+    judge = Judge(sandbox, limits=Limits(time_s=4.0))
     size = SUITES if batched else 1
     jobs = [(item, item.suites[at : at + size]) for item in work for at in range(0, len(item.suites), size)]
 
     def one(job: tuple[Work, tuple[tuple[str, ...], ...]]) -> tuple[float, int]:
         item, suites = job
         began = time.perf_counter()
-        calls = [call for suite in suites for call in suite]
-        result = judge.check(item.program, item.entry_point, calls, item.expected)
+        result = judge.check(item.program, item.entry_point, [call for s in suites for call in s], item.expected)
         passed = sum(test.verdict is Verdict.PASSED for test in result.verdicts.values())
         return (time.perf_counter() - began) / len(suites), passed
 
@@ -219,38 +229,42 @@ def compare(
     workers: int,
     python: str | None = None,
     evalplus: bool = True,
-    tell: Callable[[str], None] = lambda _: None,
-) -> list[Arm]:
-    """All arms on the same work, slowest kind first; `tell` hears what comes next. Raises UserError when the problems
-    make too few jobs."""
-    with LocalSandbox(workers, python=python) as sandbox:
-        tell("asking the references")
+    progress: Callable[[str], None] = lambda _: None,
+) -> Iterator[Arm]:
+    """All arms on the same work, slowest kind first; `progress` hears what comes next.
+
+    Raises UserError when the problems make too few jobs.
+    """
+    with make_local(SandboxOptions(python=python, workers=workers)) as sandbox:
+        progress("asking the references")
         work = build_work(problems, jobs, sandbox)
-        tell("plain Python processes")
-        arms = [script_arm(work, workers, sandbox.python)]
+        progress("plain Python processes")
+        yield script_arm(work, workers, sandbox.python)
         if evalplus:
-            tell(f"EvalPlus' checker, which uv fetches the first time ({EVALPLUS})")
+            progress(f"EvalPlus' checker, which uv fetches the first time ({EVALPLUS})")
             if (arm := evalplus_arm(work, workers)) is not None:
-                arms.append(arm)
-        tell("this sandbox")
-        arms.append(sandbox_arm("one suite a fork", sandbox, work, workers, batched=False))
-        arms.append(sandbox_arm(f"{SUITES} suites a fork", sandbox, work, workers, batched=True))
+                yield arm
+        progress("this sandbox")
+        yield sandbox_arm("one suite a fork", sandbox, work, workers, batched=False)
+        yield sandbox_arm(f"{SUITES} suites a fork", sandbox, work, workers, batched=True)
         if workers > 1:
-            arms.append(sandbox_arm("one suite a fork, 1 worker", sandbox, work, 1, batched=False))
-    return arms
+            yield sandbox_arm("one suite a fork, 1 worker", sandbox, work, 1, batched=False)
 
 
-def table(arms: Sequence[Arm]) -> list[dict[str, Any]]:
-    """The arms with their ratios: how many times faster than plain scripts and than EvalPlus, by wall time a job."""
-    by_name = {arm.name: arm.wall_s / arm.jobs for arm in arms}
-    rows = []
-    for arm in arms:
-        each = arm.wall_s / arm.jobs
-        row = asdict(arm) | {"ms_per_job": 1000 * each, "cpu_ms_per_job": 1000 * arm.cpu_s / arm.jobs}
-        for other, key in (("python script.py", "times_script"), ("EvalPlus", "times_evalplus")):
-            row[key] = by_name[other] / each if other in by_name else None
-        rows.append(row)
-    return rows
+def table(measured: Iterable[Arm]) -> list[dict[str, Any]]:
+    """The arms with their ratios: how many times faster than plain scripts and than EvalPlus, by wall time per job."""
+    measured = list(measured)
+    seconds = {arm.name: arm.wall_s / arm.jobs for arm in measured}
+
+    def times(other: str, arm: Arm) -> float | None:
+        return seconds[other] / seconds[arm.name] if other in seconds else None
+
+    return [
+        asdict(arm)
+        | {"ms_per_job": 1000 * seconds[arm.name], "cpu_ms_per_job": 1000 * arm.cpu_s / arm.jobs}
+        | {"times_script": times("python script.py", arm), "times_evalplus": times("EvalPlus", arm)}
+        for arm in measured
+    ]
 
 
 def cores() -> int:

@@ -46,107 +46,23 @@ _NUMBERS = {
     "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88), "setrlimit": (160, 164),
 }  # fmt: skip
 
-_ALWAYS = [
-    "ptrace",
-    "process_vm_readv",
-    "process_vm_writev",
-    "kcmp",
-    "mount",
-    "umount2",
-    "pivot_root",
-    "chroot",
-    "unshare",
-    "setns",
-    "move_mount",
-    "open_tree",
-    "fsopen",
-    "fsconfig",
-    "fsmount",
-    "fspick",
-    "mount_setattr",
-    "bpf",
-    "perf_event_open",
-    "userfaultfd",
-    "keyctl",
-    "add_key",
-    "request_key",
-    "io_uring_setup",
-    "io_uring_enter",
-    "io_uring_register",
-    "init_module",
-    "finit_module",
-    "delete_module",
-    "kexec_load",
-    "kexec_file_load",
-    "reboot",
-    "swapon",
-    "swapoff",
-    "sethostname",
-    "setdomainname",
-    "acct",
-    "quotactl",
-    "quotactl_fd",
-    "settimeofday",
-    "clock_settime",
-    "clock_adjtime",
-    "adjtimex",
-    "syslog",
-    "open_by_handle_at",
-    "name_to_handle_at",
-    "fanotify_init",
-    "lookup_dcookie",
-    "vhangup",
-    "iopl",
-    "ioperm",
-    "modify_ldt",
-    "uselib",
-    "personality",
-    "move_pages",
-    "mbind",
-    "migrate_pages",
-    "pidfd_getfd",
-    "process_madvise",
-    "memfd_secret",
-]
-_ATTRIBUTES = [
-    "chmod",
-    "fchmod",
-    "fchmodat",
-    "fchmodat2",
-    "chown",
-    "lchown",
-    "fchown",
-    "fchownat",
-    "setxattr",
-    "lsetxattr",
-    "fsetxattr",
-    "removexattr",
-    "lremovexattr",
-    "fremovexattr",
-    "utime",
-    "utimes",
-    "futimesat",
-    "utimensat",
-]
-_TREE = [
-    "creat",
-    "truncate",
-    "mkdir",
-    "mkdirat",
-    "rmdir",
-    "unlink",
-    "unlinkat",
-    "rename",
-    "renameat",
-    "renameat2",
-    "link",
-    "linkat",
-    "symlink",
-    "symlinkat",
-    "mknod",
-    "mknodat",
-]
-_IPC = ["shmget", "msgget", "semget", "mq_open"]
+_ALWAYS = """
+    ptrace process_vm_readv process_vm_writev kcmp mount umount2 pivot_root chroot unshare setns move_mount open_tree
+    fsopen fsconfig fsmount fspick mount_setattr bpf perf_event_open userfaultfd keyctl add_key request_key
+    io_uring_setup io_uring_enter io_uring_register init_module finit_module delete_module kexec_load kexec_file_load
+    reboot swapon swapoff sethostname setdomainname acct quotactl quotactl_fd settimeofday clock_settime clock_adjtime
+    adjtimex syslog open_by_handle_at name_to_handle_at fanotify_init lookup_dcookie vhangup iopl ioperm modify_ldt
+    uselib personality move_pages mbind migrate_pages pidfd_getfd process_madvise memfd_secret
+"""
+_ATTRIBUTES = """
+    chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat setxattr lsetxattr fsetxattr removexattr lremovexattr
+    fremovexattr utime utimes futimesat utimensat
+"""
+_TREE = """
+    creat truncate mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat symlink symlinkat mknod
+    mknodat
+"""
+_IPC = "shmget msgget semget mq_open"
 _NEW_NAMESPACES = 0x7E020080
 _WRITING = 0o1103  # O_WRONLY | O_RDWR | O_CREAT | O_TRUNC
 
@@ -169,9 +85,9 @@ class _Program:
         if self.column == 0:
             self.code += [(_GE, 0, 1, 0x40000000), (_RETURN, 0, 0, _ERROR | ENOSYS)]  # the x32 numbers
 
-    def refuse(self, names: list[str], error: int) -> None:
-        """Refuse all of `names` whatever their arguments."""
-        numbers = [n for n in (_NUMBERS[name][self.column] for name in names) if n is not None]
+    def refuse(self, names: str, error: int) -> None:
+        """Refuse all of `names`, which spaces separate, whatever their arguments."""
+        numbers = [n for n in (_NUMBERS[name][self.column] for name in names.split()) if n is not None]
         self.code += self._any([(_EQ, n) for n in numbers])
         self.code.append((_RETURN, 0, 0, _ERROR | error))
 
@@ -203,13 +119,13 @@ def build(missing: frozenset[str], pid: int) -> bytes:
     """The filter of process `pid`; `missing` names the layers whose work it has to take over."""
     program = _Program()
     program.refuse(_ALWAYS, EPERM)
-    program.refuse(["clone3", "openat2"], ENOSYS)  # C libraries then use the calls whose flags can be seen
+    program.refuse("clone3 openat2", ENOSYS)  # C libraries then use the calls whose flags can be seen
     program.refuse_when("clone", 0, [(_SET, _NEW_NAMESPACES)], EPERM)
     program.refuse_when("prctl", 0, [(_EQ, kernel.PR_SET_PDEATHSIG)], EPERM)  # else a program outlives its worker
     program.refuse_unless("socket", 0, [1, 2, 10], EAFNOSUPPORT)
     if "net_namespace" in missing:
-        program.refuse(["connect", "sendmsg", "sendmmsg"], ENETUNREACH)
-        program.refuse(["bind", "listen"], EACCES)
+        program.refuse("connect sendmsg sendmmsg", ENETUNREACH)
+        program.refuse("bind listen", EACCES)
         program.refuse_unless("sendto", 8, [0], ENETUNREACH)
         program.refuse_unless("sendto", 9, [0], ENETUNREACH)
     program.refuse(_IPC, ENOSYS)  # what lies there would outlive a program: its namespace is the worker's
@@ -220,7 +136,7 @@ def build(missing: frozenset[str], pid: int) -> bytes:
         program.refuse_when("open", 2, [(_SET, _WRITING)], EROFS)
         program.refuse_when("openat", 4, [(_SET, _WRITING)], EROFS)
     if "pid_namespace" in missing:
-        program.refuse(["tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal", "pidfd_open"], EPERM)
+        program.refuse("tkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal pidfd_open", EPERM)
         program.refuse_unless("kill", 0, [pid], EPERM)
         program.refuse_unless("tgkill", 0, [pid], EPERM)
     return program.bytes()
