@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from codea1_cli.data.options import SourceOptions
 from codea1_cli.data.sources.python_folder import PythonFolder
 from codea1_cli.data.sources.registry import make_source
 from codea1_cli.errors import UserError
@@ -97,10 +98,10 @@ def test_files_with_other_columns(tmp_path):
         make_source(str(tmp_path / "d"))
     assert "prompt, reference" in failure.value.hint
     (tmp_path / "d" / "c.parquet").unlink()
-    mapped = make_source(str(tmp_path / "d"), mapping={"license": "more"})  # not every file must have it
+    mapped = make_source(str(tmp_path / "d"), SourceOptions(maps=["license=more"]))  # not every file must have it
     assert [mapped.convert(place, row).license for place, row in mapped.records()] == ["", "x"]
     with pytest.raises(UserError, match="d: no column 'mroe' for the field license"):
-        make_source(str(tmp_path / "d"), mapping={"license": "mroe"})
+        make_source(str(tmp_path / "d"), SourceOptions(maps=["license=mroe"]))
 
 
 def test_broken_rows_of_a_folder_name_their_file(mixed):
@@ -152,13 +153,13 @@ def test_a_folder_of_a_published_data_set(tmp_path, name):
     }
     write(tmp_path / "a.jsonl", [rows[name]])
     write(tmp_path / "b.parquet", [rows[name]])
-    source = make_source(name, data=tmp_path)
+    source = make_source(name, SourceOptions(data=tmp_path))
     assert list(entry_points(source).values()) == ["f", "f"]
     assert [file["file"] for file in source.identity()["files"]] == ["a.jsonl", "b.parquet"]
     (tmp_path / "a.jsonl").unlink()
     (tmp_path / "b.parquet").unlink()
     with pytest.raises(UserError, match="no table in") as failure:
-        make_source(name, data=tmp_path)
+        make_source(name, SourceOptions(data=tmp_path))
     assert ".parquet" in failure.value.hint
 
 
@@ -166,4 +167,4 @@ def test_a_folder_of_a_published_data_set(tmp_path, name):
 def test_options_of_the_hub_do_not_go_with_local_files(mixed, option):
     for spec in (mixed, mixed / "a.jsonl"):
         with pytest.raises(UserError, match=f"--{option} does not go with this source"):
-            make_source(str(spec), **{option: "train"})
+            make_source(str(spec), SourceOptions(**{option: "train"}))

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from codea1_cli.data.model_filters import PromptCounter, SolveJudge, SolveRate, make_sampler
-from codea1_cli.data.options import Options, SolveRule, read_keep
+from codea1_cli.data.model_filters import PromptCounter, SolveJudge, SolveRate, SolveRule, make_sampler, read_keep
+from codea1_cli.data.options import Options
 from codea1_cli.data.pipeline import Pipeline
 from codea1_cli.data.sources.rows import FileRows
 from codea1_cli.data.sources.table import Table
@@ -94,8 +94,7 @@ def test_problems_are_kept_by_their_solve_rate_and_sampling_goes_on(tmp_path, mo
 
     def run(progress=lambda *_: None, low=0.25):
         options = Options(
-            out=tmp_path, command="", decontaminate=False, dedup=False, verify=False, workers=1,
-            solve=SolveRule("m", n=4, low=low, high=0.9),
+            decontaminate=False, dedup=False, verify=False, workers=1, solve_rate="m", n=4, keep=f"{low}:0.9"
         )  # fmt: skip
         with Work(tmp_path / ".work").locked() as work:
             return Pipeline(Table(FileRows(source)), options, work, progress).run()

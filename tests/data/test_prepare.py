@@ -13,7 +13,7 @@ import typer
 
 from codea1_cli.cli.console import run_app
 from codea1_cli.cli.prepare_data import prepare_data
-from codea1_cli.data.options import Options, Thresholds
+from codea1_cli.data.options import Options
 from codea1_cli.data.pipeline import Pipeline
 from codea1_cli.data.sources.rows import FileRows
 from codea1_cli.data.sources.table import Table
@@ -162,7 +162,7 @@ class Stopping(Table):
 
 
 def run_pipeline(source, out, **options):
-    settings = Options(out=out, command="", decontaminate=False, workers=1, **options)
+    settings = Options(decontaminate=False, workers=1, **options)
     with Work(out / ".work").locked() as work:
         return Pipeline(source, settings, work, lambda *_: None).run()
 
@@ -200,7 +200,7 @@ def test_verification_is_done_once_and_used_again(tmp_path, rows, monkeypatch):
     stop = False
     whole = run_pipeline(Table(FileRows(rows)), tmp_path)
     assert len(checked) == len(set(checked)) == 22
-    other = run_pipeline(Table(FileRows(rows)), tmp_path, min_tests=0, thresholds=Thresholds(near_question=0.9))
+    other = run_pipeline(Table(FileRows(rows)), tmp_path, min_tests=0, threshold=["near_question=0.9"])
     assert set(checked[22:]) == {"row-52"}  # the only row that was not verified before
     assert other.rows.count() == whole.rows.count() + 1
     run_pipeline(Table(FileRows(rows)), tmp_path, time_limit_s=9.0)

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from codea1_cli.data.options import SourceOptions
 from codea1_cli.data.sources.base import Skipped
 from codea1_cli.data.sources.evalplus import MAX_PLUS, EvalPlus
 from codea1_cli.data.sources.kodcode import KodCode
@@ -164,7 +165,10 @@ def table_file(folder, kind):
 
 @pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "parquet", "csv"])
 def test_tables(tmp_path, kind):
-    source = make_source(str(table_file(tmp_path, kind)), mapping=MAPPING, license="MIT")
+    source = make_source(
+        str(table_file(tmp_path, kind)),
+        SourceOptions(maps=[f"{name}={column}" for name, column in MAPPING.items()], license="MIT"),
+    )
     first, second = converted(source)
     assert (first.entry_point, first.tests, first.license) == ("d", ["assert d(2) == 4"], "MIT")
     assert second.declaration == "def t(x):"
@@ -219,7 +223,7 @@ def test_rows_of_datasets(tmp_path):
 def test_kodcode_as_datasets_gives_it(tmp_path, monkeypatch):
     pq.write_table(pa.Table.from_pylist([KODCODE, {**KODCODE, "gpt_difficulty": "easy"}]), tmp_path / "train.parquet")
     monkeypatch.setattr("codea1_cli.data.sources.kodcode.DATASET", str(tmp_path))
-    source = make_source("kodcode", difficulty="hard")
+    source = make_source("kodcode", SourceOptions(difficulty="hard"))
     first, second = converted(source)
     assert first.tests == ["assert double(2) == 4", "assert double(-1) == -2"]
     assert second.reason == "difficulty"
@@ -245,11 +249,11 @@ def test_sources_that_do_not_exist(tmp_path):
             make_source(spec)
         assert failure.value.hint
     with pytest.raises(UserError, match="--difficulty"):
-        make_source("mbpp", difficulty="hard")
+        make_source("mbpp", SourceOptions(difficulty="hard"))
     with pytest.raises(UserError, match="extreme"):
-        make_source("kodcode", difficulty="extreme")
+        make_source("kodcode", SourceOptions(difficulty="extreme"))
     with pytest.raises(UserError, match="--map"):
-        make_source("kodcode", mapping={"question": "q"})
+        make_source("kodcode", SourceOptions(maps=["question=q"]))
 
 
 def test_near_names_are_suggested(tmp_path):
@@ -259,7 +263,7 @@ def test_near_names_are_suggested(tmp_path):
     path = tmp_path / "br.csv"
     path.write_text("prompt,answer\nq,r\n")
     with pytest.raises(UserError) as caught:
-        make_source(str(path), mapping={"questoin": "prompt"})
+        make_source(str(path), SourceOptions(maps=["questoin=prompt"]))
     assert "did you mean question?" in caught.value.hint
     with pytest.raises(UserError, match=r"br\.csv: no column"):
         make_source(str(path))

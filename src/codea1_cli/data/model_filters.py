@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from codea1_cli.data.options import SolveRule
 from codea1_cli.errors import UserError
 from codea1_cli.extract import extract_code
 from codea1_cli.judging.grading import grade_on_tests
@@ -46,6 +45,34 @@ class PromptCounter:
             return len(render(self.tokenizer, code_messages(problem)))
         except TemplateError as error:
             raise UserError(f"the chat template does not render: {error}", hint="see --chat-template") from None
+
+
+@dataclass(frozen=True)
+class SolveRule:
+    """`n` samples a problem at `temperature`; problems whose solve rate lies outside [low, high] go."""
+
+    model: str
+    n: int = 8
+    low: float = 0.0
+    high: float = 1.0
+    temperature: float = 1.0
+    max_new_tokens: int = 1024
+
+
+def read_keep(text: str) -> tuple[float, float]:
+    """The range of `LOW:HIGH`.
+
+    Raises:
+        UserError: it is none.
+    """
+    low, colon, high = text.partition(":")
+    try:
+        bounds = (float(low), float(high))
+    except ValueError:
+        bounds = (1.0, 0.0)
+    if not colon or not 0.0 <= bounds[0] <= bounds[1] <= 1.0:
+        raise UserError(f"{text!r} is no range of solve rates", hint="--keep LOW:HIGH, such as 0.1:0.9")
+    return bounds
 
 
 class Sampler(Protocol):

@@ -83,7 +83,7 @@ def publish(prepared: Prepared, card: Card, options: Options, work: Work) -> Car
     (final / CARD).write_text(card.json(), encoding="utf-8")
     for name in ("README.md", CARD):
         sealed(final / name)
-    _move(final, options.out)
+    _move(final, work.folder.parent)
     return card
 
 
@@ -164,14 +164,6 @@ def _move(final: Path, out: Path) -> None:
     final.rmdir()
 
 
-def new_card(title: str, options: Options, identity: dict[str, Any]) -> Card:
+def new_card(title: str, command: str, options: Options, identity: dict[str, Any]) -> Card:
     """An empty card that says where the rows come from and what was asked."""
-    shown = {
-        name: value
-        for name, value in vars(options).items()
-        if name not in ("out", "command", "seed", "workers", "benchmarks", "chat_template", "solve", "thresholds")
-    }
-    shown |= {"thresholds": options.thresholds.model_dump()}
-    if options.solve is not None:
-        shown["solve"] = vars(options.solve)
-    return Card(title, options.command, __version__, options.seed, identity, shown)
+    return Card(title, command, __version__, options.seed, identity, options.on_the_card())

@@ -7,61 +7,53 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
+from codea1_cli.data.options import SourceOptions
 from codea1_cli.data.sources.base import Source
 from codea1_cli.data.sources.evalplus import EvalPlus
 from codea1_cli.data.sources.kodcode import DIFFICULTIES, KodCode
 from codea1_cli.data.sources.mbpp import Mbpp
 from codea1_cli.data.sources.python_folder import PythonFolder
 from codea1_cli.data.sources.rows import FORMATS, FileRows, FolderRows, HubRows, format_of, named, visible_files
-from codea1_cli.data.sources.table import Table
+from codea1_cli.data.sources.table import Table, read_mapping
 from codea1_cli.errors import UserError
 
 BUILT_IN = ("kodcode", "mbpp", "evalplus")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_NO_OPTIONS = SourceOptions()
 
 
-def make_source(
-    spec: str,
-    *,
-    data: Path | None = None,
-    mapping: Mapping[str, str] | None = None,
-    difficulty: str | None = None,
-    split: str | None = None,
-    revision: str | None = None,
-    config: str | None = None,
-    license: str | None = None,
-    benchmarks: Path | None = None,
-) -> Source:
+def make_source(spec: str, options: SourceOptions = _NO_OPTIONS, benchmarks: Path | None = None) -> Source:
     """The source behind a built-in name, a file, a folder or a hub dataset's id.
 
     Raises:
-        UserError: there is no such source, or an option that it does not have.
+        UserError: there is no such source, an option that it does not have, or a mapping that cannot be read.
     """
-    path = Path(spec).expanduser()
-    _refuse(spec != "kodcode" and difficulty is not None, "--difficulty", "kodcode")
-    _refuse(spec not in BUILT_IN and data is not None, "--data", ", ".join(BUILT_IN))
+    o, path = options, Path(spec).expanduser()
+    mapping = read_mapping(o.maps or [], o.mapping)
+    _refuse(spec != "kodcode" and o.difficulty is not None, "--difficulty", "kodcode")
+    _refuse(spec not in BUILT_IN and o.data is not None, "--data", ", ".join(BUILT_IN))
     _refuse(spec in BUILT_IN and bool(mapping), "--map and --mapping", "a file or a hub dataset")
     if spec not in BUILT_IN and path.exists():
-        for option, given in (("--split", split), ("--revision", revision), ("--config", config)):
+        for option, given in (("--split", o.split), ("--revision", o.revision), ("--config", o.config)):
             _refuse(given is not None, option, "a hub dataset; a local file or folder is read whole")
-    if difficulty is not None and difficulty not in DIFFICULTIES:
-        raise UserError(f"no difficulty {difficulty!r}", hint=f"one of {', '.join(DIFFICULTIES)}")
+    if o.difficulty is not None and o.difficulty not in DIFFICULTIES:
+        raise UserError(f"no difficulty {o.difficulty!r}", hint=f"one of {', '.join(DIFFICULTIES)}")
     if spec == "kodcode":
-        return KodCode(data, difficulty, split, revision, license)
+        return KodCode(o.data, o.difficulty, o.split, o.revision, o.license)
     if spec == "mbpp":
-        return Mbpp(data, split, revision, license)
+        return Mbpp(o.data, o.split, o.revision, o.license)
     if spec == "evalplus":
-        return EvalPlus(data, benchmarks, license)
+        return EvalPlus(o.data, benchmarks, o.license)
     if path.is_file() and path.suffix == ".py":
-        return PythonFolder(path, license)
+        return PythonFolder(path, o.license)
     if path.is_file():
-        return Table(FileRows(path), mapping, license)
+        return Table(FileRows(path), mapping, o.license)
     if path.is_dir():
-        return _folder(path, mapping, license)
+        return _folder(path, mapping, o.license)
     if format_of(path) or spec.startswith((".", "/", "~")) or path.suffix == ".py":
         raise UserError(f"no such file: {spec}", hint=f"a {', '.join(FORMATS)} or .py file, or a folder")
     if _HUB_ID.fullmatch(spec):
-        return Table(HubRows(spec, split or "train", revision, config), mapping, license)
+        return Table(HubRows(spec, o.split or "train", o.revision, o.config), mapping, o.license)
     near = get_close_matches(spec, BUILT_IN, 1)
     meant = f"did you mean {near[0]}? " if near else ""
     raise UserError(
