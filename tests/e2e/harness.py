@@ -121,9 +121,7 @@ def comparable(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Metrics without what a clock decides."""
     return [
         {
-            "step": line["step"],
-            "code": line["code"],
-            "test": line["test"],
+            **{key: line[key] for key in ("step", "code", "test") if key in line},
             "arena": {key: value for key, value in line["arena"].items() if key != "judge_s"},
         }
         for line in lines
