@@ -49,7 +49,7 @@ class Sums:
     def read(self, row, task, number):
         return Sample(task.id, row["solution"], row["solution"], number)
 
-    def sanitise(self, task, raw):
+    def sanitize(self, task, raw):
         return raw.strip()
 
     def check_references(self, options, progress, ids=None):

@@ -41,7 +41,7 @@ def evaluate(
     samples: Annotated[
         Path | None, typer.Option("--samples", metavar="FILE", help="Score this sample file, and sample nothing.")
     ] = None,
-    sanitise: Annotated[bool, typer.Option("--sanitise", help="Sanitise what --samples holds before scoring.")] = False,
+    sanitize: Annotated[bool, typer.Option("--sanitise", help="Sanitise what --samples holds before scoring.")] = False,
     data: Annotated[
         Path | None,
         typer.Option("--data", metavar="PATH", help="The release file or its folder; CODEA1_SHARED or the hub else."),
@@ -111,8 +111,8 @@ def evaluate(
     with interruptible(said), Bar() as bar:
         if samples is not None:
             target = writable(result_file(samples, out))
-            made, file = given_samples(samples, sanitise, benchmark, tasks), samples
-            about = {**read_origin(samples), "label": samples.name, "sanitised": sanitise}
+            made, file = given_samples(samples, sanitize, benchmark, tasks), samples
+            about = {**read_origin(samples), "label": samples.name, "sanitised": sanitize}
         else:
             settings = _settings(benchmark, n, temperature, top_p, max_new_tokens, seed, style)
             made, about, file = _sampled(benchmark, tasks, model, step, runs, settings, style, engine, out, bar)
@@ -185,7 +185,7 @@ def compare(
 
 
 @app.command("sanitise")
-def sanitise_file(
+def sanitize_file(
     benchmark: Annotated[str, typer.Argument(metavar="BENCHMARK", help=f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}.")],
     samples: Annotated[Path, typer.Argument(metavar="SAMPLES", help="A raw sample file.")],
     out: Annotated[

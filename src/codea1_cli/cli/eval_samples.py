@@ -40,7 +40,7 @@ def refuse_what_has_no_effect(context: typer.Context) -> None:
         for name in context.params
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"  # Typer's own enum, not click's
     }
-    if "samples" not in given and "sanitise" in given:
+    if "samples" not in given and "sanitize" in given:
         raise UserError("--sanitise is for --samples: what is sampled here is sanitised anyway")
     if "samples" in given and (idle := [given[name] for name in _OF_SAMPLING if name in given]):
         raise UserError(f"--samples are there already, so nothing is sampled with {', '.join(idle)}")
@@ -68,7 +68,7 @@ def usable_cache(given: Path | None) -> Path | None:
         return None
 
 
-def given_samples(file: Path, sanitise: bool, benchmark: CodeBenchmark, tasks: list[CodeTask]) -> list[Sample]:
+def given_samples(file: Path, sanitize: bool, benchmark: CodeBenchmark, tasks: list[CodeTask]) -> list[Sample]:
     """The samples of a file, sanitised where asked, with warnings of what is in no figure."""
     strangers: list[str] = []
     made = read_samples(file, benchmark, tasks, strangers)
@@ -79,9 +79,9 @@ def given_samples(file: Path, sanitise: bool, benchmark: CodeBenchmark, tasks: l
     counts = Counter(one.task_id for one in made).values()
     if min(counts) < max(counts):
         console.warn(f"tasks have {min(counts)} to {max(counts)} samples: pass@k is given up to k = {min(counts)}")
-    if not sanitise:
+    if not sanitize:
         return made
     by_id = {task.id: task for task in tasks}
     return [
-        replace(one, raw=one.solution, solution=benchmark.sanitise(by_id[one.task_id], one.solution)) for one in made
+        replace(one, raw=one.solution, solution=benchmark.sanitize(by_id[one.task_id], one.solution)) for one in made
     ]

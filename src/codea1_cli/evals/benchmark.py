@@ -133,7 +133,7 @@ class CodeBenchmark(Protocol):
         """A row of a sample file (`solution` or `completion`) as a sample; nothing is sanitised."""
         ...
 
-    def sanitise(self, task: CodeTask, raw: str) -> str:
+    def sanitize(self, task: CodeTask, raw: str) -> str:
         """The program in a raw solution, as the benchmark's own sanitiser finds it."""
         ...
 

@@ -7,7 +7,6 @@ import pytest
 from codea1_cli.errors import UserError
 from codea1_cli.evals.benchmark import ReferenceReport, Scored, ScoreOptions, Status
 from codea1_cli.evals.evalplus.prompts import prompt_ids, stops
-from codea1_cli.evals.evalplus.sanitize import longest_code, sanitise
 from codea1_cli.evals.evalplus.tasks import release_row
 from codea1_cli.evals.registry import open_benchmark
 from codea1_cli.evals.results import read_result
@@ -136,21 +135,6 @@ def test_prompts(benchmark, release):
     assert "\n```\n" in stops("humaneval", "evalplus")
     assert '\n"""' in stops("mbpp", "completion")
     assert stops("mbpp", "codea1") == ()
-
-
-def test_sanitising():
-    text = (
-        "Here it is:\n```python\nimport math\nfrom __future__ import annotations\nLIMIT = 3\na, b = 1, 2\n\n\ndef helper(x):\n"
-        "    return x + LIMIT\n\n\ndef unused(x):\n    print(x)\n\n\n@cached\ndef decorated():\n    return 1\n\n\n"
-        "def f(x):\n    return helper(x)\n\n\nprint(f(1))\n```\nIt works."
-    )
-    kept = "import math\nLIMIT = 3\ndef helper(x):\n    return x + LIMIT\ndef f(x):\n    return helper(x)"
-    assert sanitise(text, "f") == kept
-    assert sanitise("def f(:\n", "f") == "def f(:"
-    assert sanitise("", "f") == ""
-    assert longest_code("this is no code\nx = 1\ny = 2\nnor that either") == "x = 1\ny = 2"
-    assert longest_code('"""\nopen text\nx = 1') == '"""'
-    assert longest_code("x = (\n1\n)\n)") == "x = (\n1\n)"
 
 
 def test_rows_of_the_hub():

@@ -9,7 +9,6 @@ from typing import Any
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals.benchmark import CodeTask, Progress, ReferenceReport, Sample, Scored, ScoreOptions, Status
-from codea1_cli.evals.bigcodebench import sanitize
 from codea1_cli.evals.bigcodebench.reference_report import FAILS, ReferenceResult, cache_name, check_references
 from codea1_cli.evals.bigcodebench.rootfs import environment_key, open_sandbox
 from codea1_cli.evals.bigcodebench.scoring import BigCodeVerdict, Job, ScoreSettings, score_all
@@ -23,6 +22,7 @@ from codea1_cli.evals.bigcodebench.tasks import (
     prompt_text,
     public_task,
 )
+from codea1_cli.evals.sanitize import sanitize_bigcodebench
 from codea1_cli.problems.benchmark_files import Task
 
 _STATUS = {
@@ -98,7 +98,7 @@ class BigCodeBenchmark:
         """A sampled text as a sample; a base model's text continues the prompt."""
         raw = text.replace("\t", "    ")
         raw = task.prompt + raw if self._plain else raw
-        return Sample(task.id, self.sanitise(task, raw), raw, number)
+        return Sample(task.id, self.sanitize(task, raw), raw, number)
 
     def read(self, row: dict[str, Any], task: CodeTask, number: int) -> Sample:
         """A row of a sample file: `solution`, or `completion` behind the prompt. Raises UserError."""
@@ -109,9 +109,9 @@ class BigCodeBenchmark:
             raise UserError(f"{task.id}: neither solution nor completion", hint="each must be one text")
         return Sample(task.id, solution, str(row.get("raw_solution") or ""), number)
 
-    def sanitise(self, task: CodeTask, raw: str) -> str:
+    def sanitize(self, task: CodeTask, raw: str) -> str:
         """The program in a raw solution."""
-        return sanitize.sanitize(raw, task.entry_point)
+        return sanitize_bigcodebench(raw, task.entry_point)
 
     def check_references(
         self, options: ScoreOptions, progress: Progress, ids: Collection[str] | None = None

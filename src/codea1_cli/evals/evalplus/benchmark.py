@@ -26,9 +26,9 @@ from codea1_cli.evals.benchmark import (
 )
 from codea1_cli.evals.evalplus import prompts
 from codea1_cli.evals.evalplus.checking import PARTS, Checker, Expected, in_jail_source
-from codea1_cli.evals.evalplus.sanitize import sanitise
 from codea1_cli.evals.evalplus.tasks import Loaded, PlusTask, load, public_task
 from codea1_cli.evals.registry import benchmark_row
+from codea1_cli.evals.sanitize import sanitize_evalplus
 from codea1_cli.problems.benchmark_files import Task
 
 _KEEP_EVERY = 20  # references between two saves of the cache
@@ -80,7 +80,7 @@ class EvalPlusBenchmark:
             from codea1_cli.extract import extract_code
 
             return Sample(task.id, extract_code(raw, task.entry_point), raw, number)
-        return Sample(task.id, sanitise(raw, task.entry_point), raw, number)
+        return Sample(task.id, sanitize_evalplus(raw, task.entry_point), raw, number)
 
     def read(self, row: dict[str, Any], task: CodeTask, number: int) -> Sample:
         """A row of a sample file: `solution`, or `completion` behind the prompt. Raises UserError."""
@@ -90,9 +90,9 @@ class EvalPlusBenchmark:
             return Sample(task.id, task.prompt + row["completion"], task.prompt + row["completion"], number)
         raise UserError(f"a sample of {task.id} has neither a solution nor a completion")
 
-    def sanitise(self, task: CodeTask, raw: str) -> str:
+    def sanitize(self, task: CodeTask, raw: str) -> str:
         """The program in a raw solution, as EvalPlus' sanitiser finds it."""
-        return sanitise(raw, task.entry_point)
+        return sanitize_evalplus(raw, task.entry_point)
 
     def check_references(
         self, options: ScoreOptions, progress: Progress, ids: Collection[str] | None = None

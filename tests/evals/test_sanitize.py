@@ -2,7 +2,7 @@
 
 import pytest
 
-from codea1_cli.evals.bigcodebench.sanitize import longest_program, sanitize
+from codea1_cli.evals.sanitize import longest_program, sanitize_bigcodebench, sanitize_evalplus
 
 FUNCTION = "def task_func(n):\n    return n + 1"
 
@@ -34,15 +34,15 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_sanitize(name):
+def test_bigcodebench(name):
     text, expected = CASES[name]
-    assert sanitize(text, "task_func") == expected
+    assert sanitize_bigcodebench(text, "task_func") == expected
 
 
 def test_nothing_to_keep_leaves_the_longest_program():
-    assert sanitize("x.y = 1\nz.a = 2\nand so on, and on", "task_func") == "x.y = 1\nz.a = 2"
-    assert sanitize("", "task_func") == ""
-    assert sanitize("just words here", "task_func") == "just words here"
+    assert sanitize_bigcodebench("x.y = 1\nz.a = 2\nand so on, and on", "task_func") == "x.y = 1\nz.a = 2"
+    assert sanitize_bigcodebench("", "task_func") == ""
+    assert sanitize_bigcodebench("just words here", "task_func") == "just words here"
 
 
 def test_wild_texts_do_not_stall():
@@ -50,3 +50,30 @@ def test_wild_texts_do_not_stall():
     assert longest_program("x = (\n" * 100 + FUNCTION).endswith(FUNCTION)
     assert longest_program("x = 1\n" * 300 + "and so on, then").count("x = 1") == 300
     assert longest_program("\0\n" + FUNCTION) == FUNCTION
+
+
+def test_evalplus():
+    text = (
+        "Here it is:\n```python\nimport math\nfrom __future__ import annotations\nLIMIT = 3\na, b = 1, 2\n\n\ndef helper(x):\n"
+        "    return x + LIMIT\n\n\ndef unused(x):\n    print(x)\n\n\n@cached\ndef decorated():\n    return 1\n\n\n"
+        "def f(x):\n    return helper(x)\n\n\nprint(f(1))\n```\nIt works."
+    )
+    kept = "import math\nLIMIT = 3\ndef helper(x):\n    return x + LIMIT\ndef f(x):\n    return helper(x)"
+    assert sanitize_evalplus(text, "f") == kept
+    assert sanitize_evalplus("def f(:\n", "f") == "def f(:"
+    assert sanitize_evalplus("", "f") == ""
+    assert longest_program("this is no code\nx = 1\ny = 2\nnor that either") == "x = 1\ny = 2"
+    assert longest_program('"""\nopen text\nx = 1') == '"""'
+    assert longest_program("x = (\n1\n)\n)") == "x = (\n1\n)"
+
+
+def test_both_read_lines_as_python_does():
+    text = "import math\r\r\ndef f(x):\r    return helper(x)\r\ndef helper(x):\n    return x"
+    kept = "import math\ndef f(x):\r    return helper(x)\ndef helper(x):\n    return x"
+    assert sanitize_evalplus(text, "f") == sanitize_bigcodebench(text, "f") == kept
+
+
+def test_names_within_texts_and_patterns_are_needed():
+    text = "a = 1\nb = 2\nc = 3\ndef f(x):\n    match x:\n        case P(a=1):\n            return f'{x.b}'"
+    kept = text.replace("c = 3\n", "")
+    assert sanitize_evalplus(text, "f") == sanitize_bigcodebench(text, "f") == kept
