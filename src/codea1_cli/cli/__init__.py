@@ -1,4 +1,4 @@
-"""The command line. One file a command; each imports what is heavy inside its function, so that help is instant."""
+"""The command line. One file per command; each imports what is heavy inside its function, so that help is instant."""
 
 import sys
 from typing import Annotated
@@ -60,4 +60,5 @@ def _root(
 
 
 def main() -> None:
+    """The command `codea1`; ends the process with the exit code."""
     sys.exit(run_app(app))

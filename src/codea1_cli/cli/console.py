@@ -93,6 +93,7 @@ def note(text: str) -> None:
 
 
 def warn(text: str) -> None:
+    """A warning beside the data."""
     err().print(f"warning: {text}", style="warn", markup=False, soft_wrap=True)
 
 

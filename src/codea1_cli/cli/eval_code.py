@@ -94,8 +94,7 @@ def evaluate(
     """Sample solutions and score them. Interrupted sampling goes on where it stopped."""
     from codea1_cli.cli.eval_code_view import show_result
     from codea1_cli.cli.eval_samples import given_samples, refuse_what_has_no_effect, usable_cache
-    from codea1_cli.cli.interrupted import interruptible
-    from codea1_cli.cli.progress import Bar
+    from codea1_cli.cli.progress import Bar, interruptible
     from codea1_cli.durable import write_atomic
     from codea1_cli.evals.benchmark import ScoreOptions
     from codea1_cli.evals.results import read_origin, result_file, samples_hash, writable

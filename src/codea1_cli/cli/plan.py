@@ -53,7 +53,7 @@ def plan(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Look ahead: memory a GPU, disk, tokens and seconds a step, the best slices; exit 3 when it cannot fit."""
+    """Look ahead: memory per GPU, disk, tokens and seconds per step, the best slices; exit 3 when it cannot fit."""
     from dataclasses import replace
 
     from codea1_cli.cli.plan_view import estimate_data, show_estimate
@@ -131,7 +131,8 @@ def known_shapes(recipe: "Recipe") -> "dict[str, ModelShape]":
         shape = find_shape(model)
         if shape is None:
             raise UserError(
-                f"the shape of {model} is not known here: it is neither a local folder, nor in the hub's cache, nor in the table",
+                f"the shape of {model} is not known here: "
+                "it is neither a local folder, nor in the hub's cache, nor in the table",
                 hint=f"model=FOLDER with a config.json; the table holds {', '.join(TABLE)}",
             )
         shapes[role] = shape

@@ -29,12 +29,13 @@ def run_data(recipe: Recipe, problems: int, assignment: GpuAssignment, estimate:
 
     train, game = recipe.train, recipe.game
     per_epoch = problems // train.problems_per_step
+    steps = train.max_steps or per_epoch * train.epochs
     data: dict[str, Any] = {
         "recipe": recipe.name,
         "method": recipe.method,
         "game": game.mode,
         "data": f"{recipe.data.train} ({problems} problems), held out: {recipe.data.heldout or 'none'}",
-        "steps": f"{train.max_steps or per_epoch * train.epochs} of {train.problems_per_step} problems, {per_epoch} an epoch",
+        "steps": f"{steps} of {train.problems_per_step} problems, {per_epoch} an epoch",
         "sampled a step": ", ".join(_sampled({role: sampled(recipe, role) for role in assignment}))
         + (f" of {game.tests_per_suite} asserts" if "test" in assignment else ""),
     }
@@ -126,12 +127,14 @@ def assumptions(estimate: RunEstimate) -> list[str]:
         f"{device.name}: {device.flops / 1e12:.0f} TFLOP/s in bf16, {device.bandwidth / 1e12:.2f} TB/s"
         if target.gpu
         else f"{target.cores} CPU cores of {c.CPU_FLOPS_PER_CORE / 1e9:.0f} GFLOP/s",
-        f"training reaches {c.TRAIN_UTILISATION:.0%} of it, decoding {c.DECODE_BANDWIDTH:.0%} of the memory's bandwidth",
+        f"training reaches {c.TRAIN_UTILISATION:.0%} of it, "
+        f"decoding {c.DECODE_BANDWIDTH:.0%} of the memory's bandwidth",
         *(
             f"{role}: prompts of {own.prompt:.0f} tokens, completions of {own.completion:.0f} in the mean"
             for role, own in estimate.lengths.items()
         ),
-        f"a candidate's suites are judged in {1000 * c.JUDGE_CANDIDATE_S:.0f} ms + {1000 * c.JUDGE_SUITE_S:.1f} ms each",
+        f"a candidate's suites are judged in {1000 * c.JUDGE_CANDIDATE_S:.0f} ms "
+        f"+ {1000 * c.JUDGE_SUITE_S:.1f} ms each",
     ]
 
 
@@ -208,8 +211,8 @@ def show_estimate(
         )
     for text, other in changes:
         lines.append(
-            f"with {text}: {gib(other.worst.needed)} of {gib(other.worst.total)}, about {seconds(other.step_s)} a step, "
-            f"{seconds(3600 * other.hours)} in all"
+            f"with {text}: {gib(other.worst.needed)} of {gib(other.worst.total)}, "
+            f"about {seconds(other.step_s)} a step, {seconds(3600 * other.hours)} in all"
         )
     if splits:
         condition = "" if estimate.fits else f" with {changes[0].change}"

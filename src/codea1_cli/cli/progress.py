@@ -1,9 +1,11 @@
-"""How far a long command is."""
+"""How far a long command is, and one line when it is interrupted."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -11,7 +13,10 @@ from codea1_cli.cli import console
 
 
 class Bar:
-    """Progress on stderr; where that is no terminal, a line every `every_s` seconds and at a stage's end, or none."""
+    """Progress on stderr; where that is not a terminal, a line every `every_s` seconds and at a stage's end, or none.
+
+    `names`: what people read for a stage's name.
+    """
 
     def __init__(self, every_s: float | None = 15.0, names: Mapping[str, str] | None = None) -> None:
         self._every_s, self._names = every_s, names or {}
@@ -40,6 +45,7 @@ class Bar:
             self._progress.stop()
 
     def __call__(self, stage: str, done: int, total: int | None) -> None:
+        """Shows that `done` of `total` are finished; calls may come at any rate."""
         now = time.monotonic()
         if self._progress is None:
             if self._every_s is not None and total and (done == total or now - self._last > self._every_s):
@@ -52,3 +58,17 @@ class Bar:
         if stage not in self._tasks:
             self._tasks[stage] = self._progress.add_task(self._names.get(stage, stage), total=total)
         self._progress.update(self._tasks[stage], completed=done, total=total)
+
+
+@contextlib.contextmanager
+def interruptible(said: str) -> Iterator[None]:
+    """Inside the block the first SIGINT or SIGTERM says "interrupted; SAID" on stderr and raises KeyboardInterrupt, a
+    second one ends the process at once. The main thread only."""
+    from codea1_cli.engine.interrupts import interrupts
+
+    def first() -> None:
+        os.write(2, f"\ninterrupted; {said}\n".encode())  # a handler may stand amid a print of the same stream
+        raise KeyboardInterrupt
+
+    with interrupts(first, lambda: os._exit(console.EXIT_INTERRUPTED)):
+        yield

@@ -1,4 +1,4 @@
-"""What a user sees of a run: a line a step, plain when nobody watches, and a closing summary."""
+"""What a user sees of a run: a line per step, plain when nobody watches, and a closing summary."""
 
 from __future__ import annotations
 
@@ -181,9 +181,8 @@ class TrainView:
             else "stopped and saved"
         )
         self._say(f"{word} at step {outcome.step} of {outcome.total} after {_clock(time.monotonic() - self.started)}")
-        self._say(
-            f"tests in the Mistake Book: {outcome.summary.get('book_tests', 0)} on {outcome.summary.get('book_problems', 0)} problems"
-        )
+        tests, problems = (outcome.summary.get(key, 0) for key in ("book_tests", "book_problems"))
+        self._say(f"tests in the Mistake Book: {tests} on {problems} problems")
         if best := self.run.best():
             self._say(f"best checkpoint: step {best['step']}, {best['figure']} {best['value']:.4g}")
         self._say(f"run: {self.run.path}")

@@ -1,4 +1,4 @@
-"""A run's Mistake Book as files for others: jsonl rows, or a pytest file that stands alone and passes on the reference."""
+"""A run's Mistake Book as files for others: jsonl rows, or a pytest file that passes on the references."""
 
 import ast
 import json
@@ -30,7 +30,7 @@ class Case:
 
 
 def jsonl(rows: Iterable[BookRow], problems: Mapping[str, Problem]) -> str:
-    """One JSON line a live test: id, entry point, test, call, count, first and last step."""
+    """One JSON line per live test: id, entry point, test, call, count, first and last step."""
     lines = []
     for row in rows:
         problem = problems.get(row.problem_id)
@@ -50,7 +50,8 @@ def jsonl(rows: Iterable[BookRow], problems: Mapping[str, Problem]) -> str:
 def value_source(value: Any) -> str:
     """A Python expression that builds exactly `value`; it may use the names that the exported file imports.
 
-    Raises TypeError for a value of another type than the judge's builtins.
+    Raises:
+        TypeError: a value of another type than the judge's builtins.
     """
     kind = type(value)
     if kind is float:
@@ -170,7 +171,7 @@ SOURCES = {{}}
 def pytest_file(
     run: str, step: int, cases: Mapping[str, Sequence[Case]], problems: Mapping[str, Problem], tolerance: float
 ) -> str:
-    """The source of a pytest file with one parametrised test function a problem."""
+    """The source of a pytest file with one parametrised test function per problem; values equal within `tolerance`."""
     total = sum(len(own) for own in cases.values())
     shown = re.sub(r"[^\w .:/@+-]", "?", run)
     parts = [_HEAD.format(run=shown, step=step, tests=total, problems=len(cases), tolerance=tolerance)]

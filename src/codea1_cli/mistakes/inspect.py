@@ -1,12 +1,13 @@
 """What `mistakes list` and `mistakes inspect` show, as plain data: no terminal, no sandbox."""
 
+import ast
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from codea1_cli.mistakes.store import BookRow, MistakeStore, StoredEvent
-from codea1_cli.mistakes.trace import possible_lines
 from codea1_cli.runs.rollouts import CandidateRecord, RecordedTest, history
 
 
@@ -215,11 +216,42 @@ def _from_events(events: Sequence[StoredEvent], rows: Sequence[BookRow], entry_p
     return None
 
 
+def possible_lines(code: str, entry_point: str, verdict: str, detail: str) -> list[int]:
+    """The lines (from 1) of a candidate's `code` that may be where it fails, as far as can be told without running it.
+
+    A line that the verdict's detail names is the only one; a wrong value comes from one of the entry point's returns;
+    for any other failure nothing is known.
+    """
+    if named := re.findall(r"\bline (\d+)", detail):
+        line = int(named[-1])
+        return [line] if 1 <= line <= code.count("\n") + 1 else []
+    if verdict != "failed":
+        return []
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == entry_point]
+    return sorted(node.lineno for node in _own(functions[-1]) if isinstance(node, ast.Return)) if functions else []
+
+
+def _own(function: ast.FunctionDef) -> list[ast.AST]:
+    """The nodes of a function without those of functions inside it."""
+    nodes: list[ast.AST] = []
+    todo: list[ast.AST] = list(function.body)
+    while todo:
+        node = todo.pop()
+        nodes.append(node)
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            todo.extend(ast.iter_child_nodes(node))
+    return nodes
+
+
 _BARS = "▁▂▃▄▅▆▇█"
 
 
 def sparkline(values: Sequence[int], width: int = 60) -> str:
-    """Block characters for `values` scaled to their maximum; a zero is the lowest bar; only the last `width` are drawn."""
+    """Block characters for the last `width` of `values`, scaled to their maximum; a zero is the lowest bar."""
     shown = list(values)[-width:]
     top = max(shown, default=0)
     return "".join(_BARS[round(value / top * (len(_BARS) - 1)) if top else 0] for value in shown)

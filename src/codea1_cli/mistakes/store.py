@@ -1,7 +1,7 @@
 """The Mistake Book of a run as a log of events in SQLite: the book at any step is the fold of its events in order.
 
-One transaction a step, rollback journal (not WAL) and full synchronisation: after `kill -9` the file holds whole steps
-only, and between steps it is one plain file that `cp` copies.
+One transaction per step, rollback journal (not WAL) and full synchronisation: after `kill -9` the file holds whole
+steps only, and between steps it is one plain file that `cp` copies.
 """
 
 import hashlib
@@ -66,7 +66,7 @@ class BookRow:
 
 
 def fold(events: Iterable[tuple[int, str, int]]) -> list[tuple[str, int]]:
-    """The ordered book [(test, count)] that one problem's events (step, test, change) leave behind, by the game's rule."""
+    """The ordered book [(test, count)] of one problem after its events (step, test, change), by the game's rule."""
     steps = groupby(events, key=lambda event: event[0])
     return list(Book.fold([BookEvent("", test, change, 0) for _, test, change in group] for _, group in steps).entries)
 
@@ -74,8 +74,11 @@ def fold(events: Iterable[tuple[int, str, int]]) -> list[tuple[str, int]]:
 class MistakeStore:
     """`mistakes.sqlite` of a run.
 
-    `read_only=True` opens an existing file beside a running writer. Raises UserError when that file is absent or is no
-    Mistake Book, EnvironmentFault when the file cannot be opened or written.
+    `read_only=True` opens an existing file beside a running writer.
+
+    Raises:
+        UserError: that file is absent, or is not a Mistake Book.
+        EnvironmentFault: the file cannot be opened or written.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -127,8 +130,8 @@ class MistakeStore:
     def append(self, step: int, events: Iterable[tuple[str, str, int, str | None]]) -> None:
         """Writes a step's events (problem_id, test, change, candidate), in order, in one durable transaction.
 
-        Raises ValueError when the book already holds events of `step` or later: a step written twice would corrupt the
-        fold.
+        Raises:
+            ValueError: the book holds events of `step` or later already; a step written twice would corrupt the fold.
         """
         with self._transaction():
             last = self.last_step()

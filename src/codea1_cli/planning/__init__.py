@@ -1,1 +1,1 @@
-"""What a run needs before it is launched: memory, disk and time, from a recipe and the shape of its models. No torch."""
+"""What a run will need: memory, disk and time, from a recipe and the shape of its models. No torch."""

@@ -12,7 +12,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Device:
-    """`flops`: dense bf16 peak a second; `bandwidth`: bytes a second of its memory. Makers' data sheets."""
+    """By the maker's data sheet: `memory` in bytes, its `bandwidth` per second, and the dense bf16 peak per second."""
 
     name: str
     memory: int
@@ -72,8 +72,8 @@ VLLM_OVERHEAD = int(1.5 * GIB)
 """vLLM's activations of its profiling run, CUDA graphs and workspaces, within its share."""
 VLLM_SMALLEST_CACHE = 1 * GIB
 VLLM_SEQUENCES = (64, 512)
-"""The least and the most sequences that an engine is made for. One made for 2 crashed in FlashAttention 3's warm-up (vLLM
-0.25.1, H200), one for 32 did not; more than the most gain little, and each size has its CUDA graph."""
+"""The least and the most sequences that an engine is made for. One made for 2 crashed in FlashAttention 3's warm-up
+(vLLM 0.25.1, H200), one for 32 did not; more than the most gain little, and each size has its CUDA graph."""
 
 # -- time --------------------------------------------------------------------------------------------------------------
 TRAIN_UTILISATION = 0.35
@@ -88,7 +88,7 @@ UPDATE_OVERHEAD_S = 0.05
 DECODE_STEP_S = {"vllm": 0.006, "transformers": 0.030, "cpu": 0.004}
 """One decoding step of a batch beyond what the memory's bandwidth costs: scheduling, launching, sampling."""
 SYNC_S_PER_GIB = 0.5
-"""Weights from the trainer into vLLM, once a step."""
+"""Weights from the trainer into vLLM, once per step."""
 JUDGE_CANDIDATE_S = 0.006
 JUDGE_SUITE_S = 0.0015
 """CPU seconds of one worker for a candidate's fork and for each suite on it (docs/judge.md)."""
@@ -96,7 +96,7 @@ JUDGE_HIDDEN = 0.8
 """Share of the judging that runs while suites are sampled, at most as long as that takes."""
 MEAN_COMPLETION = 400
 MEAN_PROMPT = {"code": 400, "test": 700}
-"""Tokens assumed where the recipe's limits are larger; `codea1 plan --mean-completion` and `--mean-prompt` change them."""
+"""Tokens assumed where the recipe's limits are larger; `codea1 plan --mean-completion` and `--mean-prompt` set them."""
 
 # -- disk --------------------------------------------------------------------------------------------------------------
 OTHER_FILES = 20 * 2**20

@@ -25,9 +25,12 @@ class PhysicalGpu:
 
 @dataclass(frozen=True)
 class Gpu:
-    """Logical GPU `logical` of this process. `physical` is what CUDA_VISIBLE_DEVICES calls it for a child: the driver's
-    index, or the name of a MIG slice, of which the driver's tool tells no more (name and memory are empty). In a cluster
-    of several nodes, `node` is Ray's id of the one that it is on and `host` that node's address."""
+    """Logical GPU `logical` of this process; memory in MiB.
+
+    `physical` is what CUDA_VISIBLE_DEVICES calls it for a child: the driver's index, or the name of a MIG slice, of
+    which the driver's tool tells no more (name and memory are empty). In a cluster of several nodes, `node` is Ray's id
+    of the one that it is on and `host` that node's address.
+    """
 
     logical: int
     physical: str

@@ -1,4 +1,4 @@
-"""Whether a run fits, and what is said when it cannot: the numbers, and the changes of the recipe that would do. Pure."""
+"""Whether a run fits; and where it cannot: the numbers, and the changes of the recipe that would do. Pure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def check_disk(estimate: RunEstimate, free: int, where: str) -> None:
     if kept > free:
         raise EnvironmentFault(
             f"{where} has {gib(free)} free, and checkpoints alone take {gib(kept)} "
-            f"({gib(estimate.checkpoint)} each, checkpoint.keep={estimate.recipe.checkpoint.keep} and one being written)",
+            f"({gib(estimate.checkpoint)} each, "
+            f"checkpoint.keep={estimate.recipe.checkpoint.keep} and one being written)",
             hint="free some space, choose another place with --runs, or lower checkpoint.keep",
         )
 

@@ -17,7 +17,7 @@ GpuAssignment = dict[str, list[Gpu | None]]
 Wish = int | list[int] | None
 """A policy's `gpus` in the recipe: a number of GPUs, their ids, or nothing."""
 GpuId = int | None
-"""The logical number of a GPU; None stands for the host, on which all ranks without a GPU share the cores and memory."""
+"""The logical number of a GPU; None is the host, whose cores and memory all ranks without a GPU share."""
 
 
 def assign_gpus(recipe: Recipe, gpus: Sequence[Gpu], cores: int, where: str = "this machine") -> GpuAssignment:

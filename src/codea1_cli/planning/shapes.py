@@ -29,14 +29,17 @@ class ModelShape:
 
     @property
     def head_width(self) -> int:
+        """Width of all query heads together."""
         return self.heads * self.head_size
 
     @property
     def kv_width(self) -> int:
+        """Width of all key heads together; the values' is the same."""
         return self.kv_heads * self.head_size
 
     @property
     def embedding(self) -> int:
+        """Parameters of the embedding; an untied head has as many."""
         return self.vocabulary * self.hidden
 
     @property
@@ -46,11 +49,13 @@ class ModelShape:
 
     @property
     def layer_parameters(self) -> int:
+        """Parameters of one layer: projections, biases, two norms."""
         bias = self.head_width + 2 * self.kv_width if self.attention_bias else 0
         return self.layer_matrices + bias + 2 * self.hidden
 
     @property
     def parameters(self) -> int:
+        """All parameters."""
         return self.layers * self.layer_parameters + self.hidden + self.embedding * (1 if self.tied else 2)
 
     @property

@@ -1,4 +1,4 @@
-"""Seconds of a step by phase, from a device's data sheet and a few stated shares of it. Formulas: docs/plan.md. Pure."""
+"""Seconds of a step by phase, from a device's data sheet and stated shares of it. Formulas: docs/plan.md. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ class Lengths:
 
 @dataclass(frozen=True)
 class RoleTime:
-    """Seconds per step of one policy's rank; sequences and tokens per step of all its ranks. `at_once`: sequences that a
-    rank samples together."""
+    """Seconds per step of one policy's rank; sequences and tokens per step of all its ranks.
+
+    `at_once`: sequences that a rank samples together.
+    """
 
     sampling: float
     updating: float
@@ -122,7 +124,7 @@ def _updating_s(
 
 
 def _forward_flops(shape: ModelShape, length: float) -> float:
-    """Operations a token in one forward pass: two a parameter, and causal attention over half the length."""
+    """Operations per token in one forward pass: two per parameter, and causal attention over half the length."""
     return 2 * shape.working_parameters + 2 * shape.layers * shape.head_width * length
 
 

@@ -1,6 +1,6 @@
 """The best checkpoint of a run: which one it is by the figure that the recipe names, and what pruning leaves alone.
 
-Everything is read from metrics.jsonl and the checkpoints that there are, so marking again changes nothing, and a resumed
+Everything is read from metrics.jsonl and the checkpoints that there are: marking again changes nothing, and a resumed
 run marks as one that was never interrupted.
 """
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 def figure_of(line: dict[str, Any], name: str) -> float | None:
     """The value of a figure, `SET/KEY`, in an evaluation's line of metrics.jsonl; None where it is not in it.
 
-    A held-out key is looked up in the Code LLM's part first, then in the Test LLM's: `heldout/pass@1`, `heldout/kill_rate`.
+    A held-out key (`heldout/pass@1`, `heldout/kill_rate`) is looked up in the Code LLM's part, then in the Test LLM's.
     """
-    told = line.get("eval")
+    figures = line.get("eval")
     chosen, _, key = name.partition("/")
-    if not isinstance(told, dict) or told.get("set") != chosen:
+    if not isinstance(figures, dict) or figures.get("set") != chosen:
         return None
-    for part in (told, told.get("code"), told.get("test")):
+    for part in (figures, figures.get("code"), figures.get("test")):
         value = part.get(key) if isinstance(part, dict) else None
         if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
@@ -55,9 +55,9 @@ def mark_best(run: RunDir, figure: str | None) -> dict[str, Any] | None:
         link.unlink(missing_ok=True)
         file.unlink(missing_ok=True)
         return None
-    told = {"step": found[0], "figure": figure, "value": found[1]}
-    if told != run.best():
+    best = {"step": found[0], "figure": figure, "value": found[1]}
+    if best != run.best():
         # The link is last: best.json alone spares the checkpoint from pruning.
-        write_atomic(file, json.dumps(told) + "\n")
+        write_atomic(file, json.dumps(best) + "\n")
     run.point("best", found[0])
-    return told
+    return best

@@ -1,4 +1,4 @@
-"""Which model an evaluation means: a run's policy, a model folder, an adapter folder, a hub id or the embedded model."""
+"""Which model a name means: a run's policy, a model folder, an adapter folder, a hub id or the embedded model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def find_model(
     A run (name or folder) gives its newest whole checkpoint, or that of `step`; step 0 is the model it started from.
 
     Raises:
-        UserError: there is no such run, checkpoint or folder; a step for what is no run.
+        UserError: there is no such run, checkpoint or folder; a step for what is not a run.
     """
     root = default_root(runs_root)
     run = _named_run(text, root)

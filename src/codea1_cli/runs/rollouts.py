@@ -109,7 +109,7 @@ class CandidateRecord:
 
 
 def call_of(test: str) -> str:
-    """The normalised call of a test, given as `assert f(x) == y` or as `f(x)`; the text itself when it does not parse."""
+    """The normalised call of a test, given as `assert f(x) == y` or `f(x)`; the text itself when it does not parse."""
     try:
         (statement,) = ast.parse(test.strip()).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

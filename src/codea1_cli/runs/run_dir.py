@@ -41,6 +41,7 @@ class RunDir:
 
     @property
     def name(self) -> str:
+        """The folder's name."""
         return self.path.name
 
     @property
@@ -51,18 +52,22 @@ class RunDir:
 
     @property
     def recipe_file(self) -> Path:
+        """The recipe with every default written out."""
         return self.path / "recipe.yaml"
 
     @property
     def metrics_file(self) -> Path:
+        """metrics.jsonl: one line per step and one per evaluation."""
         return self.path / "metrics.jsonl"
 
     @property
     def mistakes_file(self) -> Path:
+        """The Mistake Book (`mistakes.store`)."""
         return self.path / "mistakes.sqlite"
 
     @property
     def logs(self) -> Path:
+        """The folder with one log per rank."""
         return self.path / "logs"
 
     @property
@@ -71,13 +76,16 @@ class RunDir:
         return self.path / "checkpoints" / ".pending"
 
     def rollout_file(self, step: int) -> Path:
+        """The rollouts of a step (`runs.rollouts`)."""
         return self.path / "rollouts" / f"step-{step:06d}.parquet"
 
     def checkpoint(self, step: int) -> Path:
+        """The folder of a step's checkpoint; whole only with COMMITTED in it."""
         return self.path / "checkpoints" / f"step-{step:06d}"
 
     # -- reading ---------------------------------------------------------------------------------------------------
     def exists(self) -> bool:
+        """Whether a run lies here."""
         return self.recipe_file.is_file()
 
     def info(self) -> dict[str, Any]:
@@ -88,6 +96,7 @@ class RunDir:
             return {}
 
     def recipe(self) -> Recipe:
+        """The recipe of recipe.yaml; raises UserError where that is broken."""
         from codea1_cli.recipe.files import load_recipe
 
         return load_recipe(str(self.recipe_file))
@@ -184,6 +193,7 @@ class RunDir:
             write_atomic(self.path / "run.json", json.dumps(info | ({"error": what} if what else {}), indent=2) + "\n")
 
     def create(self) -> None:
+        """Makes the folder and those inside it."""
         for folder in ("checkpoints", "rollouts", "logs"):
             (self.path / folder).mkdir(parents=True, exist_ok=True)
 
