@@ -12,7 +12,7 @@ from codea1_cli.engine import arena as arena_module
 from codea1_cli.engine import benchmark_desk
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.benchmarks import due, engine_length, fitting, sampling_as
-from codea1_cli.engine.schedule import Schedule
+from codea1_cli.engine.setup import Schedule
 from codea1_cli.engine.trl.sampling import beside_training
 from codea1_cli.errors import UserError
 from codea1_cli.recipe.files import load_recipe

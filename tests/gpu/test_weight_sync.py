@@ -20,9 +20,9 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def trainer(tmp_path_factory):
     from codea1_cli.engine import policy
-    from codea1_cli.engine.schedule import make_schedule
+    from codea1_cli.engine.setup import make_schedule
     from codea1_cli.engine.trl.trainer import build_trainer
-    from codea1_cli.models.tokenizers import load_tokenizer
+    from codea1_cli.models.loading import load_tokenizer
     from codea1_cli.problems.problem import Problem
     from codea1_cli.recipe.batching import batches
     from codea1_cli.recipe.files import load_recipe
@@ -57,7 +57,7 @@ def trainer(tmp_path_factory):
 def sampled(trainer):
     """A greedy completion and the log-probs that vLLM reports for its tokens."""
     from codea1_cli.engine.trl.sampling import sample_groups, sync_weights
-    from codea1_cli.models.tokenizers import render
+    from codea1_cli.models.loading import render
 
     prompt = render(trainer.processing_class, trainer.chat)
     sync_weights(trainer)

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from codea1_cli.errors import UserError
-from codea1_cli.models.resolving import resolve_model
+from codea1_cli.models.loading import resolve_model
 from codea1_cli.models.sampler import ModelRef, SamplingSettings, cut_at_stop, open_sampler, prompt_seed
 from codea1_cli.models.sampler_transformers import TransformersSampler, _picker
 from codea1_cli.runs.model_reference import find_model
@@ -22,7 +22,7 @@ def sampler():
 
 
 def prompts(sampler, *texts):
-    from codea1_cli.models.tokenizers import render
+    from codea1_cli.models.loading import render
 
     return [render(sampler.tokenizer, [{"role": "user", "content": text}]) for text in texts]
 

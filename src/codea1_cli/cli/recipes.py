@@ -107,7 +107,7 @@ def _holds_together(recipe: "Recipe") -> list[str]:
     Raises UserError for batches that cannot be cut, a missing data file or a missing model folder.
     """
     from codea1_cli.methods.registry import method_of
-    from codea1_cli.models.resolving import resolve_model
+    from codea1_cli.models.loading import resolve_model
     from codea1_cli.recipe.batching import batches
     from codea1_cli.recipe.problems import problems_file
 

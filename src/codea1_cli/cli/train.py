@@ -55,9 +55,9 @@ def train(
     from codea1_cli.cli.plan import estimate_here, free_disk
     from codea1_cli.cli.plan_view import headline, run_data, show_run
     from codea1_cli.engine.benchmark_sets import check_sets
-    from codea1_cli.engine.schedule import check_enough
+    from codea1_cli.engine.setup import check_enough
     from codea1_cli.methods.registry import method_of
-    from codea1_cli.models.resolving import resolve_model
+    from codea1_cli.models.loading import resolve_model
     from codea1_cli.planning.devices import settle_precision, visible_gpus
     from codea1_cli.planning.fit_check import check_disk
     from codea1_cli.planning.gpu_assignment import assign_gpus

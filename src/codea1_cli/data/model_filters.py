@@ -27,7 +27,7 @@ class PromptCounter:
     """
 
     def __init__(self, tokenizer: str, chat_template: Path | None = None) -> None:
-        from codea1_cli.models.tokenizers import load_tokenizer
+        from codea1_cli.models.loading import load_tokenizer
 
         self.tokenizer: Any = load_tokenizer(tokenizer)
         if chat_template is not None:
@@ -39,7 +39,7 @@ class PromptCounter:
     def count(self, problem: Problem) -> int:
         from jinja2 import TemplateError
 
-        from codea1_cli.models.tokenizers import render
+        from codea1_cli.models.loading import render
 
         try:
             return len(render(self.tokenizer, code_messages(problem)))
@@ -83,7 +83,7 @@ class Sampler(Protocol):
 
 def make_sampler(rule: SolveRule) -> Sampler:
     """Replies of `rule.model`: vLLM where it is installed and there is a GPU, else transformers' generate."""
-    from codea1_cli.models.resolving import resolve_model
+    from codea1_cli.models.loading import resolve_model
     from codea1_cli.models.sampler import ModelRef, open_sampler
 
     return ModelSampler(open_sampler(ModelRef(resolve_model(rule.model), label=rule.model)), rule)
@@ -96,8 +96,8 @@ class ModelSampler:
         self.sampler, self.rule = sampler, rule
 
     def sample(self, problems: Sequence[Problem], seed: int) -> list[list[str]]:
+        from codea1_cli.models.loading import render
         from codea1_cli.models.sampler import SamplingSettings
-        from codea1_cli.models.tokenizers import render
 
         rule = self.rule
         settings = SamplingSettings(

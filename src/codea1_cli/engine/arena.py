@@ -19,7 +19,7 @@ from codea1_cli.engine.heartbeats import Heartbeats
 from codea1_cli.engine.nodes import several_nodes
 from codea1_cli.engine.preflight import PreflightDesk
 from codea1_cli.engine.run_writer import RunWriter
-from codea1_cli.engine.schedule import Schedule
+from codea1_cli.engine.setup import Schedule
 from codea1_cli.engine.step import Step
 from codea1_cli.errors import EnvironmentFault, SandboxOutage
 from codea1_cli.methods.exchange import CandidateView, SuiteResults

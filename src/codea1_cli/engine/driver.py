@@ -18,8 +18,7 @@ from codea1_cli.engine.nodes import Node, check_shared, on_node, pinned
 from codea1_cli.engine.orphan_reaper import MARK
 from codea1_cli.engine.policy import PolicyWorker
 from codea1_cli.engine.ranks import build_order, rank_specs
-from codea1_cli.engine.schedule import Schedule
-from codea1_cli.engine.setup import RunSetup
+from codea1_cli.engine.setup import RunSetup, Schedule
 from codea1_cli.errors import RunFailed, SandboxOutage, some
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.devices import Gpu

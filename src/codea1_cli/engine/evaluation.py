@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from codea1_cli.engine.trl.sampling import beside_training, sample_groups, sync_weights
-from codea1_cli.models.tokenizers import render
+from codea1_cli.models.loading import render
 from codea1_cli.problems.prompts import code_messages, test_messages
 from codea1_cli.recipe.schema import Recipe
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from codea1_cli.engine.client import ArenaClient
 from codea1_cli.engine.failures import LOG_HEAD
-from codea1_cli.engine.schedule import Schedule
+from codea1_cli.engine.setup import Schedule
 from codea1_cli.errors import CodeA1Error, RunFailed, SandboxOutage
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
@@ -58,7 +58,7 @@ class PolicyWorker:
         import transformers
 
         from codea1_cli.engine.trl.trainer import import_trl
-        from codea1_cli.models.tokenizers import load_tokenizer
+        from codea1_cli.models.loading import load_tokenizer
 
         import_trl()
         torch.set_num_threads(self.spec.threads)
@@ -69,7 +69,7 @@ class PolicyWorker:
 
     def prompt_lengths(self, chats: list[list[dict[str, str]]]) -> list[int]:
         """Tokens of each rendered prompt."""
-        from codea1_cli.models.tokenizers import render
+        from codea1_cli.models.loading import render
 
         return [len(render(self.tokenizer, chat)) for chat in chats]
 

@@ -16,7 +16,7 @@ from codea1_cli.engine.step import new_future
 from codea1_cli.engine.trl.sampling import beside_training, sample_groups, sync_weights
 from codea1_cli.errors import UserError
 from codea1_cli.extract import extract_code, parse_suite
-from codea1_cli.models.tokenizers import render
+from codea1_cli.models.loading import render
 from codea1_cli.problems.prompts import code_messages, test_messages
 from codea1_cli.recipe.batching import ROLES
 

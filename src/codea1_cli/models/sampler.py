@@ -110,7 +110,7 @@ def load_model_tokenizer(model: ModelRef) -> Any:
 
     from transformers import AutoTokenizer
 
-    from codea1_cli.models.tokenizers import load_tokenizer
+    from codea1_cli.models.loading import load_tokenizer
 
     tokenizer = load_tokenizer(model.path)
     if model.adapter is not None and any(Path(model.adapter).glob("tokenizer*")):

@@ -134,7 +134,7 @@ def find_shape(model: str) -> ModelShape | None:
     Raises:
         UserError: a folder that is no model, or whose config.json does not describe one.
     """
-    from codea1_cli.models.resolving import read_config, resolve_model
+    from codea1_cli.models.loading import read_config, resolve_model
 
     folder = Path(resolve_model(model))
     config = folder / "config.json" if folder.is_dir() else _cached_config(model)

@@ -136,8 +136,8 @@ def _merge(run: RunDir, role: str, source: Path, staged: Path) -> None:
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.utils import logging
 
-    from codea1_cli.models.tokenizers import load_tokenizer
-    from codea1_cli.models.resolving import resolve_model
+    from codea1_cli.models.loading import load_tokenizer
+    from codea1_cli.models.loading import resolve_model
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()

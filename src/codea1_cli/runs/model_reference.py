@@ -45,7 +45,7 @@ def _named_run(text: str | None, root: Path) -> RunDir | None:
 
 def _policy(run: RunDir, role: str, step: int | None) -> ModelRef:
     from codea1_cli.runs.export import policy_folder
-    from codea1_cli.models.resolving import resolve_model
+    from codea1_cli.models.loading import resolve_model
 
     base = run.recipe().model_of(role)
     if step == 0:
@@ -58,7 +58,7 @@ def _policy(run: RunDir, role: str, step: int | None) -> ModelRef:
 
 
 def _adapter(folder: Path) -> ModelRef:
-    from codea1_cli.models.resolving import resolve_model
+    from codea1_cli.models.loading import resolve_model
 
     try:
         base = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))["base_model_name_or_path"]
@@ -72,7 +72,7 @@ def _adapter(folder: Path) -> ModelRef:
 def _model_path(text: str, root: Path) -> str:
     from difflib import get_close_matches
 
-    from codea1_cli.models.resolving import BUILTIN, resolve_model
+    from codea1_cli.models.loading import BUILTIN, resolve_model
 
     path = resolve_model(text)
     if path == text and "/" not in text and text != BUILTIN:  # a hub id has an owner

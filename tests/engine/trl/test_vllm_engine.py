@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from codea1_cli.engine.gpu_memory import engine_share
-from codea1_cli.engine.trl.vllm_engine import WeightCheck
+from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_share
 from codea1_cli.errors import EnvironmentFault, RunFailed
 
 torch = pytest.importorskip("torch")

@@ -121,7 +121,7 @@ def test_results_in_evalplus_own_shape(tmp_path):
 
 
 def test_prompts(benchmark, release):
-    from codea1_cli.models.tokenizers import load_tokenizer
+    from codea1_cli.models.loading import load_tokenizer
 
     task = benchmark.load(release)[0].data
     tokenizer = load_tokenizer("builtin:tiny")

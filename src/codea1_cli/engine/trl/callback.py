@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from codea1_cli.engine import benchmarks, evaluation
 from codea1_cli.engine.client import RankReport
-from codea1_cli.engine.faults import fault_at
 from codea1_cli.engine.preflight import preflight
+from codea1_cli.engine.trl.rank import fault_at
 from codea1_cli.errors import RunFailed
 
 if TYPE_CHECKING:

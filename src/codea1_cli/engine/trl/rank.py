@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.engine import benchmarks, evaluation
 from codea1_cli.engine.client import ArenaClient
-from codea1_cli.engine.faults import fault_at, nan_at
-from codea1_cli.engine.randomness import random_state, restore_random_state
-from codea1_cli.engine.trl.sampling import sample_groups, sync_weights
+from codea1_cli.engine.trl.sampling import random_state, restore_random_state, sample_groups, sync_weights
 from codea1_cli.methods.base import Ids, OnChunk
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
@@ -140,3 +139,27 @@ class TrainingRank:
         if benchmarks.due(self.recipe, step, self.total_steps):
             benchmarks.sample_benchmarks(self, step)
         self.since = time.monotonic()
+
+
+def fault_at(role: str, rank: int, step: int, point: str) -> None:
+    """Fails on demand, for drills: CODEA1_FAULT="role:rank:step:point:kind" makes that rank fail there.
+
+    Points: sampling, updating, saving. Kinds: exit (the process ends), raise, hang, nan (see `nan_at`).
+    """
+    wanted = os.environ.get("CODEA1_FAULT")
+    if not wanted:
+        return
+    where, _, kind = wanted.rpartition(":")
+    if where != f"{role}:{rank}:{step}:{point}":
+        return
+    if kind == "exit":
+        os._exit(13)
+    if kind == "hang":
+        time.sleep(1e6)
+    if kind == "raise":
+        raise ZeroDivisionError(f"fault drill at {where}")
+
+
+def nan_at(role: str, rank: int, step: int) -> bool:
+    """Whether a drill wants this step's loss to be NaN."""
+    return os.environ.get("CODEA1_FAULT") == f"{role}:{rank}:{step}:updating:nan"

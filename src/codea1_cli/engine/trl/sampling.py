@@ -1,16 +1,15 @@
-"""Sampling with a trainer's own engine: TRL's private sampling call, behind one module.
+"""Sampling with a trainer's own engine, and the random state around it.
 
-`GRPOTrainer._generate_single_turn` is how TRL itself samples, with transformers or vLLM, weights synchronised. Its
-signature is pinned by a test, so that a TRL upgrade that changes it fails there and not in a run.
+`GRPOTrainer._generate_single_turn` is how TRL itself samples, with transformers or vLLM, weights synchronised.
 """
 
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from codea1_cli.engine.randomness import own_randomness
 from codea1_cli.planning.constants import CHUNK
 
 Ids = list[int]
@@ -109,3 +108,37 @@ def beside_training(trainer: Any, seed: int) -> Iterator[None]:
     finally:
         counted.clear()
         counted.update(before)
+
+
+def random_state() -> dict[str, Any]:
+    import numpy
+    import torch
+
+    state = {"python": random.getstate(), "numpy": numpy.random.get_state(), "torch": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def restore_random_state(state: dict[str, Any]) -> None:
+    import numpy
+    import torch
+
+    random.setstate(state["python"])
+    numpy.random.set_state(state["numpy"])
+    torch.set_rng_state(state["torch"])
+    if "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"])
+
+
+@contextlib.contextmanager
+def own_randomness(seed: int) -> Iterator[None]:
+    """A block with its own seed that leaves the random state as it was."""
+    import torch
+
+    state = random_state()
+    torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        restore_random_state(state)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from codea1_cli.engine.schedule import Schedule
+from codea1_cli.engine.setup import Schedule
 from codea1_cli.engine.trl.sampling import sample_by_prompt
 from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings
 from codea1_cli.errors import UserError
 from codea1_cli.methods.base import Rollouts
-from codea1_cli.models.resolving import resolve_model
+from codea1_cli.models.loading import resolve_model
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import Batches
 from codea1_cli.recipe.schema import Recipe

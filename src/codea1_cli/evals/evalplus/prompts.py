@@ -42,7 +42,7 @@ def prompt_ids(task: PlusTask, tokenizer: Any, style: str) -> list[int]:
     if style == "completion":
         return list(tokenizer(text)["input_ids"])
     if style == "codea1":
-        from codea1_cli.models.tokenizers import render
+        from codea1_cli.models.loading import render
 
         return render(tokenizer, _training_chat(task))
     chat = [

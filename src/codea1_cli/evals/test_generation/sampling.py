@@ -111,7 +111,7 @@ def chat_messages(function: Function, replies: Sequence[str]) -> list[Message]:
 
 def fitting_prompt(tokenizer: Any, function: Function, replies: Sequence[str], room: int) -> list[int] | None:
     """The chat as token ids; rounds are forgotten, oldest first, until it fits in `room`. None when it never does."""
-    from codea1_cli.models.tokenizers import render
+    from codea1_cli.models.loading import render
 
     for forgotten in range(len(replies) + 1):
         ids: list[int] = render(tokenizer, chat_messages(function, replies[forgotten:]))
@@ -194,6 +194,6 @@ def sample_suites(
 
 def suite_prompts(tokenizer: Any, functions: Sequence[Function], tests_per_suite: int) -> list[list[int]]:
     """The training's white-box prompt for each function, as token ids."""
-    from codea1_cli.models.tokenizers import render
+    from codea1_cli.models.loading import render
 
     return [render(tokenizer, test_messages(f.problem, f.shown or f.program, tests_per_suite)) for f in functions]
