@@ -1,1 +1,1 @@
-"""The judge: what a program is worth, by comparing its answers with the reference's in this process."""
+"""The judge: verdicts on programs, by comparing their answers with the reference's in this process."""

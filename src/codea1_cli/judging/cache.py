@@ -16,7 +16,9 @@ FILE = "references.sqlite"
 
 
 class ReferenceCache:
-    """Answers by reference, entry point, call and settings (the judge's tolerance and limits). Thread-safe; several processes may share a folder.
+    """Answers by reference, entry point, call and settings (the judge's tolerance and limits).
+
+    Thread-safe; several processes may share a folder.
 
     folder: where `references.sqlite` lies, made when needed; None keeps answers in memory alone. memory_entries: how
     many answers stay in memory. tag: what else answers depend on (the interpreter, say).

@@ -72,7 +72,8 @@ _LIMITS = Limits(time_s=1.0, memory_mb=256, processes=32, output_kb=1024)
 # name: an expression that is true when the program was kept from what it tried
 _KEPT_OUT = {
     "the parent lives": "kill(os.getppid(), 9) or True",
-    "no network, not even loopback": "refused(lambda: socket.create_connection(('127.0.0.1', 9), 0.2), ConnectionRefusedError)",
+    "no network, not even loopback":
+    "refused(lambda: socket.create_connection(('127.0.0.1', 9), 0.2), ConnectionRefusedError)",
     "no file can be changed": "refused(lambda: open({canary!r}, 'w')) and refused(lambda: os.remove({canary!r}))",
     "the account's files are out of reach": "refused(lambda: open({canary!r}).read())",
     "limits cannot be raised": "refused(lambda: resource.setrlimit(resource.RLIMIT_CPU, (-1, -1)))",
@@ -102,7 +103,7 @@ class Canary:
 
 
 def verdicts_of_canaries(judge: Judge, names: Iterable[str]) -> dict[str, Verdict]:
-    """What `judge` says of the named programs; `unscored` where the sandbox failed, on the reference already or later."""
+    """The verdict of `judge` on each named program; `unscored` where the sandbox failed, on the reference or later."""
     expected = judge.expected(REFERENCE, "f", [_CALL])
     found = {}
     for name in names:
@@ -179,7 +180,10 @@ def _named(name: str) -> list[int]:
 
 
 def _numpy(sandbox: Sandbox) -> Canary:
-    program = "def f():\n    try: import numpy\n    except ImportError: return 'not installed'\n    return float(numpy.ones(9).sum())\n"
+    program = (
+        "def f():\n    try: import numpy\n    except ImportError: return 'not installed'\n"
+        "    return float(numpy.ones(9).sum())\n"
+    )
     answer = sandbox.run(program, "f", ["f()"], Limits()).answers[0]
     held = answer.value is not None
     return Canary("numpy imports under the default limits", held, answer.text if answer.text != "9.0" else "")

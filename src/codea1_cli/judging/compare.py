@@ -18,7 +18,7 @@ _MAX_PAIRED = 300  # floats that are close but not equal, matched pair by pair i
 def same(a: Any, b: Any, tolerance: float = 1e-6, arrays_as_lists: bool = False) -> bool:
     """Whether `a` and `b` are the same answer.
 
-    4 == 4.0 and True == 1 hold, a list is no tuple, sets and dicts compare by content (OrderedDicts in order). Where
+    4 == 4.0 and True == 1 hold, a list is not a tuple, sets and dicts compare by content (OrderedDicts in order). Where
     one number is a float or complex, a difference within `tolerance`, absolute or relative, is none; NaN equals NaN.
     With `arrays_as_lists` an array equals the nested lists or tuples of its items: it has no literal of its own.
     """

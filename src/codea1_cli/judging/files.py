@@ -162,7 +162,7 @@ class RowJudge:
 
 
 def _single(test: str, entry_point: str) -> AssertStatement:
-    """The one assert of a test; a test that holds none or several is no test."""
+    """The one assert of a test; a test that holds none or several is not a test."""
     found = parse_suite(test, entry_point)
     if len(found) == 1:
         return found[0]

@@ -107,11 +107,11 @@ class Judge:
     def _judge(self, run: ProgramRun, calls: list[str], expected: Mapping[str, Expected]) -> CandidateResult:
         verdicts = {}
         for call, answer in zip(calls, run.answers, strict=True):
-            told = expected[call]
-            if answer.value is not None and answer.value.wire and answer.value.wire == getattr(told, "wire", ""):
-                verdicts[call] = TestVerdict(Verdict.PASSED, told.text)  # most answers: nothing to rebuild
+            wanted = expected[call]
+            if answer.value is not None and answer.value.wire and answer.value.wire == getattr(wanted, "wire", ""):
+                verdicts[call] = TestVerdict(Verdict.PASSED, wanted.text)  # most answers: nothing to rebuild
                 continue
-            equal = answer.value is not None and same(answer.value.data, told.value, self.tolerance)
+            equal = answer.value is not None and same(answer.value.data, wanted.value, self.tolerance)
             verdicts[call] = TestVerdict(verdict_of(answer, equal), answer.text)
         if run.loaded:
             fault = None

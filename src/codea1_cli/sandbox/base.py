@@ -64,6 +64,11 @@ class ProgramRun:
     seconds: float = 0.0
     load_kind: AnswerKind | None = None
 
+    @classmethod
+    def unscored(cls, calls: int, why: str) -> ProgramRun:
+        """The run that did not take place."""
+        return cls(None, why, [Answer(AnswerKind.UNSCORED, detail=why)] * calls)
+
 
 @dataclass(frozen=True, slots=True)
 class UnitModule:

@@ -14,7 +14,6 @@ from typing import Any
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.sandbox.base import Limits, ProgramRun
 from codea1_cli.sandbox.make import SandboxOptions, make_local
-from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
 
 class NodeSandbox:
@@ -97,8 +96,7 @@ class ClusterSandbox:
                 self._lose(name)
             finally:
                 self._give(name)
-        detail = "the sandbox failed: no node is left"
-        return ProgramRun(None, detail, [Answer(AnswerKind.UNSCORED, detail=detail) for _ in calls])
+        return ProgramRun.unscored(len(calls), "the sandbox failed: no node is left")
 
     def _take(self) -> tuple[str, Any] | None:
         with self._changed:

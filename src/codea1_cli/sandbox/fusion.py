@@ -22,7 +22,6 @@ from codea1_cli.errors import EnvironmentFault
 from codea1_cli.sandbox.base import Limits, ProgramRun
 from codea1_cli.sandbox.local.host.child_monitor import ChildReport, FrameReader, Garbage
 from codea1_cli.sandbox.local.host.programs import run_program
-from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
 ENDPOINT = "SANDBOX_FUSION_ENDPOINT"
 _JAILED = Path(__file__).parent / "local" / "jailed"
@@ -74,8 +73,7 @@ class FusionSandbox:
             try:
                 run = run_program(_Remote(self, job, hash_seed).watch, len(calls), limits)
             except ServiceFailure as fault:
-                detail = f"the sandbox service failed: {fault}"
-                run = ProgramRun(None, detail, [Answer(AnswerKind.UNSCORED, detail=detail) for _ in calls])
+                run = ProgramRun.unscored(len(calls), f"the sandbox service failed: {fault}")
         run.seconds = time.monotonic() - began
         return run
 

@@ -9,7 +9,7 @@ is an object with one key:
     A array: shape, flat items                 E enum member    O dataclass: class name, fields  k ..., NotImplemented
 
 Numpy scalars arrive as builtins, named tuples as tuples. Iterators, generators, coroutines, functions, classes, modules
-and instances of other classes (subclasses of builtins among them) have no encoding: they are no comparable value.
+and instances of other classes (subclasses of builtins among them) have no encoding: they cannot be compared.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ MAX_EQUAL_HASHES = 50  # more than this in one set or dict is an attack on the t
 
 
 class Undecodable(ValueError):
-    """The text is no encoding of a value, or beyond a cap."""
+    """The text is not an encoding of a value, or beyond a cap."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unreadable:
-    """Stands for text that is no encoding: it is the same as nothing."""
+    """Stands for text that is not an encoding; it is equal to nothing."""
 
     reason: str
 

@@ -54,7 +54,7 @@ class Value:
     """A returned value; wrapped, so that a returned None is not "no value".
 
     `wire` is its encoding, `data` the value rebuilt from it when first asked for: a builtin or one of the types of
-    `sandbox.values`, among them `Unreadable` for what is no encoding.
+    `sandbox.values`, among them `Unreadable` for text that is not an encoding.
     """
 
     __slots__ = ("_data", "wire")
@@ -65,6 +65,7 @@ class Value:
 
     @property
     def data(self) -> object:
+        """The value, decoded on first use; `Unreadable` where the wire is not an encoding."""
         if self._data is _UNREAD:
             try:
                 self._data = decode(self.wire)
@@ -105,7 +106,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the reference answers to one call; without `valid` the call is no test, for the given `reason`.
+    """What the reference answers to one call; without `valid` the call is not a test, for the given `reason`.
 
     `reason` is "unscored" when the sandbox failed and nothing is known about the call.
     """

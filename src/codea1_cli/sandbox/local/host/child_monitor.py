@@ -35,6 +35,8 @@ class Kind(IntEnum):
 
 
 class Frame(NamedTuple):
+    """One message of a child: `call` counts the calls (or tests) from 0."""
+
     kind: Kind
     call: int
     payload: bytes

@@ -23,7 +23,7 @@ NAMES = (
 
 
 def check_names(names: Iterable[str]) -> frozenset[str]:
-    """The names as a set, `all` written out. Raises UserError for one that is no layer."""
+    """The names as a set, `all` written out. Raises UserError for one that is not a layer."""
     chosen = set(names)
     if "all" in chosen:
         return frozenset(NAMES)

@@ -1,4 +1,4 @@
-"""The local backend: a pool of zygotes per hash seed, and one program's run put together from its children's answers."""
+"""The local backend: a pool of zygotes per hash seed that runs programs and unittest modules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from codea1_cli.sandbox.local.host import cgroup, layers
 from codea1_cli.sandbox.local.host.child_monitor import ChildReport
 from codea1_cli.sandbox.local.host.programs import run_module, run_program
 from codea1_cli.sandbox.local.host.worker import Worker, WorkerLost, sweep_stages
-from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
 T = TypeVar("T")
 
@@ -144,7 +143,7 @@ class LocalSandbox:
         job = {"program": program, "entry": entry_point, "calls": list(calls), "apart": self.apart}
         run = self._try_twice(json.dumps(job).encode(), hash_seed, lambda watch: run_program(watch, len(calls), limits))
         if isinstance(run, str):
-            run = ProgramRun(None, run, [Answer(AnswerKind.UNSCORED, detail=run) for _ in calls])
+            run = ProgramRun.unscored(len(calls), run)
         run.seconds = time.monotonic() - began
         return run
 

@@ -82,13 +82,16 @@ def end_of_call(seen: ChildReport) -> Answer:
         return Answer(AnswerKind.MEMORY, detail="memory limit")
     if os.WIFSIGNALED(seen.status):
         number = os.WTERMSIG(seen.status)
-        kinds = {signal.SIGXCPU: AnswerKind.TIMEOUT, signal.SIGXFSZ: AnswerKind.OUTPUT_LIMIT}
-        return Answer(kinds.get(number, AnswerKind.CRASHED), detail=signal.Signals(number).name)  # type: ignore[call-overload]
+        limits = {int(signal.SIGXCPU): AnswerKind.TIMEOUT, int(signal.SIGXFSZ): AnswerKind.OUTPUT_LIMIT}
+        return Answer(limits.get(number, AnswerKind.CRASHED), detail=signal.Signals(number).name)
     return Answer(AnswerKind.CRASHED, detail=f"ended with exit status {os.WEXITSTATUS(seen.status)}")
 
 
 def run_module(watch: Callable[..., ChildReport], module: UnitModule, head: int, limits: Limits) -> UnitRun:
-    """One child for the whole module: a test that ends it ends the tests after it."""
+    """One child for the whole module: a test that ends it ends the tests after it.
+
+    head: how many bytes of the job the program's process may see before it is loaded.
+    """
     expected = len(module.names) + 1
     request = {
         "memory_mb": limits.memory_mb,

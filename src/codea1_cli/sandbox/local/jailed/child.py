@@ -96,6 +96,7 @@ class Job:
         return free != self.free
 
     def load(self):
+        """The loaded program's globals; None when a load failure was sent instead."""
         space = None
         try:
             code = _compile(self.program, "<candidate>", "exec", 0, True)
@@ -134,6 +135,7 @@ class Job:
         return codes, plain
 
     def answer(self, index: int, code, space) -> None:
+        """Evaluates one call in this process and sends what came of it; `code` is bytes where it did not compile."""
         try:
             if type(code) is bytes:
                 raise SyntaxError(code.decode())

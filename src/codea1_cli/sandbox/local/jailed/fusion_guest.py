@@ -21,6 +21,7 @@ END = "end.json"
 
 
 def main() -> None:
+    """Runs the request in the current folder, under its hash seed; leaves the files ANSWERS and END."""
     with open("request.json", encoding="utf-8") as file:
         request = json.load(file)
     if os.environ.get("PYTHONHASHSEED") != str(request["hash_seed"]):
@@ -44,6 +45,7 @@ def main() -> None:
 
 
 def become_child(request: dict, out: int) -> None:
+    """Sets the limits and answers the calls of the request into the descriptor `out`; does not return."""
     import module_loader
 
     child = module_loader.load(".")
@@ -68,6 +70,7 @@ def become_child(request: dict, out: int) -> None:
 
 
 def virtual_bytes() -> int:
+    """The address space of this process; 256 MiB where /proc does not tell."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -112,6 +115,7 @@ def is_over(pid: int) -> bool:
 
 
 def drain(reader: int, file) -> None:
+    """Copies what is left in the pipe to the file."""
     os.set_blocking(reader, False)
     with contextlib.suppress(OSError):
         while data := os.read(reader, 1 << 16):

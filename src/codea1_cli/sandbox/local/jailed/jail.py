@@ -85,6 +85,7 @@ class Jail:
         return True
 
     def enter_namespaces(self, stage: str) -> None:
+        """Moves this process into every namespace that the host grants: with the new file tree, as nobody if it can."""
         root = os.geteuid() == 0
         identity = os.getuid(), os.getgid()
         has_users = self.attempt(
@@ -114,6 +115,7 @@ class Jail:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user clears it
 
     def build_rootfs(self, stage: str) -> None:
+        """Takes a mount namespace and makes the read-only tree its root."""
         kernel.unshare(kernel.CLONE_NEWNS)
         rootfs.build(stage, self.paths, self.hidden, proc=self.with_proc, hosts=self.loopback)
 
@@ -132,6 +134,7 @@ class Jail:
         return True
 
     def make_ruleset(self) -> None:
+        """Opens the Landlock ruleset that every child will enter, and tries it."""
         writable = ["/box"] if not self.layers["mount_namespace"] else []
         made = [*(["/proc"] if self.with_proc else []), *(rootfs.HOSTS if self.loopback else [])]
         readable = [*self.paths, *(made if writable else [])]
@@ -139,10 +142,12 @@ class Jail:
         namespaces.in_fork(self.restrict)
 
     def restrict(self) -> None:
+        """Puts this process under the Landlock ruleset."""
         _no_new_privs()
         landlock.restrict(self.ruleset)
 
     def filter(self) -> None:
+        """Puts this process under the seccomp filter."""
         _no_new_privs()
         if "pid_namespace" in self.missing:  # then the filter names the one process that may be signalled
             self.filter_ready = seccomp.Filter(seccomp.build(self.missing, os.getpid()))

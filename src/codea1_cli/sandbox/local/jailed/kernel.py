@@ -60,19 +60,23 @@ def call(name: str, *args: int) -> int:
 
 
 def prctl(option: int, value: int) -> None:
+    """prctl(2) with one argument. Raises OSError."""
     _check(_libc.prctl(option, value, 0, 0, 0), f"prctl {option}")
 
 
 def unshare(flags: int) -> None:
+    """unshare(2): new namespaces for this process. Raises OSError."""
     _check(_libc.unshare(flags), f"unshare {flags:x}")
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    """mount(2). Raises OSError."""
     raw = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
     _check(_libc.mount(raw[0], raw[1], raw[2], flags, raw[3]), "mount " + target)
 
 
 def umount(target: str, flags: int) -> None:
+    """umount2(2). Raises OSError."""
     _check(_libc.umount2(os.fsencode(target), flags), "umount " + target)
 
 

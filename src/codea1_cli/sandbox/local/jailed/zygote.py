@@ -40,11 +40,14 @@ def warm(names: list[str]) -> list[str]:
 
 
 def virtual_bytes() -> int:
+    """The address space of this process."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class Zygote:
+    """Warms up, builds the jail, then forks a child per request; `control` leads to the parent."""
+
     def __init__(self, control: socket.socket, setup: dict) -> None:
         self.control = control
         here = os.path.dirname(os.path.abspath(__file__))
@@ -70,6 +73,7 @@ class Zygote:
         self.reply(layers=layers, python=sys.version.split()[0], failed=failed, user=os.getuid())
 
     def reply(self, **fields) -> None:
+        """Sends one message to the parent."""
         self.control.send(json.dumps(fields).encode())
 
     def rehearse(self) -> None:
@@ -125,6 +129,7 @@ class Zygote:
             os._exit(0)
 
     def spawn(self, request: dict, job: int, out: int) -> None:
+        """Ends the child before and forks one on the job; replies with its pid or the error."""
         self.end()
         try:
             pid = kernel.fork_into(self.jail.flags)
@@ -143,6 +148,7 @@ class Zygote:
             self.reply(pid=pid)
 
     def become_child(self, request: dict, job: int, out: int) -> None:
+        """Enters the jail and runs the job; does not return."""
         self.control.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self.jail.enter(request)
@@ -168,6 +174,7 @@ class Zygote:
 
 
 def main() -> None:
+    """Serves the parent whose socket is descriptor argv[1], unless that parent is gone already."""
     control = socket.socket(fileno=int(sys.argv[1]))
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     sys.path.pop(0)

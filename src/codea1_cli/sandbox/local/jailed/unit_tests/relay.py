@@ -1,8 +1,8 @@
 """What runs inside the jail for a program with a unittest module: two processes, the runner and the relay.
 
-The runner (`runner.Runner`) loads the program, then gets the tests, runs them in the one module they share, and reports
-each test to the relay. The relay holds the parent's pipe and, until the program is loaded, the tests; a runner that ends
-early, or says what is not its turn, loses the rest. Standard library only, Python 3.10 or newer.
+The runner (`runner.Runner`) loads the program, then gets the tests, runs them in the one module they share, and
+reports each test to the relay. The relay holds the parent's pipe and, until the program is loaded, the tests; a runner
+that ends early, or reports out of turn, loses the rest. Standard library only, Python 3.10 or newer.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ class ResultRelay:
                 _kill(-1, signal.SIGKILL)
 
     def follow(self, pid: int, up: int, down: int, key: bytes, tests: bytes, count: int) -> None:
+        """Passes on `count` results of the runner at `up`; once loaded it gets the key and the tests through `down`.
+
+        Every result has to carry the key and come in its turn; anything else ends the run as a crash.
+        """
         poller = select.poll()
         poller.register(up, select.POLLIN)
         try:

@@ -44,6 +44,7 @@ class Runner:
         self.key = UNSIGNED
 
     def say(self, kind: int, index: int, payload: bytes = b"") -> None:
+        """Sends one signed result to the relay."""
         data = frame(kind, index, payload[:1000])
         send(self.up, data[:4] + self.key + data[4:])
 
@@ -73,6 +74,10 @@ class Runner:
         return None
 
     def test(self, module, job: dict, flags: int, line: int) -> None:
+        """Compiles the tests behind the program (from `line` on, under its future `flags`), runs them and reports each.
+
+        What befalls the class or the module as a whole is the last result.
+        """
         names, whole = job["names"], (VALUE, b"")
         space = module.__dict__
         record = Recorder(self, names)
@@ -121,10 +126,12 @@ class Recorder(unittest.TestResult):
         self.inside = False
 
     def startTest(self, test) -> None:
+        """A test begins."""
         self.testsRun += 1
         self.state, self.inside = (VALUE, b"ok"), True
 
     def stopTest(self, test) -> None:
+        """Reports the test, as tampered with when something that tests rest on has changed."""
         self.inside = False
         kind, payload = self.state
         broken = _ORIGINALS.broken() or _ORIGINALS.broken_class(self.kind, self.forms, test)
@@ -137,6 +144,7 @@ class Recorder(unittest.TestResult):
         self.turn += 1
 
     def note(self, kind: int, payload: bytes) -> None:
+        """Keeps the first fault of the test that runs, or of the whole between tests."""
         if self.inside:
             if self.state[0] == VALUE:
                 self.state = (kind, payload)
@@ -144,22 +152,25 @@ class Recorder(unittest.TestResult):
             self.whole = (kind, payload)
 
     def addError(self, test, err) -> None:
+        """A test, or a fixture, raised."""
         self.note(MEMORY if isinstance(err[1], MemoryError) else RAISED, _told(err))
 
     addFailure = addError
 
     def addSubTest(self, test, subtest, err) -> None:
+        """A subtest is over; its failure is the test's."""
         if err is not None:
             self.addError(test, err)
 
     def addSkip(self, test, reason) -> None:
+        """A test or the class was skipped."""
         self.note(VALUE, b"skip")
 
     def addExpectedFailure(self, test, err) -> None:
-        pass
+        """Counts as passed."""
 
     def addUnexpectedSuccess(self, test) -> None:
-        pass
+        """Counts as passed."""
 
     def finish(self) -> None:
         """Tests of a class that was skipped as a whole are skipped."""

@@ -86,6 +86,7 @@ class Snapshot:
                 self.forms.append((vars(kind), f"{kind.__name__}.{key}", key, _form(thing)))
 
     def broken(self, *, loading: bool = False) -> str:
+        """The first thing that is not as it was; with `loading` also what tests may change for themselves."""
         for name, module in self.modules.items():
             if sys.modules.get(name) is not module:
                 return f"replaced the module {name}"
@@ -107,6 +108,7 @@ class Snapshot:
                 for key in list(vars(k)) if isinstance(vars(k)[key], _FUNCTIONS)]  # fmt: skip
 
     def broken_class(self, kind: type, forms: list, case: object) -> str:
+        """What was changed in the test class since `take_class`, or put into it or into the running `case`."""
         for owner, form, key in forms:
             if key not in vars(owner) or not _same(_form(vars(owner)[key]), form):
                 return f"changed {key} of the tests"
