@@ -7,13 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from codea1_cli.mistakes.store import MistakeStore
 from codea1_cli.problems.problem import Problem, write_problems
 from codea1_cli.recipe.files import recipe_text
 from codea1_cli.recipe.schema import Recipe
+from codea1_cli.runs.rollouts import write_rollouts
 from codea1_cli.runs.run_dir import RunDir
 
 PROBLEMS = [
@@ -73,36 +71,6 @@ def rollout_row(step: int, problem_id: str, index: int, code: str, book: list[di
     }
 
 
-def write_rollouts(run: RunDir, step: int, rows: list[dict[str, Any]]) -> None:
-    text, number, flag = pa.string(), pa.float64(), pa.bool_()
-    columns = [("test", text), ("verdict", text), ("expected", text), ("got", text)]
-    test = pa.struct([("test", text), ("valid", flag), ("reason", text), ("stated_correctly", flag), *columns[1:]])
-    suite = [
-        ("text", text),
-        ("reward", number),
-        ("validity", number),
-        ("adversarial", number),
-        ("tests", pa.list_(test)),
-    ]
-    schema = pa.schema(
-        [
-            ("step", pa.int64()),
-            ("problem_id", text),
-            ("candidate_index", pa.int64()),
-            ("completion", text),
-            ("code", text),
-            ("loaded", flag),
-            ("load_detail", text),
-            ("reward", number),
-            ("selected", flag),
-            ("book", pa.list_(pa.struct(columns))),
-            ("suites", pa.list_(pa.struct(suite))),
-        ]
-    )
-    run.rollout_file(step).parent.mkdir(exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), run.rollout_file(step))
-
-
 def make_run(root: Path, name: str = "first", *, steps: int = 3, total: int = 3, error: str | None = None) -> RunDir:
     """A run of `steps` steps whose book has live and retired tests, with a checkpoint a step."""
     run = RunDir(root / name)
@@ -155,13 +123,12 @@ def make_run(root: Path, name: str = "first", *, steps: int = 3, total: int = 3,
         ran("assert double(3) == 6", "failed", "6", "5"),
         ran("assert double(-1) == -2", "failed", "-2", "-1"),
     ]
-    write_rollouts(run, 1, [rollout_row(1, double, 0, WRONG_DOUBLE, [], fails)])
+    write_rollouts(run.rollout_file(1), [rollout_row(1, double, 0, WRONG_DOUBLE, [], fails)])
     passes = ran("double(3)", "passed", "6", "6")
     raises = ran("double(3)", "raised", "6", "ZeroDivisionError: division by zero (line 2)")
     crash = "def double(x):\n    return 1 / 0"
     write_rollouts(
-        run,
-        3,
+        run.rollout_file(3),
         [
             rollout_row(3, double, 0, "def double(x):\n    return x + x", [passes], []),
             rollout_row(3, double, 1, crash, [raises], []),

@@ -2,7 +2,7 @@
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,8 @@ from codea1_cli.errors import UserError
 
 if TYPE_CHECKING:
     from codea1_cli.engine.nodes import Node
+    from codea1_cli.planning.gpu_assignment import GpuAssignment
+    from codea1_cli.problems.problem import Problem
     from codea1_cli.recipe.schema import Recipe
     from codea1_cli.runs.run_dir import RunDir
 
@@ -169,8 +171,8 @@ def _train(
     recipe: "Recipe",
     source: str,
     directory: "RunDir",
-    problems: list[Any],
-    ranks: dict[str, list[Any]],
+    problems: "list[Problem]",
+    ranks: "GpuAssignment",
     nodes: "list[Node]",
     resume: bool,
     max_steps: int | None,

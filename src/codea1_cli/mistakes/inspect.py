@@ -160,28 +160,28 @@ def view(store: MistakeStore, rollouts: Path, problem_id: str, question: str, en
 def _newest(
     rows: Sequence[BookRow], steps: Iterable[list[CandidateRecord]]
 ) -> tuple[dict[str, Latest], tuple[CandidateRecord, RecordedTest] | None]:
-    """Each live test's newest run, and the newest candidate that fails one, the most frequent test first."""
+    """Each live test's newest record, and the newest candidate that fails one, the most frequent test first."""
     latest: dict[str, Latest] = {}
     failing: tuple[CandidateRecord, RecordedTest] | None = None
     for candidates in steps:
         for row in rows:
-            runs = [(c, run) for c in candidates if (run := c.run_of(row.test)) is not None]
-            if not runs:
+            records = [(own, test) for own in candidates if (test := own.recorded(row.test)) is not None]
+            if not records:
                 continue
-            failures = [(c, run) for c, run in runs if run.failing]
-            candidate, run = (failures or runs)[-1]
-            if failures and (failing is None):
-                failing = (candidate, run)
+            failures = [(own, test) for own, test in records if test.failing]
+            candidate, test = (failures or records)[-1]
+            if failures and failing is None:
+                failing = (candidate, test)
             latest.setdefault(
                 row.test,
                 Latest(
                     candidate.step,
                     candidate.index,
-                    run.verdict,
-                    run.expected,
-                    run.got,
+                    test.verdict,
+                    test.expected,
+                    test.got,
                     len(failures),
-                    len(runs),
+                    len(records),
                     candidate.code,
                 ),
             )
@@ -193,16 +193,16 @@ def _newest(
 def _failing_candidate(found: tuple[CandidateRecord, RecordedTest] | None, entry_point: str) -> FailingCandidate | None:
     if found is None:
         return None
-    candidate, run = found
-    detail = candidate.load_detail if run.verdict == "load_error" else run.got
+    candidate, test = found
+    detail = candidate.load_detail if test.verdict == "load_error" else test.got
     return FailingCandidate(
         candidate.step,
         candidate.index,
         candidate.code,
-        run.test,
-        run.verdict,
-        run.got,
-        possible_lines(candidate.code, entry_point, run.verdict, detail),
+        test.test,
+        test.verdict,
+        test.got,
+        possible_lines(candidate.code, entry_point, test.verdict, detail),
     )
 
 

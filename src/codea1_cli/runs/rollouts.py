@@ -97,15 +97,14 @@ class CandidateRecord:
     loaded: bool | None
     load_detail: str
     reward: float | None
-    runs: tuple[RecordedTest, ...]
+    tests: tuple[RecordedTest, ...]
 
-    def run_of(self, test: str) -> RecordedTest | None:
-        """The run of `test`: the same text, else the same call."""
-        exact = next((run for run in self.runs if run.test == test), None)
-        if exact is not None:
-            return exact
-        key = call_of(test)
-        return next((run for run in self.runs if call_of(run.test) == key), None)
+    def recorded(self, test: str) -> RecordedTest | None:
+        """What is recorded of `test`: by the same text, else by the same call; None when it did not run."""
+        call = call_of(test)
+        same_text = (own for own in self.tests if own.test == test)
+        same_call = (own for own in self.tests if call_of(own.test) == call)
+        return next(same_text, None) or next(same_call, None)
 
 
 def call_of(test: str) -> str:
@@ -155,9 +154,9 @@ def _candidate(row: dict[str, Any]) -> CandidateRecord:
         load_detail=row["load_detail"] or "",
         reward=row["reward"],
         # Without a verdict it did not run: an invalid test, or a candidate that does not load.
-        runs=tuple(_run(entry) for entry in entries if entry["verdict"]),
+        tests=tuple(_recorded(entry) for entry in entries if entry["verdict"]),
     )
 
 
-def _run(entry: dict[str, Any]) -> RecordedTest:
+def _recorded(entry: dict[str, Any]) -> RecordedTest:
     return RecordedTest(entry["test"], entry["verdict"], entry["expected"] or "", entry["got"] or "")
