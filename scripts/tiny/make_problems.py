@@ -14,6 +14,7 @@ DATA = Path(codea1_cli.tiny.__file__).parent / "data"
 
 
 def main() -> None:
+    """Writes the shipped splits, or the one that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--split", choices=SPLITS, help="write one split only")
     parser.add_argument("--out", type=Path, help="file for that split (default: its place in the package)")

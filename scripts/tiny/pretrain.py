@@ -31,6 +31,7 @@ Batch = tuple["torch.Tensor", "torch.Tensor"]
 
 
 def main() -> None:
+    """Makes the corpus, trains the tokenizer and the model, and saves both."""
     arguments = _arguments()
     import torch
 

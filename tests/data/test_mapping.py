@@ -61,7 +61,7 @@ def test_any_text_is_a_mapping_or_one_line_of_error(tmp_path_factory, text):
 
 @pytest.mark.parametrize("entries", [["question"], ["=a"], ["question="]])
 def test_entries_that_are_no_mapping(entries):
-    with pytest.raises(UserError, match="is no mapping"):
+    with pytest.raises(UserError, match="is not a mapping"):
         read_mapping(entries, None)
 
 

@@ -1,10 +1,11 @@
 """Filters that need a model: tokens of the rendered prompt, and how often a model solves a problem."""
 
 import json
+from functools import partial
 
 import pytest
 
-from codea1_cli.data.model_filters import PromptCounter, SolveJudge, SolveRate, SolveRule, make_sampler, read_keep
+from codea1_cli.data.model_filters import ProblemSampler, PromptCounter, SolveRate, SolveRule, read_keep, solve_rate
 from codea1_cli.data.options import Options
 from codea1_cli.data.pipeline import Pipeline
 from codea1_cli.data.sources.rows import FileRows
@@ -25,9 +26,9 @@ def problems():
 
 
 @pytest.fixture(scope="module")
-def judge():
+def rate():
     sandbox = LocalSandbox(workers=1, warm=())
-    yield SolveJudge(sandbox, Limits(time_s=1.0))
+    yield partial(solve_rate, sandbox, Limits(time_s=1.0))
     sandbox.close()
 
 
@@ -53,15 +54,15 @@ def test_ranges():
             read_keep(text)
 
 
-def test_rates_are_of_what_could_be_scored(problems, judge):
+def test_rates_are_of_what_could_be_scored(problems, rate):
     problem = problems[0]
     right = f"```python\n{problem.reference}\n```"
-    assert judge.rate(problem, [right, "no program", right, "```python\ndef other(): pass\n```"]) == SolveRate(0.5, 4)
-    assert judge.rate(problem.model_copy(update={"tests": []}), [right]) == SolveRate(None, 0)
+    assert rate(problem, [right, "no program", right, "```python\ndef other(): pass\n```"]) == SolveRate(0.5, 4)
+    assert rate(problem.model_copy(update={"tests": []}), [right]) == SolveRate(None, 0)
 
 
 def test_samples_come_from_the_prompts_of_training(problems):
-    sampler = make_sampler(SolveRule(TINY, n=2, max_new_tokens=12))
+    sampler = ProblemSampler(SolveRule(TINY, n=2, max_new_tokens=12))
     first = sampler.sample(problems[:2], seed=3)
     assert [len(replies) for replies in first] == [2, 2]
     assert first == sampler.sample(problems[:2], seed=3)
@@ -84,7 +85,7 @@ class Scripted:
 
 
 def test_problems_are_kept_by_their_solve_rate_and_sampling_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr("codea1_cli.data.model_filters.make_sampler", lambda rule: Scripted())
+    monkeypatch.setattr("codea1_cli.data.model_filters.ProblemSampler", lambda rule: Scripted())
     rows = [
         {"id": f"p-{i}", "question": f"Question {i} about q{i}", "reference": f"def f(x):\n    return x + {i}", "tests": [f"assert f(1) == {i + 1}"]}
         for i in range(20)

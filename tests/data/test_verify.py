@@ -1,4 +1,4 @@
-"""References are verified in the real sandbox; what the sandbox itself fails at is no verdict."""
+"""References are verified in the real sandbox; what the sandbox itself fails at is not a verdict."""
 
 import pytest
 

@@ -25,7 +25,10 @@ STAGES = {
 
 
 def show_summary(card: Card, slow: int, out: Path, benchmark: bool) -> None:
-    """What was read, removed and kept; how many tests and prompt tokens the problems have. `benchmark`: not to train on."""
+    """Prints what was read, removed and kept, and how many tests and prompt tokens the problems have.
+
+    slow: how many references are. benchmark: these are problems that nobody should train on.
+    """
     from codea1_cli.data.card import buckets
 
     removed = [

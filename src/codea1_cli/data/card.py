@@ -45,10 +45,11 @@ class Card:
         return plain
 
     def json(self) -> str:
+        """`card.json`."""
         return json.dumps(self.data(), indent=1, ensure_ascii=False) + "\n"
 
     def markdown(self) -> str:
-        """The data card."""
+        """`README.md`, the data card."""
         licenses = ", ".join(f"{name or 'not stated'}: {count}" for name, count in sorted(self.licenses.items()))
         parts = [
             f"# {self.title}: {self.kept} problems",

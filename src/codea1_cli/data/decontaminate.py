@@ -88,9 +88,9 @@ class Decontaminator:
     """Compares problems with the tasks of benchmarks. The first rule that holds names the collision:
 
     same_id: the row is the task by its id (`mbpp/2` is `Mbpp/2`). same_code: equal references, names apart.
-    same_test: the same function's name, and one test of it, arguments and answer. question: similar questions. name: the
-    same function's name and less similar questions. code: similar references, names apart. overlap: a long run of
-    telling words shared.
+    same_test: the same function's name, and one test of it, arguments and answer. question: similar questions.
+    name: the same function's name and less similar questions. code: similar references, names apart. overlap: a long
+    run of telling words shared.
     """
 
     def __init__(self, tasks: Iterable[Task], thresholds: Thresholds) -> None:

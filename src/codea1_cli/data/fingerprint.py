@@ -1,4 +1,4 @@
-"""Two programs that differ only in names, layout, comments, docstrings, annotations and imports have one fingerprint."""
+"""Fingerprints of programs: equal for two that differ only in names, layout, comments, annotations and imports."""
 
 import ast
 import hashlib

@@ -16,10 +16,10 @@ MAX_EARLIER = 20  # earlier rows of one band that a row is compared with
 
 
 def bands(threshold: float, num_perm: int = NUM_PERM, recall: float = RECALL) -> tuple[int, int]:
-    """(number of bands, at least 2, rows a band): the longest bands that still find a pair at `threshold` with that probability.
+    """(number of bands, rows per band): the longest bands that still find a pair at `threshold` with that probability.
 
     Two sets of similarity s share a band with probability 1 - (1 - s**rows) ** bands (Leskovec, Rajaraman, Ullman,
-    Mining of Massive Datasets, 3.4.2).
+    Mining of Massive Datasets, 3.4.2). There are at least two bands.
     """
     best = (num_perm, 1)
     for rows in range(1, num_perm // 2 + 1):

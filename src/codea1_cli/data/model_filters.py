@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from codea1_cli.errors import UserError
 from codea1_cli.extract import extract_code
 from codea1_cli.judging.grading import grade_on_tests
-from codea1_cli.judging.judge import Judge, ReferenceCache
+from codea1_cli.judging.judge import Judge
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.prompts import code_messages
 from codea1_cli.sandbox.base import Limits, Sandbox
-
-if TYPE_CHECKING:
-    from codea1_cli.models.sampler import Sampler as TextSampler
 
 
 class PromptCounter:
@@ -37,6 +34,7 @@ class PromptCounter:
                 raise UserError(f"cannot read {chat_template}: {error}", hint="give a Jinja file") from None
 
     def count(self, problem: Problem) -> int:
+        """Tokens of one problem's prompt."""
         from jinja2 import TemplateError
 
         from codea1_cli.models.loading import render
@@ -49,7 +47,7 @@ class PromptCounter:
 
 @dataclass(frozen=True)
 class SolveRule:
-    """`n` samples a problem at `temperature`; problems whose solve rate lies outside [low, high] go."""
+    """`n` samples per problem at `temperature`; problems whose solve rate lies outside [low, high] go."""
 
     model: str
     n: int = 8
@@ -63,7 +61,7 @@ def read_keep(text: str) -> tuple[float, float]:
     """The range of `LOW:HIGH`.
 
     Raises:
-        UserError: it is none.
+        UserError: the text is not LOW:HIGH with 0 <= LOW <= HIGH <= 1.
     """
     low, colon, high = text.partition(":")
     try:
@@ -71,31 +69,23 @@ def read_keep(text: str) -> tuple[float, float]:
     except ValueError:
         bounds = (1.0, 0.0)
     if not colon or not 0.0 <= bounds[0] <= bounds[1] <= 1.0:
-        raise UserError(f"{text!r} is no range of solve rates", hint="--keep LOW:HIGH, such as 0.1:0.9")
+        raise UserError(f"{text!r} is not a range of solve rates", hint="--keep LOW:HIGH, such as 0.1:0.9")
     return bounds
 
 
-class Sampler(Protocol):
-    def sample(self, problems: Sequence[Problem], seed: int) -> list[list[str]]:
-        """`n` replies to each problem's prompt."""
-        ...
+class ProblemSampler:
+    """Replies to the prompts that training renders, by the rule's model: vLLM where it is installed and there is a GPU,
+    else transformers' generate."""
 
+    def __init__(self, rule: SolveRule) -> None:
+        from codea1_cli.models.loading import resolve_model
+        from codea1_cli.models.sampler import ModelRef, open_sampler
 
-def make_sampler(rule: SolveRule) -> Sampler:
-    """Replies of `rule.model`: vLLM where it is installed and there is a GPU, else transformers' generate."""
-    from codea1_cli.models.loading import resolve_model
-    from codea1_cli.models.sampler import ModelRef, open_sampler
-
-    return ModelSampler(open_sampler(ModelRef(resolve_model(rule.model), label=rule.model)), rule)
-
-
-class ModelSampler:
-    """Replies to the prompts that training renders."""
-
-    def __init__(self, sampler: TextSampler, rule: SolveRule) -> None:
-        self.sampler, self.rule = sampler, rule
+        self.rule = rule
+        self.sampler = open_sampler(ModelRef(resolve_model(rule.model), label=rule.model))
 
     def sample(self, problems: Sequence[Problem], seed: int) -> list[list[str]]:
+        """`n` replies to each problem's prompt; they depend on which problems are sampled together."""
         from codea1_cli.models.loading import render
         from codea1_cli.models.sampler import SamplingSettings
 
@@ -115,15 +105,9 @@ class SolveRate:
     scored: int
 
 
-class SolveJudge:
-    """Thread-safe."""
-
-    def __init__(self, sandbox: Sandbox, limits: Limits, tolerance: float = 1e-6) -> None:
-        self.sandbox, self.limits, self.tolerance = sandbox, limits, tolerance
-
-    def rate(self, problem: Problem, replies: Sequence[str]) -> SolveRate:
-        """The share of the scored replies that pass all the problem's tests, in four digits; None without any."""
-        judge = Judge(self.sandbox, limits=self.limits, tolerance=self.tolerance, cache=ReferenceCache())
-        codes = [extract_code(reply, problem.entry_point) for reply in replies]
-        passed = [grade.passed for grade in grade_on_tests(judge, problem, codes) if grade.passed is not None]
-        return SolveRate(round(sum(passed) / len(passed), 4) if passed else None, len(passed))
+def solve_rate(sandbox: Sandbox, limits: Limits, problem: Problem, replies: Sequence[str]) -> SolveRate:
+    """The share of the scored replies that pass all the problem's tests, in four digits. Thread-safe."""
+    judge = Judge(sandbox, limits=limits)  # its cache lives for one problem: all answers would fill the memory
+    codes = [extract_code(reply, problem.entry_point) for reply in replies]
+    passed = [grade.passed for grade in grade_on_tests(judge, problem, codes) if grade.passed is not None]
+    return SolveRate(round(sum(passed) / len(passed), 4) if passed else None, len(passed))

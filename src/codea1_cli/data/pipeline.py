@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from itertools import islice
 
 from codea1_cli.data.stages import Line, Prepared, Stages, digest
@@ -154,7 +155,7 @@ class Pipeline(Stages):
         self.remove(stage.name, stage)
 
     def _solve(self) -> None:
-        from codea1_cli.data.model_filters import SolveJudge, make_sampler
+        from codea1_cli.data.model_filters import ProblemSampler, solve_rate
         from codea1_cli.judging.parallel import in_order
 
         rule, seed = self.options.solve, self.options.seed
@@ -163,7 +164,7 @@ class Pipeline(Stages):
         stage = self.work.stage("solve", key, resumable=True)
         total = self.out.rows.count()
         if not stage.done:
-            sampler, judge = make_sampler(rule), SolveJudge(self.sandbox(), self.limits())
+            sampler, rate = ProblemSampler(rule), partial(solve_rate, self.sandbox(), self.limits())
             living = self.out.rows.living()
             try:
                 for first in range(0, total, SOLVE_BATCH):
@@ -173,9 +174,9 @@ class Pipeline(Stages):
                     replies = sampler.sample([problem for _, problem in batch], seed + first)
                     jobs = [(number, problem, texts) for (number, problem), texts in zip(batch, replies, strict=True)]
                     # Closed before the sandbox is: a program still at work there must have ended.
-                    with closing(in_order(lambda job: judge.rate(job[1], job[2]), jobs, self.workers())) as judged:
-                        for (number, _, _), rate in islice(judged, max(0, len(stage) - first), None):
-                            stage.append({"row": number, "rate": rate.rate, "scored": rate.scored})
+                    with closing(in_order(lambda job: rate(job[1], job[2]), jobs, self.workers())) as judged:
+                        for (number, _, _), found in islice(judged, max(0, len(stage) - first), None):
+                            stage.append({"row": number, "rate": found.rate, "scored": found.scored})
                             self.progress("solve", len(stage), total)
             finally:
                 stage.close()

@@ -51,7 +51,7 @@ def names_in(node: ast.AST) -> set[str]:
 
 
 def stated_facts(source: str, name: str) -> set[str]:
-    """What the asserts of `source` state about `name`, as `arguments -> answer`, in one form for lists, tuples and sets.
+    """What the asserts of `source` state about `name`, as `arguments -> answer`; lists, tuples and sets have one form.
 
     `assert f(x) == y`, `assert set(f(x)) == set(y)`, `assert f(x)`, `assert not f(x)` and `assert isclose(f(x), y)`.
     """

@@ -48,7 +48,7 @@ def class_reason(node: ast.ClassDef) -> str | None:
 
 
 def function_reason(node: ast.FunctionDef) -> str | None:
-    """A test that yields is none."""
+    """Why pytest does not run a test function, as far as its body says: a test that yields is not collected."""
     yields = any(isinstance(child, ast.Yield | ast.YieldFrom) for child in ast.walk(node))
     return "not_collected" if yields else None
 
@@ -64,7 +64,8 @@ def assigned(body: Iterable[ast.stmt], name: str) -> ast.expr | None:
 
 
 def ending(node: ast.stmt) -> str | None:
-    """How a statement ends its block whatever happens: `return` (also what raises, skips or exits), `break`, `continue`."""
+    """How a statement ends its block whatever happens: `break`, `continue` or `return`, which also stands for what
+    raises, skips or exits. None for a statement that need not end it."""
     match node:
         case ast.Return() | ast.Raise() | ast.Assert(ast.Constant(value=False | None | 0)):
             return "return"

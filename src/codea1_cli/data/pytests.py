@@ -1,4 +1,4 @@
-"""From a pytest file (or bare asserts) to `assert f(arguments) == value`, one a test, that stand alone.
+"""From a pytest file (or bare asserts) to `assert f(arguments) == value`, each one a test that stands alone.
 
 A small interpreter of straight-line code: it follows assignments, expands parametrised tests, fixtures that only
 return a value, and loops over literal lists. What it cannot follow is counted under a named reason, never guessed.
@@ -134,7 +134,7 @@ class _Reader:
         return None
 
     def cases(self, function: ast.FunctionDef, mark: ast.Call, env: Env) -> list[Env] | None:
-        """The variables of each case of one parametrize mark; None when they are no literals."""
+        """The variables of each case of one parametrize mark; None when they are not literals."""
         arguments = {k.arg: k.value for k in mark.keywords}
         names = mark.args[0] if mark.args else arguments.get("argnames")
         values = mark.args[1] if len(mark.args) > 1 else arguments.get("argvalues")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.problems.problem import FIELDS, Problem
+from codea1_cli.problems.problem import Problem, parquet_table
 
 _GROUP = 1024  # rows of a parquet row group; fixed, since the bytes depend on it
 
@@ -33,27 +33,23 @@ class SplitWriter:
         self._parquet: Any = None
         self._group: list[dict[str, Any]] = []
         if "parquet" in formats:
-            import pyarrow as pa
             import pyarrow.parquet as pq
 
-            lists = {"tests": pa.list_(pa.string()), "extra_tests": pa.list_(pa.string())}
-            self._schema = pa.schema([(field, lists.get(field, pa.string())) for field in FIELDS])
-            self._parquet = pq.ParquetWriter(self.paths["parquet"], self._schema)
+            self._parquet = pq.ParquetWriter(self.paths["parquet"], parquet_table([]).schema)
 
     def add(self, problem: Problem) -> None:
+        """Writes one row; in parquet `meta` is JSON text."""
         row = problem.model_dump()
         self.count += 1
         if self._jsonl is not None:
             self._jsonl.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
         if self._parquet is not None:
-            self._group.append({**row, "meta": json.dumps(row["meta"], ensure_ascii=False)})
+            self._group.append(row)
             if len(self._group) >= _GROUP:
                 self._write_group()
 
     def _write_group(self) -> None:
-        import pyarrow as pa
-
-        self._parquet.write_table(pa.Table.from_pylist(self._group, schema=self._schema))
+        self._parquet.write_table(parquet_table(self._group))
         self._group = []
 
     def close(self) -> dict[str, dict[str, Any]]:

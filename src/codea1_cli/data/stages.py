@@ -1,4 +1,4 @@
-"""What the stages of a preparation share: reading once, judging rows one by one, removing them, and all of it resumable."""
+"""What the stages of a preparation share: reading once, judging rows one by one, removing them; all of it resumable."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ class Stages:
 
     # -- reading ---------------------------------------------------------------------------------------------------
     def read(self) -> Rows:
+        """The rows of the source, converted; those that become problems are alive."""
         self.read_key = digest(FORMAT, self.identity, self.options.limit)
         stage = self.work.stage("read", self.read_key, resumable=True)
         if not stage.done:
@@ -98,7 +99,7 @@ class Stages:
         with closing(stage), closing(in_order(lambda item: judge(item[1]), missing, workers)) as results:
             for (number, _), line in results:
                 line = {"row": number, **line}
-                # What is unscored is no fact about the row: the next run shall try again.
+                # What is unscored says nothing about the row: the next run shall try again.
                 (transient if line.get("reason") == "unscored" else stage).append(line)
                 done += 1
                 self.progress(name, done, total)
@@ -119,9 +120,11 @@ class Stages:
 
     # -- what stages share -----------------------------------------------------------------------------------------
     def workers(self) -> int:
+        """Programs that run at once."""
         return self.options.workers or os.cpu_count() or 1
 
     def limits(self) -> Limits:
+        """The limits on one program."""
         from codea1_cli.sandbox.base import Limits
 
         return Limits(time_s=self.options.time_limit_s, memory_mb=self.options.memory_mb)
@@ -135,6 +138,7 @@ class Stages:
         return self._sandbox
 
     def key_of_living(self, *parts: Any) -> str:
+        """The key of a stage that looks at all living rows together: another set of them makes it start anew."""
         return digest(self.read_key, hashlib.sha256(self.out.rows.alive).hexdigest(), *parts)
 
 
@@ -151,4 +155,5 @@ def _unwritable(fields: dict[str, Any]) -> str | None:
 
 
 def digest(*parts: Any) -> str:
+    """SHA-256 (hex) of parts that JSON can hold; others count by their text."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()

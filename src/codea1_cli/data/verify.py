@@ -42,7 +42,7 @@ class Checked:
 
 
 class Verifier:
-    """Thread-safe. tolerance: of floats, as in judging."""
+    """Verifies problems one by one, from as many threads as there are. tolerance: of floats, as in judging."""
 
     def __init__(self, sandbox: Sandbox, limits: Limits, tolerance: float = 1e-6) -> None:
         self.sandbox = _Timed(sandbox)

@@ -1,4 +1,4 @@
-"""The work folder of a preparation: one append-only file a stage and a manifest, so that an interrupted run goes on.
+"""The work folder of a preparation: one append-only file per stage and a manifest, so that an interrupted run goes on.
 
 Lines are flushed to disk in batches; a torn last line, which a crash may leave, is cut off and made again. A stage is
 kept as long as its key (its options and everything before it) is the same, else it starts anew.
@@ -67,6 +67,7 @@ class Work:
         return stage
 
     def note(self, name: str, **facts: Any) -> None:
+        """Adds facts about a stage to the manifest on disk."""
         self.manifest[name] = {**self.manifest.get(name, {}), **facts}
         write_atomic(self.folder / "manifest.json", json.dumps(self.manifest, indent=1) + "\n")
 
@@ -88,6 +89,7 @@ class Stage:
         return len(self.offsets)
 
     def append(self, record: dict[str, Any]) -> None:
+        """Adds a line, which reaches the disk with the next batch of them."""
         if self._file is None:
             self._file = self.path.open("ab")
         self.offsets.append(self._file.tell())
@@ -97,6 +99,7 @@ class Stage:
             self.flush()
 
     def flush(self) -> None:
+        """Brings every line so far to the disk."""
         if self._file is not None:
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -109,6 +112,7 @@ class Stage:
         self.work.note(self.name, done=True, lines=len(self))
 
     def close(self) -> None:
+        """Flushes and closes the file; the stage may be appended to again."""
         self.flush()
         if self._file is not None:
             self._file.close()
@@ -135,6 +139,7 @@ class Rows:
         self.alive = bytearray(len(stage))
 
     def get(self, number: int) -> Problem:
+        """The problem of a row, alive or not."""
         return Problem.model_validate(self.stage.at(number)["problem"])
 
     def living(self, start: int = 0) -> Iterator[tuple[int, Problem]]:
@@ -149,6 +154,7 @@ class Rows:
                     yield number, Problem.model_validate(json.loads(line)["problem"])
 
     def count(self) -> int:
+        """How many rows are alive."""
         return self.alive.count(1)
 
 

@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import logging
-import os
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -48,8 +48,8 @@ FIELDS = tuple(Problem.model_fields)
 def read_problems(path: Path | str, limit: int | None = None) -> list[Problem]:
     """Read the first `limit` problems (all when None) of a .jsonl, .jsonl.gz or .parquet file, in file order.
 
-    Unknown fields move to `meta`, with one warning for the file. Raises UserError naming file, line and field for a
-    row that is no problem, and for an id that repeats.
+    Unknown fields move to `meta`, with one warning per file. Raises UserError naming file, line and field for a
+    row that is not a problem, and for an id that repeats.
     """
     path = Path(path)
     problems: list[Problem] = []
@@ -77,15 +77,7 @@ def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
     path = Path(path)
     data = _encode(path, [problem.model_dump() for problem in problems])
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_atomic(path, data)
 
 
 def _rows(path: Path) -> Iterator[tuple[int, object]]:
@@ -174,12 +166,18 @@ def _encode(path: Path, rows: list[dict[str, Any]]) -> bytes:
 
 
 def _parquet_bytes(rows: list[dict[str, Any]]) -> bytes:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    types = {"tests": pa.list_(pa.string()), "extra_tests": pa.list_(pa.string())}
-    schema = pa.schema([(name, types.get(name, pa.string())) for name in FIELDS])
-    columns = [{**row, "meta": json.dumps(row["meta"], ensure_ascii=False)} for row in rows]
     buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(columns, schema=schema), buffer)
+    pq.write_table(parquet_table(rows), buffer)
     return buffer.getvalue()
+
+
+def parquet_table(rows: list[dict[str, Any]]) -> Any:
+    """The `pyarrow.Table` of dumped problems: one column per field, `meta` as JSON text."""
+    import pyarrow as pa
+
+    lists = ("tests", "extra_tests")
+    schema = pa.schema([(name, pa.list_(pa.string()) if name in lists else pa.string()) for name in FIELDS])
+    columns = [{**row, "meta": json.dumps(row["meta"], ensure_ascii=False)} for row in rows]
+    return pa.Table.from_pylist(columns, schema=schema)

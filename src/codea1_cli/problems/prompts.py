@@ -9,8 +9,8 @@ CODE_SYSTEM = (
     "its imports included, and nothing else."
 )
 TEST_SYSTEM = (
-    "You write tests for Python functions. Reply with one fenced python block of exactly {count} lines, each of the form "
-    "`assert {entry_point}(arguments) == value` with literal arguments and the value that a correct solution returns. "
+    "You write tests for Python functions. Reply with one fenced python block of exactly {count} lines, each of the "
+    "form `assert {entry_point}(arguments) == value` with literal arguments and the value that a correct solution returns. "
     "Make every call different and put the most revealing one first."
 )
 

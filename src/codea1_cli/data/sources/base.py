@@ -23,21 +23,25 @@ _TYPES = {bool: "true or false", int: "a number", float: "a number", list: "a li
 
 @dataclass(frozen=True)
 class Skipped:
-    """A row that becomes no problem: a named reason, and what exactly was wrong."""
+    """A row that does not become a problem: a named reason, and what exactly was wrong."""
 
     reason: str
     detail: str = ""
 
 
 class Source(Protocol):
-    """A source of problems; `records` gives (place, row) in an order that never changes, `convert` is pure."""
+    """A source of problems. `title` and `license` are those of the data card."""
 
     title: str
     license: str
 
-    def records(self) -> Iterator[tuple[str, Row | Skipped]]: ...
+    def records(self) -> Iterator[tuple[str, Row | Skipped]]:
+        """(place, row) in an order that never changes; the place is for messages."""
+        ...
 
-    def convert(self, place: str, row: Row) -> Problem | Skipped: ...
+    def convert(self, place: str, row: Row) -> Problem | Skipped:
+        """The problem of one row; the same row always gives the same one."""
+        ...
 
     def identity(self) -> dict[str, Any]:
         """What decides the records: file hashes, hub revision, options."""
@@ -61,8 +65,8 @@ def build(
 ) -> Problem | Skipped:
     """A problem whose declaration, entry point and tests are read from the sources.
 
-    `tests` is a pytest file or asserts, as one text or a list; `modules` are further test files, each one of its own. With `one_function`, tests that check several functions
-    of the solution are no problem.
+    `tests` is a pytest file or asserts, as one text or a list; `modules` are further test files, each read by itself.
+    With `one_function`, a row whose tests check several functions of the solution is skipped.
 
     Reasons: missing_field, reference_syntax, no_function, class, no_entry_point, several_functions, bad_field.
     """
@@ -118,7 +122,7 @@ def build(
 
 
 def no_text(name: str, value: Any) -> Skipped | None:
-    """Why a field is no text: nothing there or only blanks (missing_field), or of another type (bad_field)."""
+    """Why a field is not text: nothing there or only blanks (missing_field), or of another type (bad_field)."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return Skipped("missing_field", name)
     return (

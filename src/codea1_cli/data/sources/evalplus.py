@@ -19,7 +19,7 @@ from codea1_cli.extract.source import parse, unparse
 from codea1_cli.problems.benchmark_files import docstring_of
 from codea1_cli.problems.problem import Problem
 
-MAX_PLUS = 32  # further inputs a task
+MAX_PLUS = 32  # further inputs per task
 _MAX_CALL = 2_000  # characters of one of their calls
 
 
@@ -44,10 +44,12 @@ class EvalPlus:
             raise UserError(f"{folder} holds no release file of EvalPlus", hint="--data humaneval_plus.jsonl.gz")
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
+        """The rows of the release files, one file after the other."""
         for file in self.files:
             yield from read_rows(file)
 
     def identity(self) -> dict[str, Any]:
+        """The files by their hashes."""
         return {"source": "evalplus", "license": self.license, "files": [file_identity(file) for file in self.files]}
 
     def convert(self, place: str, row: Row) -> Problem | Skipped:
@@ -81,7 +83,7 @@ class EvalPlus:
 
 
 def _top_level(source: str) -> str:
-    """The asserts inside `check(candidate)`, which is no test function by its name."""
+    """The asserts inside `check(candidate)`, which by its name is not a test function."""
     tree = parse(source)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)] if tree else []
     bodies = [node.body for node in functions if node.name == "check"]

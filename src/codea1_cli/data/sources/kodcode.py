@@ -17,8 +17,11 @@ _KEPT = ("style", "subset", "version", "gpt_difficulty", "gpt_pass_percentage", 
 
 
 class KodCode:
-    """The hub's dataset, or a downloaded file of it or folder of files, with the columns of the newer (`test`) or the older revisions
-    (`test_code`). `difficulty` keeps the rows of one `gpt_difficulty`; `hard` is the paper's rule."""
+    """The hub's dataset, or a downloaded file of it or folder of files.
+
+    Newer revisions have their tests in the column `test`, older ones in `test_code`. `difficulty` keeps the rows of one
+    `gpt_difficulty`; `hard` is the paper's rule.
+    """
 
     title = "KodCode-V1"
 
@@ -35,9 +38,11 @@ class KodCode:
         self.rows = local_rows(data) if data else HubRows(DATASET, split or "train", revision)
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
+        """The dataset's or the file's rows."""
         return self.rows.rows()
 
     def identity(self) -> dict[str, Any]:
+        """The rows' own identity, and the difficulty kept."""
         return {"source": "kodcode", "difficulty": self.difficulty, "license": self.license, **self.rows.identity()}
 
     def convert(self, place: str, row: Row) -> Problem | Skipped:

@@ -30,9 +30,11 @@ class Mbpp:
         self.rows = local_rows(data) if data else HubRows(DATASET, splits, revision, "full")
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
+        """The dataset's or the file's rows."""
         return self.rows.rows()
 
     def identity(self) -> dict[str, Any]:
+        """The rows' own identity."""
         return {"source": "mbpp", "license": self.license, **self.rows.identity()}
 
     def convert(self, place: str, row: Row) -> Problem | Skipped:

@@ -43,6 +43,7 @@ class PythonFolder:
                 yield file
 
     def identity(self) -> dict[str, Any]:
+        """One digest over all files, tests included."""
         digest = hashlib.sha256()
         for file in (*self.files, *self.test_files):
             data = file.read_bytes()
@@ -58,6 +59,7 @@ class PythonFolder:
         }
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
+        """Each function at the top level of each file, with the test files that import and call it."""
         tests = {file: normal_newlines(file.read_text(encoding="utf-8", errors="replace")) for file in self.test_files}
         for file in self.files:
             try:

@@ -32,20 +32,23 @@ class FileRows:
 
     @property
     def name(self) -> str:
+        """The file's name without its suffix."""
         return self.path.name.split(".")[0]
 
     def rows(self) -> Iterator[tuple[str, Row | Skipped]]:
+        """As `read_rows`."""
         return read_rows(self.path)
 
     def identity(self) -> dict[str, Any]:
+        """As `file_identity`."""
         return file_identity(self.path)
 
 
 class FolderRows:
     """The rows of every .jsonl, .jsonl.gz, .parquet and .csv file below a folder, in the order of their paths.
 
-    Hidden files and folders, and folders that prepare-data made, are not looked into. Other files that may hold data are
-    named in a warning.
+    Hidden files and folders, and folders that prepare-data made, are not looked into. Other files that may hold data
+    are named in a warning.
 
     Raises:
         UserError: no such file is there.
@@ -63,13 +66,16 @@ class FolderRows:
 
     @property
     def name(self) -> str:
+        """The folder's own name."""
         return self.path.resolve().name or "folder"
 
     def rows(self) -> Iterator[tuple[str, Row | Skipped]]:
+        """The files' rows, one file after the other."""
         for file in self.files:
             yield from file.rows()
 
     def identity(self) -> dict[str, Any]:
+        """The files by their paths below the folder and their hashes."""
         files = [
             {**file.identity(), "file": file.path.relative_to(self.path).as_posix()} for file in self.files
         ]  # fmt: skip
@@ -77,20 +83,27 @@ class FolderRows:
 
 
 class HubRows:
-    """One split of a dataset. Raises UserError for a dataset, configuration or split that does not exist, and
-    EnvironmentFault when the hub cannot be reached."""
+    """One split of a dataset on the hub.
+
+    Raises, when read:
+        UserError: there is no such configuration or split.
+        EnvironmentFault: there is no such dataset, or the hub cannot be reached.
+    """
 
     def __init__(self, dataset: str, split: str, revision: str | None = None, config: str | None = None) -> None:
         self.dataset, self.split, self.revision, self.config = dataset, split, revision, config
 
     @property
     def name(self) -> str:
+        """The dataset's id."""
         return self.dataset
 
     def rows(self) -> Iterator[tuple[str, Row]]:
+        """Streamed rows, each with its number in the split."""
         return hub_rows(self.dataset, self.split, revision=self.revision, config=self.config)
 
     def identity(self) -> dict[str, Any]:
+        """The dataset, its configuration and split, and the commit that is read."""
         return {"dataset": self.dataset, "config": self.config, "split": self.split, "revision": self._pinned()}
 
     def _pinned(self) -> str | None:
@@ -199,7 +212,7 @@ def _parquet(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
 
 def _csv(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
     csv.field_size_limit(1 << 27)
-    # Bytes that are no UTF-8 become lone surrogates, so that they cost their row and not the file.
+    # Bytes that are not UTF-8 become lone surrogates, so that they cost their row and not the file.
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         reader = csv.DictReader(file)
         try:

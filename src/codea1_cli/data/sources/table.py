@@ -55,7 +55,7 @@ class Table:
     def _columns(self) -> dict[str, str]:
         """The column of each field; checked against the first rows of each file.
 
-        Every file must have the columns of NEEDED; another column that is named in the mapping may be in some files only.
+        Every file must have the columns of NEEDED; another column that the mapping names may be in some files only.
         """
         columns = {name: self.given.get(name, name) for name in TARGETS}
         parts = self.data.files if isinstance(self.data, FolderRows) else [self.data]
@@ -81,9 +81,11 @@ class Table:
                 )
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
+        """The rows of the file, the folder or the dataset."""
         return self.data.rows()
 
     def identity(self) -> dict[str, Any]:
+        """The rows' own identity, and the mapping."""
         return {"source": "table", "mapping": self.given, "license": self.license, **self.data.identity()}
 
     def convert(self, place: str, row: Row) -> Problem | Skipped:
@@ -150,14 +152,14 @@ def read_mapping(entries: Sequence[str], file: Path | None) -> dict[str, str]:
     """The columns by field; an entry `FIELD=COLUMN` stands above a line of the YAML file.
 
     Raises:
-        UserError: the file cannot be read or holds no mapping, an entry is none, or a field is mapped twice.
+        UserError: the file cannot be read or holds no mapping, an entry is not one, or a field is mapped twice.
     """
     found: dict[str, str] = {} if file is None else _read_file(file)
     given: set[str] = set()
     for entry in entries:
         name, equals, column = entry.partition("=")
         if not equals or not name or not column:
-            raise UserError(f"{entry!r} is no mapping", hint=_ENTRY)
+            raise UserError(f"{entry!r} is not a mapping", hint=_ENTRY)
         if name in given:
             raise UserError(f"--map gives the field {name} twice", hint="name one column for it")
         given.add(name)
