@@ -20,6 +20,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def trainer(tmp_path_factory):
     from codea1_cli.engine import policy
+    from codea1_cli.engine.ranks import RankSpec
     from codea1_cli.engine.setup import make_schedule
     from codea1_cli.engine.trl.trainer import build_trainer
     from codea1_cli.models.loading import load_tokenizer
@@ -35,7 +36,7 @@ def trainer(tmp_path_factory):
             "sampling.vllm_memory=0.3", "train.problems_per_step=1", "game.n_code=2", "code.max_completion_tokens=64",
         ],
     )  # fmt: skip
-    spec = policy.RankSpec("code", 0, 1, "0", 4, 29511, str(folder), True)
+    spec = RankSpec("code", 0, 1, "0", 4, 29511, str(folder), True)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     os.environ.update(policy._environment(spec))
     if visible is not None:

@@ -5,39 +5,18 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from codea1_cli.engine.client import ArenaClient
 from codea1_cli.engine.failures import LOG_HEAD
+from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.engine.setup import Schedule
 from codea1_cli.errors import CodeA1Error, RunFailed, SandboxOutage
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import batches
 from codea1_cli.recipe.schema import Recipe
-
-
-@dataclass(frozen=True)
-class RankSpec:
-    """Where one rank runs and what it belongs to."""
-
-    role: str
-    rank: int
-    ranks: int
-    gpu: str | None  # physical id; None on a machine without GPUs
-    threads: int
-    master_port: int
-    run_path: str
-    use_vllm: bool
-    node: str | None = None  # Ray's id of its node in a cluster that was given; None on this machine
-    master_host: str = "127.0.0.1"  # where rank 0 is
-    others: tuple[tuple[str, int], ...] = ()  # (role, ranks) of the other policies on the same GPU
-
-    @property
-    def label(self) -> str:
-        return f"{self.role}[{self.rank}]"
 
 
 class PolicyWorker:

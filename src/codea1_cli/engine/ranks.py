@@ -1,14 +1,14 @@
-"""Where each rank runs: one spec a rank, and the order in which they come up."""
+"""Where each rank runs: one spec per rank, and the order in which they come up."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from codea1_cli.engine.cluster import free_ports
 from codea1_cli.engine.nodes import Node, cpu_threads, meeting_points, place, threads_on
-from codea1_cli.engine.policy import RankSpec
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.devices import Gpu
@@ -16,10 +16,31 @@ from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
 
 
+@dataclass(frozen=True)
+class RankSpec:
+    """Where one rank runs and what it belongs to."""
+
+    role: str
+    rank: int
+    ranks: int
+    gpu: str | None  # physical id; None on a machine without GPUs
+    threads: int
+    master_port: int
+    run_path: str
+    use_vllm: bool
+    node: str | None = None  # Ray's id of its node in a cluster that was given; None on this machine
+    master_host: str = "127.0.0.1"  # where rank 0 is
+    others: tuple[tuple[str, int], ...] = ()  # (role, ranks) of the other policies on the same GPU
+
+    @property
+    def label(self) -> str:
+        return f"{self.role}[{self.rank}]"
+
+
 def rank_specs(
     recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]], nodes: Sequence[Node] = (), ray: Any = None
 ) -> list[RankSpec]:
-    """One spec a rank; each policy has its own port, because two trainers on one port collide."""
+    """One spec per rank; each policy has its own port, because two trainers on one port collide."""
     on_cpu = sum(gpu is None for group in ranks.values() for gpu in group)
     threads = recipe.train.threads or cpu_threads(os.cpu_count() or 1, on_cpu)
     specs = []

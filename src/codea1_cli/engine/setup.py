@@ -40,10 +40,6 @@ class Schedule:
     def __len__(self) -> int:
         return len(self.steps)
 
-    def problem_ids(self) -> list[str]:
-        """Every id that the run meets, in order of first appearance."""
-        return list(dict.fromkeys(pid for step in self.steps for pid in step))
-
 
 def check_enough(count: int, problems_per_step: int, what: str) -> None:
     """Raises UserError when `count` problems, named `what`, do not fill one step."""

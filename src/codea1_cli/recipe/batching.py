@@ -25,11 +25,6 @@ class Batches:
     gradient_accumulation: int
     updates_per_step: int
 
-    @property
-    def dataset_rows_per_step(self) -> int:
-        """Prompts a step as TRL counts them: it repeats each one `group` times."""
-        return self.rows_per_step // self.group
-
 
 def batches(recipe: Recipe, role: str, ranks: int) -> Batches:
     """Derives one policy's batch arithmetic.

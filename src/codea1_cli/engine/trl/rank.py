@@ -7,19 +7,17 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from codea1_cli.engine import benchmarks, evaluation
 from codea1_cli.engine.client import ArenaClient
+from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.engine.trl.sampling import random_state, restore_random_state, sample_groups, sync_weights
 from codea1_cli.methods.base import Ids, OnChunk
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
-
-if TYPE_CHECKING:
-    from codea1_cli.engine.policy import RankSpec
 
 
 class TrainingRank:

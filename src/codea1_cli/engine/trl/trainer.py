@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.engine.setup import Schedule
 from codea1_cli.engine.trl.sampling import sample_by_prompt
 from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings
@@ -15,9 +16,6 @@ from codea1_cli.models.loading import resolve_model
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import Batches
 from codea1_cli.recipe.schema import Recipe
-
-if TYPE_CHECKING:
-    from codea1_cli.engine.policy import RankSpec
 
 
 def import_trl() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest.mock import patch
 
+from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.errors import EnvironmentFault, RunFailed, UserError
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.constants import VLLM_SEQUENCES, VLLM_SMALLEST_CACHE
@@ -22,11 +23,11 @@ from codea1_cli.recipe.schema import Recipe
 
 
 @contextlib.contextmanager
-def engine_settings(recipe: Recipe, shape: Batches, spec: Any, told: dict[str, Any]) -> Iterator[None]:
+def engine_settings(recipe: Recipe, shape: Batches, spec: RankSpec, told: dict[str, Any]) -> Iterator[None]:
     """While a trainer is built: its engine gets its own seed and a share of the memory that is free just then.
 
     Args:
-        spec: the rank (`policy.RankSpec`).
+        spec: the rank that builds its trainer.
         told: receives what was chosen, for the log.
     """
     import torch
