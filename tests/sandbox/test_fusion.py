@@ -120,7 +120,7 @@ def test_an_endpoint_is_needed_and_may_come_from_the_environment(monkeypatch, se
     assert kinds(FusionSandbox().run(GOOD, "f", ["f(1)"], LIMITS)) == ["value"]
 
 
-def test_a_program_that_stops_its_keeper_is_late_not_unscored(box: FusionSandbox, monkeypatch) -> None:
+def test_a_program_that_stops_the_process_that_holds_it_is_late_not_unscored(box: FusionSandbox, monkeypatch) -> None:
     monkeypatch.setattr("codea1_cli.sandbox.fusion._LONGEST_RUN_S", 3.0)
     box.attempts = 1
     program = "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)\ndef f(x): return x + 1"

@@ -15,7 +15,7 @@ import statelessness
 
 sys.path.pop(0)
 
-PURE = [
+STATELESS = [
     "\ndef f(x): return x\n",
     "import math\nfrom typing import List, Optional\ndef f(x: List[int]) -> Optional[int]:\n    total = 0\n    for y in sorted(x, key=abs): total += math.floor(y)\n    return total\n",
     "from collections import Counter, defaultdict\ndef f(s):\n    groups = defaultdict(list)\n    for c in s: groups[c].append(c)\n    return Counter(s).most_common(1), dict(groups)\n",
@@ -26,7 +26,7 @@ PURE = [
     "import heapq\ndef f(xs):\n    heap = []\n    for x in xs: heapq.heappush(heap, x)\n    return [heapq.heappop(heap) for _ in range(len(heap))]\n",
     "from dataclasses import dataclass, field\n@dataclass\nclass A:\n    v: int\n    w: list = field(default_factory=list)\ndef f(x): return A(x).v\n",
 ]
-IMPURE = [
+STATEFUL = [
     "\nn = []\ndef f(x): n.append(x)\n",
     "n = {}\ndef f(x): n[x] = 1\n",
     "n = 0\ndef f(x):\n    global n\n    n += x\n",
@@ -69,14 +69,14 @@ IMPURE = [
 ]
 
 
-@pytest.mark.parametrize("program", PURE)
+@pytest.mark.parametrize("program", STATELESS)
 def test_an_ordinary_program_keeps_no_state(program: str) -> None:
-    assert statelessness.is_pure(ast.parse(program))
+    assert statelessness.is_stateless(ast.parse(program))
 
 
-@pytest.mark.parametrize("program", IMPURE)
+@pytest.mark.parametrize("program", STATEFUL)
 def test_a_program_that_might_keep_state_is_not_trusted(program: str) -> None:
-    assert not statelessness.is_pure(ast.parse(program))
+    assert not statelessness.is_stateless(ast.parse(program))
 
 
 @pytest.mark.parametrize("call", ["f(1, [2], k='a')", "f(-1 + 2, {1: (2,)})", "f(float('inf'))", "f(str(3).upper())"])
@@ -92,11 +92,11 @@ def test_a_call_that_may_leave_something_behind(call: str) -> None:
 
 
 @pytest.mark.shared
-def test_most_references_are_pure(shared: Path) -> None:
-    pure = total = 0
+def test_most_references_are_stateless(shared: Path) -> None:
+    stateless = total = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # references with "\\d" outside raw strings
         for line in (shared / "data/train.jsonl").open():
-            pure += statelessness.is_pure(ast.parse(json.loads(line)["reference"]))
+            stateless += statelessness.is_stateless(ast.parse(json.loads(line)["reference"]))
             total += 1
-    assert pure / total > 0.75
+    assert stateless / total > 0.75

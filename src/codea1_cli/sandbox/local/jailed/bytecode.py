@@ -26,7 +26,7 @@ _IMPORT = opmap["IMPORT_NAME"]
 _LONG = opmap["EXTENDED_ARG"]
 
 
-def is_plainly_pure(code: types.CodeType) -> bool:
+def is_plainly_stateless(code: types.CodeType) -> bool:
     """Whether the module's functions can have no memory. False only means that this look does not tell."""
     raw = code.co_code
     used = frozenset(raw[::2])

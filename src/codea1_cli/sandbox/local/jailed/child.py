@@ -78,7 +78,7 @@ class Job:
             return None
         self.send(LOADED, self.start)
         codes, plain = self.compile_calls()
-        apart = self.apart or not (self.pure and plain)
+        apart = self.apart or not (self.stateless and plain)
         fresh = apart and (self.leaks() or any(word in self.program for word in _SHARING))
         for index in range(self.start, len(codes)):
             if apart:
@@ -100,7 +100,7 @@ class Job:
         space = None
         try:
             code = _compile(self.program, "<candidate>", "exec", 0, True)
-            self.pure = bytecode.is_plainly_pure(code) or statelessness.is_pure(_parse(self.program))
+            self.stateless = bytecode.is_plainly_stateless(code) or statelessness.is_stateless(_parse(self.program))
         except BaseException as fault:
             return self.send(LOAD_ERROR, self.start, describe(fault))
         try:

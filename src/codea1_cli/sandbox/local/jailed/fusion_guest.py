@@ -46,6 +46,7 @@ def main() -> None:
 
 def become_child(request: dict, out: int) -> None:
     """Sets the limits and answers the calls of the request into the descriptor `out`; does not return."""
+    import kernel
     import module_loader
 
     child = module_loader.load(".")
@@ -56,7 +57,7 @@ def become_child(request: dict, out: int) -> None:
         os.dup2(source, target)
     os.close(null)
     for what, value in (
-        (resource.RLIMIT_AS, virtual_bytes() + (request["memory_mb"] << 20)),
+        (resource.RLIMIT_AS, kernel.virtual_bytes() + (request["memory_mb"] << 20)),
         (resource.RLIMIT_FSIZE, request["output_kb"] << 10),
         (resource.RLIMIT_CPU, request["cpu_s"]),
         (resource.RLIMIT_CORE, 0),
@@ -67,15 +68,6 @@ def become_child(request: dict, out: int) -> None:
     text = json.dumps(request["job"]).encode()
     child.Job(text, request["start"], out, sink, request["output_kb"] << 10, "", False, False).run()
     os._exit(0)
-
-
-def virtual_bytes() -> int:
-    """The address space of this process; 256 MiB where /proc does not tell."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 256 << 20
 
 
 def follow(pid: int, reader: int, request: dict) -> tuple[str, int]:

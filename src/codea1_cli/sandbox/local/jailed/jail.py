@@ -39,8 +39,8 @@ class Jail:
     stand-in for /proc).
     """
 
-    def __init__(self, setup: dict, virtual: int) -> None:
-        self.virtual = virtual
+    def __init__(self, setup: dict) -> None:
+        self.virtual = kernel.virtual_bytes()
         self.loopback, self.scratch_mb, self.with_proc = setup["loopback"], setup["scratch_mb"], setup["proc"]
         self.without = frozenset(setup["without"])
         self.layers: dict[str, str] = {}  # name: empty when it works, else why not

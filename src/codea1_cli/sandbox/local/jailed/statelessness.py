@@ -1,7 +1,7 @@
 """Whether a program can carry state from one call to the next, judged from its syntax tree. Standard library only.
 
-Only a program that plainly cannot is called pure, and then all its calls may share one process; every other one pays
-a fork for each call. A wrong "pure" would cost no more than an answer that depends on the order of the calls.
+Only a program that plainly cannot is called stateless, and then all its calls may share one process; every other one pays
+a fork for each call. A wrong "stateless" would cost no more than an answer that depends on the order of the calls.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _MENTIONS = (ast.Attribute, ast.ClassDef, ast.Raise, ast.ExceptHandler, ast.arg,
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
-class _Impure(Exception):
+class _Stateful(Exception):
     pass
 
 
-def is_pure(tree: ast.Module) -> bool:
+def is_stateless(tree: ast.Module) -> bool:
     """Whether no call of the program's functions can change what a later one sees."""
     try:
         _Program(tree)
-    except _Impure:
+    except _Stateful:
         return False
     return True
 
@@ -91,10 +91,10 @@ class _Program:
     def imports(self, node: ast.Import | ast.ImportFrom) -> None:
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
         if any(name.partition(".")[0] not in MODULES for name in names):
-            raise _Impure
+            raise _Stateful
         for alias in node.names:
             if alias.name.rpartition(".")[2] in FORBIDDEN:
-                raise _Impure
+                raise _Stateful
             self.imported.add((alias.asname or alias.name).partition(".")[0])
 
     def module_statement(self, node: ast.stmt) -> None:
@@ -108,14 +108,14 @@ class _Program:
             self.constant(node)
         elif isinstance(node, ast.Expr):
             if not (isinstance(node.value, ast.Constant) or _is_recursion_limit(node.value)):
-                raise _Impure
+                raise _Stateful
         elif not isinstance(node, (ast.Import, ast.ImportFrom, ast.Pass)):
-            raise _Impure
+            raise _Stateful
 
     def constant(self, node: ast.Assign | ast.AnnAssign) -> None:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         if not all(isinstance(target, ast.Name) for target in targets):
-            raise _Impure
+            raise _Stateful
         names = {target.id for target in targets if isinstance(target, ast.Name)}
         if node.value is None:
             return
@@ -129,7 +129,7 @@ class _Program:
         elif isinstance(node.value, _LITERALS) and all(self.frozen(part) for part in _parts(node.value)):
             self.tables |= names
         else:
-            raise _Impure
+            raise _Stateful
 
     def frozen(self, node: ast.expr) -> bool:
         """An expression whose value nobody can change."""
@@ -153,7 +153,7 @@ class _Program:
 
     def class_body(self, node: ast.ClassDef) -> None:
         if node.keywords:
-            raise _Impure
+            raise _Stateful
         self.decorators(node.decorator_list)
         for part in node.body:
             if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -162,30 +162,30 @@ class _Program:
                 value = part.value
                 is_field = isinstance(value, ast.Call) and _last_name(value.func) == "field"
                 if not (value is None or is_field or self.frozen(value)):
-                    raise _Impure
+                    raise _Stateful
             elif not (
                 isinstance(part, ast.Pass) or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
             ):
-                raise _Impure
+                raise _Stateful
 
     def definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
         defaults = [*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]
         if not all(self.frozen(default) for default in defaults):
-            raise _Impure
+            raise _Stateful
         if not isinstance(node, ast.Lambda):
             self.decorators(node.decorator_list)
 
     def decorators(self, nodes: list[ast.expr]) -> None:
         for node in nodes:
             if _last_name(node.func if isinstance(node, ast.Call) else node) not in _DECORATORS:
-                raise _Impure
+                raise _Stateful
 
     def visit(self, node: ast.AST, local: frozenset[str]) -> None:
         if isinstance(node, ast.Global) or (isinstance(node, ast.NamedExpr) and not local):
-            raise _Impure
+            raise _Stateful
         if isinstance(node, ast.Constant):
             if isinstance(node.value, str) and "__" in node.value and node.value.isidentifier():
-                raise _Impure
+                raise _Stateful
         elif isinstance(node, _FUNCTIONS):
             local = local | (_bound(node) - self.tables - self.outer - self.imported)
         elif isinstance(node, ast.Attribute):
@@ -201,13 +201,13 @@ class _Program:
 
     def name(self, node: ast.Name, local: frozenset[str]) -> None:
         if node.id in FORBIDDEN and node.id not in local:
-            raise _Impure
+            raise _Stateful
         if node.id == "type":
             self.mentions_type = True
         elif isinstance(node.ctx, ast.Load) and node.id in (self.tables | self.outer | self.imported):
-            raise _Impure  # a bare mention may become an alias; the harmless ones never get here
+            raise _Stateful  # a bare mention may become an alias; the harmless ones never get here
         if self.mentions_type and self.stores_attributes:
-            raise _Impure
+            raise _Stateful
 
     def harmless(self, node: ast.AST, part: ast.Name) -> bool:
         """Whether a mention of a module's name can only read or call it."""
@@ -229,11 +229,11 @@ class _Program:
 
     def attribute(self, node: ast.Attribute, local: frozenset[str]) -> None:
         if node.attr in FORBIDDEN - {"compile"} or (node.attr.startswith("__") and node.attr not in _DUNDERS):
-            raise _Impure
+            raise _Stateful
         if not isinstance(node.ctx, ast.Load):
             self.store(node, local)
         elif isinstance(node.value, ast.Name) and node.value.id in self.imported and node.attr.startswith("_"):
-            raise _Impure
+            raise _Stateful
 
     def store(self, node: ast.Attribute | ast.Subscript, local: frozenset[str]) -> None:
         """A store into an object: its root must be a local variable."""
@@ -241,11 +241,11 @@ class _Program:
         while isinstance(root, (ast.Attribute, ast.Subscript)):
             root = root.value
         if not isinstance(root, ast.Name) or root.id not in local or root.id == "cls":
-            raise _Impure
+            raise _Stateful
         if isinstance(node, ast.Attribute) and root.id != "self":
             self.stores_attributes = True
             if self.mentions_type:
-                raise _Impure
+                raise _Stateful
 
 
 def _only_reads(node: ast.AST, part: ast.Name) -> bool:

@@ -39,12 +39,6 @@ def warm(names: list[str]) -> list[str]:
     return failed
 
 
-def virtual_bytes() -> int:
-    """The address space of this process."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-
-
 class Zygote:
     """Warms up, builds the jail, then forks a child per request; `control` leads to the parent."""
 
@@ -61,7 +55,7 @@ class Zygote:
         os.environ.clear()
         os.environ.update(HOME="/tmp", TMPDIR="/tmp", PATH="/usr/bin:/bin", LANG="C.UTF-8", OMP_NUM_THREADS="1")
         os.environ.update(setup["env"])
-        self.jail = jail.Jail(setup, virtual_bytes())
+        self.jail = jail.Jail(setup)
         os.environ.update(HOME=self.jail.home, TMPDIR=self.jail.home)
         self.pid = 0
         self.sink = os.memfd_create("output", 0)  # takes what children print; emptied after each
