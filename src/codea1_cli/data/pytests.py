@@ -25,13 +25,13 @@ from codea1_cli.data.pytest_rules import (
     name_of,
     returned,
 )
-from codea1_cli.extract.arguments import bound_names
+from codea1_cli.extract.inline_variables import InlineVariables, bound_names
 from codea1_cli.extract.source import parse, unparse
-from codea1_cli.extract.substitute import MAX_NODES, Substitute
 from codea1_cli.extract.suite import parse_suite
 
 MAX_CASES = 64  # of a parametrised test or an unrolled loop
 MAX_TESTS = 200
+MAX_NODES = 5_000  # syntax nodes of one assert, and of the values in place of its variables
 
 Env = dict[str, ast.expr]
 
@@ -234,7 +234,7 @@ class _Reader:
             for child in ast.walk(node)
         ):
             return node  # as most are: nothing to replace, so nothing to copy
-        return Substitute(env, bound_names(node), self.entry).visit(copy.deepcopy(node))
+        return _Inline(env, bound_names(node), self.entry).visit(copy.deepcopy(node))
 
     def assertion(self, test: ast.expr) -> None:
         """Keeps one assert whose variables are replaced, or counts why not."""
@@ -276,3 +276,17 @@ def _items(node: ast.expr) -> list[ast.expr] | None:
     if isinstance(node, ast.List | ast.Tuple) and len(node.elts) <= MAX_CASES:
         return None if any(isinstance(item, ast.Starred) for item in node.elts) else node.elts
     return None
+
+
+class _Inline(InlineVariables):
+    """Replaces variables by their values, and `module.f(...)` by `f(...)`."""
+
+    def __init__(self, env: Mapping[str, ast.expr], bound: frozenset[str], entry: str) -> None:
+        super().__init__(env, bound, MAX_NODES)
+        self.entry = entry
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        match node.func:
+            case ast.Attribute(ast.Name(module), attribute) if attribute == self.entry and module not in self.variables:
+                node.func = ast.Name(self.entry, ast.Load())
+        return self.generic_visit(node)

@@ -9,7 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from codea1_cli.extract.arguments import imported_class
+from codea1_cli.extract.inline_variables import imported_class
 
 MAX_WEIGHT = 20_000
 """Characters and elements that one folded answer may come to, counted through its containers."""
@@ -34,7 +34,7 @@ class _NotFoldable(Exception):
 
 
 def fold(node: ast.expr) -> Stated | None:
-    """The value that `node` states, or None when it is no foldable expression or too large a one."""
+    """The value that `node` states, or None when it is not a foldable expression or too large."""
     folder = _Folder()
     try:
         value = folder.value(node)

@@ -1,10 +1,10 @@
-"""What a suite's statements leave behind for its asserts: variables, and whether a line runs at all."""
+"""Values in place of variables: what a suite's statements leave behind for its asserts, and whether a line runs at all."""
 
 import ast
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from codea1_cli.extract.arguments import SelfContained, bound_names
 from codea1_cli.extract.source import parse
 
 MAX_NODES = 20_000
@@ -12,6 +12,84 @@ MAX_NODES = 20_000
 
 _HEADER = re.compile(r"(?:async\s+)?(def|class|if|elif|else|for|while|with|try|except|finally|match|case)\b")
 _MAIN_GUARD = re.compile(r"if\s+__name__\s*==")
+_CLASSES = {"Decimal": "decimal", "Fraction": "fractions"}
+_CONSTANTS = {"pi": math.pi, "e": math.e, "tau": math.tau}
+_NOT_FINITE = {"inf", "nan"}
+
+
+def bound_names(expression: ast.expr) -> frozenset[str]:
+    """The names that lambdas and comprehensions inside `expression` bind."""
+    return frozenset(
+        node.arg if isinstance(node, ast.arg) else node.id
+        for node in ast.walk(expression)
+        if isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    )
+
+
+class InlineVariables(ast.NodeTransformer):
+    """Replaces variables by their values; the values are shared, not copied.
+
+    bound: names that the expression itself binds, which stay. limit: once the values put in come to that many syntax
+    nodes, later variables stay too; None for a caller that has counted before.
+    """
+
+    def __init__(self, variables: Mapping[str, ast.expr], bound: frozenset[str], limit: int | None = None) -> None:
+        self.variables, self.bound, self.left = variables, bound, limit
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id in self.bound or not isinstance(node.ctx, ast.Load):
+            return node
+        value = self.variables.get(node.id)
+        if value is None:
+            return self.unknown(node)
+        if self.left is not None:
+            self.left -= sum(1 for _ in ast.walk(value))
+        return node if self.left is not None and self.left <= 0 else value
+
+    def unknown(self, node: ast.Name) -> ast.expr:
+        """What stands for a name that is not a variable: itself."""
+        return node
+
+
+class SelfContained(InlineVariables):
+    """Replaces known names of modules, too, by expressions that need no import.
+
+    `Decimal("1")` would raise NameError in a candidate that does not import it, and so fail a right solution.
+    """
+
+    def unknown(self, node: ast.Name) -> ast.expr:
+        """The expression of a known name; inf and nan stand bare where repr wrote them."""
+        module = "math" if node.id in _NOT_FINITE else _CLASSES.get(node.id, "")
+        return _known(module, node.id) or node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        base = node.value
+        if isinstance(base, ast.Name) and base.id not in self.bound and base.id not in self.variables:
+            return _known(base.id, node.attr) or node
+        return self.generic_visit(node)
+
+
+def _known(module: str, name: str) -> ast.expr | None:
+    if module == "math" and name in _NOT_FINITE:
+        return ast.Call(ast.Name("float", ast.Load()), [ast.Constant(name)], [])
+    if module == "math" and name in _CONSTANTS:
+        return ast.Constant(_CONSTANTS[name])
+    if name in _CLASSES and _CLASSES[name] == module:
+        imported = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant(module)], [])
+        return ast.Attribute(imported, name, ast.Load())
+    return None
+
+
+def imported_class(node: ast.expr) -> str | None:
+    """The name of the class that an expression made by SelfContained stands for, else None."""
+    if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call)):
+        return None
+    call = node.value
+    if not (isinstance(call.func, ast.Name) and call.func.id == "__import__" and len(call.args) == 1):
+        return None
+    module = call.args[0]
+    known = isinstance(module, ast.Constant) and not call.keywords and _CLASSES.get(node.attr) == module.value
+    return node.attr if known else None
 
 
 class Scope:

@@ -1,8 +1,11 @@
-"""Parsing text that a model wrote: bounded in size, and never more than a None for what does not parse."""
+"""Python source that a model wrote: parsed within bounds, with a None for what does not parse, and cut into logical lines
+without parsing, so that a broken line costs one line."""
 
 import ast
+import re
 import threading
 import warnings
+from dataclasses import dataclass
 
 MAX_REPLY_CHARS = 200_000
 """What lies beyond in a reply is not read (a reply of 4,096 tokens holds about 16,000 characters)."""
@@ -15,8 +18,19 @@ PARSER = threading.RLock()
 may fail with SystemError ("AST constructor recursion depth mismatch"); both hold the interpreter lock anyway."""
 
 _FILENAME = "<reply>"
-# Python warns of odd escapes and literals while it parses: a model's style is no news for the user.
+# Python warns of odd escapes and literals while it parses: a model's style is not for the user.
 warnings.filterwarnings("ignore", module=_FILENAME)
+
+_TOKEN = re.compile(
+    r"'''|\"\"\""
+    r"|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?"  # a string that is never closed ends with its line
+    r"|#[^\n]*|[(\[{]|[)\]}]|\\\n|\n",
+    re.DOTALL,
+)
+_TRIPLE_END = {quote: re.compile(rf"\\.|{quote}", re.DOTALL) for quote in ("'''", '"""')}
+# Keywords that no expression holds: inside brackets they show that an earlier line never closed them.
+_STATEMENT = re.compile(r"[ \t]*(?:assert|def|class|import|return|raise|try|while|with)\b")
+_INDENT = re.compile(r"[ \t\f]*")
 
 
 def parse(source: str) -> ast.Module | None:
@@ -47,3 +61,63 @@ def declaration(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     kind = "async def" if isinstance(function, ast.AsyncFunctionDef) else "def"
     result = f" -> {ast.unparse(function.returns)}" if function.returns else ""
     return f"{kind} {function.name}({ast.unparse(function.args)}){result}:"
+
+
+@dataclass(frozen=True)
+class LogicalLine:
+    """One statement's text without its indentation; `indent` in columns, `end` where the next line starts."""
+
+    text: str
+    indent: int
+    start: int
+    end: int
+
+
+class LineReader:
+    """Reads logical lines from any offset on; a whole text in linear time."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._unclosed: set[str] = set()
+
+    def read(self, start: int) -> LogicalLine | None:
+        """The logical line at `start`, which is the start of a physical line; None at the end of the text."""
+        if start >= len(self.text):
+            return None
+        end = self._end(start)
+        line = self.text[start:end]
+        indent = _INDENT.match(line)
+        assert indent is not None
+        columns = len(indent[0].replace("\f", "").expandtabs(8))
+        return LogicalLine(line[indent.end() :].rstrip(), columns, start, end)
+
+    def first_physical(self, line: LogicalLine) -> LogicalLine:
+        """The same logical line cut at its first newline."""
+        end = self.text.find("\n", line.start, line.end) + 1 or line.end
+        return LogicalLine(line.text.partition("\n")[0].rstrip(), line.indent, line.start, end)
+
+    def _end(self, start: int) -> int:
+        depth = 0
+        position = start
+        while match := _TOKEN.search(self.text, position):
+            token = match[0]
+            position = match.end()
+            if token in _TRIPLE_END:
+                position = self._after_triple(token, position)
+            elif token in "([{":
+                depth += 1
+            elif token in ")]}":
+                depth = max(0, depth - 1)
+            elif token == "\n" and (depth == 0 or _STATEMENT.match(self.text, position)):
+                return position
+        return len(self.text)
+
+    def _after_triple(self, quote: str, position: int) -> int:
+        """The offset after the closing quotes; `position` itself when the string is never closed."""
+        if quote in self._unclosed:
+            return position
+        for match in _TRIPLE_END[quote].finditer(self.text, position):
+            if match[0] == quote:
+                return match.end()
+        self._unclosed.add(quote)  # remembered: searching again for each later quote would be quadratic
+        return position

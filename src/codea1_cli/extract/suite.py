@@ -10,8 +10,14 @@ from codea1_cli.extract.arguments import allowed
 from codea1_cli.extract.fences import answer_text, before_first_fence, python_bodies
 from codea1_cli.extract.folding import Stated, fold
 from codea1_cli.extract.inline_variables import Scope, header_tree
-from codea1_cli.extract.lines import LineReader
-from codea1_cli.extract.source import MAX_REPLY_CHARS, MAX_STATEMENT_CHARS, normal_newlines, parse, unparse
+from codea1_cli.extract.source import (
+    MAX_REPLY_CHARS,
+    MAX_STATEMENT_CHARS,
+    LineReader,
+    normal_newlines,
+    parse,
+    unparse,
+)
 
 SYNTAX = "syntax"
 NESTED = "nested"

@@ -10,8 +10,14 @@ import ast
 import re
 
 from codea1_cli.extract.fences import answer_text, before_first_fence, python_bodies
-from codea1_cli.extract.lines import LineReader
-from codea1_cli.extract.source import MAX_REPLY_CHARS, MAX_STATEMENT_CHARS, normal_newlines, parse, unparse
+from codea1_cli.extract.source import (
+    MAX_REPLY_CHARS,
+    MAX_STATEMENT_CHARS,
+    LineReader,
+    normal_newlines,
+    parse,
+    unparse,
+)
 
 _MAX_SUITE_CHARS = 20_000_000  # each test holds all that stands before it: what is beyond is not read
 _ASSERT = re.compile(r"^[ \t]*assert\b", re.MULTILINE)
