@@ -13,7 +13,6 @@ from typing import Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.engine.client import RankReport
-from codea1_cli.engine.rollout_file import rollout_rows
 from codea1_cli.errors import EnvironmentFault, RunFailed
 from codea1_cli.evals.heldout import attack_figures, solve_figures
 from codea1_cli.game.book import Book
@@ -24,7 +23,7 @@ from codea1_cli.mistakes.store import MistakeStore
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.best import mark_best
-from codea1_cli.runs.rollouts import write_rollouts
+from codea1_cli.runs.rollouts import rollout_rows, write_rollouts
 from codea1_cli.runs.run_dir import RunDir
 
 
