@@ -24,6 +24,7 @@ RUN = "import sys; from codea1_cli.cli import main; sys.argv[0] = 'codea1'; main
 
 
 def write(path: Path, rows: int) -> None:
+    """Writes `rows` rows with the columns of KodCode's newer revisions."""
     demo = [json.loads(line) for line in DEMO.read_text(encoding="utf-8").splitlines()]
     with path.open("w", encoding="utf-8") as file:
         for number in range(rows):
@@ -36,6 +37,7 @@ def write(path: Path, rows: int) -> None:
 
 
 def main() -> None:
+    """Prints rows, size, seconds and peak memory of one preparation."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=400_000)
     parser.add_argument("--folder", type=Path, help="kept, and gone on with; a temporary one when left out")

@@ -1,7 +1,7 @@
-"""How fast references are verified: with 1 and more workers, and against a plain subprocess a row, in one run.
+"""How fast references are verified: with 1 and more workers, and against one plain subprocess per row, in one run.
 
-Every way runs a row's reference under hash seeds 0 and 1 on all its tests and extra tests. The subprocess has no jail, no
-limits but a time limit, and compares with `==` in the reference's own process: it is the least that could be done.
+Every way runs a row's reference under hash seeds 0 and 1 on all its tests and extra tests. The subprocess has no jail,
+no limits but a time limit, and compares with `==` in the reference's own process: it is the least that could be done.
 
     uv run python benchmarks/prepare_data/run.py [--limit N] [--workers 1,2] [--data FILE]
 """
@@ -29,6 +29,7 @@ DEFAULT = Path(os.environ.get("CODEA1_SHARED", "../shared")) / "data" / "train.j
 
 
 def verified(problems: list[Problem], workers: int) -> tuple[float, Counter[str]]:
+    """Seconds and outcomes of `prepare-data`'s own verification."""
     sandbox = LocalSandbox(workers=workers)
     try:
         verifier = Verifier(sandbox, LIMITS)
@@ -41,11 +42,13 @@ def verified(problems: list[Problem], workers: int) -> tuple[float, Counter[str]
 
 
 def script(problem: Problem) -> str:
+    """The program that a plain subprocess runs: reference, tests, extra tests."""
     extra = "".join(f"try:\n    {test}\nexcept Exception:\n    pass\n" for test in problem.extra_tests)
     return f"{problem.reference}\n\n" + "\n".join(problem.tests) + f"\n{extra}"
 
 
 def plain(problem: Problem) -> str:
+    """The outcome of one row in plain subprocesses, one per hash seed."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "program.py"
         file.write_text(script(problem), encoding="utf-8")
@@ -63,6 +66,7 @@ def plain(problem: Problem) -> str:
 
 
 def subprocesses(problems: list[Problem], workers: int) -> tuple[float, Counter[str]]:
+    """Seconds and outcomes of plain subprocesses, `workers` at once."""
     began = time.perf_counter()
     with ThreadPoolExecutor(workers) as pool:
         outcomes = Counter(pool.map(plain, problems))
@@ -70,6 +74,7 @@ def subprocesses(problems: list[Problem], workers: int) -> tuple[float, Counter[
 
 
 def main() -> None:
+    """Prints one line per way and number of workers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=DEFAULT)
     parser.add_argument("--limit", type=int)

@@ -68,7 +68,8 @@ def new_model(tokenizer: "PreTrainedTokenizerFast") -> "LlamaForCausalLM":
     config = LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=HIDDEN, intermediate_size=INNER, num_hidden_layers=LAYERS,
         num_attention_heads=HEADS, num_key_value_heads=KEY_VALUE_HEADS, max_position_embeddings=POSITIONS,
-        tie_word_embeddings=True, bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+        tie_word_embeddings=True,
+        bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
         attn_implementation="eager", initializer_range=INITIAL_SPREAD,
     )  # fmt: skip
     return LlamaForCausalLM(config).float()
@@ -111,10 +112,9 @@ def train(model: "LlamaForCausalLM", batches: list[Batch], steps: int) -> None:
 
     matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
     others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
-    optimizers = [
-        (torch.optim.Muon(matrices, lr=MATRIX_RATE, weight_decay=0.05, adjust_lr_fn="match_rms_adamw", ns_steps=4), MATRIX_RATE),
-        (torch.optim.AdamW(others, lr=OTHER_RATE, betas=(0.9, 0.98), weight_decay=0.0), OTHER_RATE),
-    ]  # fmt: skip
+    muon = torch.optim.Muon(matrices, lr=MATRIX_RATE, weight_decay=0.05, adjust_lr_fn="match_rms_adamw", ns_steps=4)
+    adamw = torch.optim.AdamW(others, lr=OTHER_RATE, betas=(0.9, 0.98), weight_decay=0.0)
+    optimizers = [(muon, MATRIX_RATE), (adamw, OTHER_RATE)]
     model.train()
     started, shown = time.monotonic(), 0.0
     for step in range(steps):

@@ -1,4 +1,4 @@
-"""The embedded model's tokenizer: byte-level BPE over words, digits one by one, and the game's fixed lines as one token each."""
+"""The embedded model's tokenizer: byte-level BPE over words, digits one by one, the game's fixed lines one token each."""
 
 import re
 from collections.abc import Iterable
@@ -13,8 +13,9 @@ PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 # What both roles write over and over: cheap tokens make short replies, and a step of training is mostly sampling.
 FIXED = (
     "Write this function.\n\n", "Write tests that break this solution.\n\n", "Write tests for this function.\n\n",
-    "\n\n```python\n", "```python\n", "\n```", "def solve(", "):\n    return ", "    return ", "\n    for x in xs:\n        if ",
-    " for x in xs if ", " for x in xs", " for c in ", "\nassert solve(", "assert solve(", "[x for x in xs", "sum(", "len(", "range(",
+    "\n\n```python\n", "```python\n", "\n```", "def solve(", "):\n    return ", "    return ",
+    "\n    for x in xs:\n        if ", " for x in xs if ", " for x in xs", " for c in ", "\nassert solve(", "assert solve(",
+    "[x for x in xs", "sum(", "len(", "range(",
     "# edge cases", "# simple cases", "user\n", "assistant\n",
 )  # fmt: skip
 

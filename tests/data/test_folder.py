@@ -1,4 +1,4 @@
-"""A folder of tables is read file by file: every format, every file's bytes in the identity, errors that name the file."""
+"""A folder of tables is read file by file: every format, every file's bytes in the identity, errors name it."""
 
 import gzip
 import json

@@ -147,7 +147,7 @@ def test_shares_of_splits():
     assert abs(names.count("test") / len(names) - 0.2) < 0.01
 
 
-# -- going on ------------------------------------------------------------------------------------------------------------
+# -- going on ----------------------------------------------------------------------------------------------------------
 class Stopping(Table):
     """A table whose reading is interrupted at one row."""
 
@@ -227,7 +227,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tmp_path, capsys):
     assert contents(out) == contents(tmp_path / "whole")
 
 
-# -- wrong usage -----------------------------------------------------------------------------------------------------------
+# -- wrong usage -------------------------------------------------------------------------------------------------------
 def test_errors_have_hints_and_leave_nothing(tmp_path, rows, capsys, monkeypatch):
     monkeypatch.delenv("CODEA1_SHARED", raising=False)
     out = tmp_path / "out"

@@ -1,4 +1,4 @@
-"""The pre-training corpus: nothing of the other splits, both roles, exactly the game's prompts, suites of the right size."""
+"""The pre-training corpus: nothing of the other splits, both roles, the game's own prompts, suites of the right size."""
 
 import ast
 import random

@@ -34,7 +34,8 @@ def prepare_data(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Make training data: read, filter, deduplicate, decontaminate, verify, split. Interrupted, it goes on from there."""
+    """Make training data: read, filter, deduplicate, decontaminate, verify, split. Interrupted, it goes on from
+    there."""
     from codea1_cli.data.sources.registry import make_source
 
     options.check()

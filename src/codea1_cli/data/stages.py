@@ -29,10 +29,13 @@ Line = dict[str, Any]
 
 @dataclass
 class Prepared:
-    """What the stages left: the living rows, what was removed by stage, and what is known of single rows."""
+    """What the stages left: the living rows, the lines of removed rows by stage, and what is known by row number.
+
+    tokens: of the prompt. rates: solve rates. extra: the line of the verify stage that holds the row's extra tests.
+    slow: (row, seconds of its reference). unscored: rows that the sandbox failed on. benchmarks: tasks by benchmark.
+    """
 
     rows: Rows
-    stages: list[Stage] = field(default_factory=list)
     removed: dict[str, list[Line]] = field(default_factory=dict)
     tokens: dict[int, int] = field(default_factory=dict)
     rates: dict[int, float] = field(default_factory=dict)
@@ -116,7 +119,6 @@ class Stages:
         for line in gone:
             alive[line["row"]] = 0
         self.out.removed[name] = sorted(gone, key=lambda line: line["row"])
-        self.out.stages.append(stage)
 
     # -- what stages share -----------------------------------------------------------------------------------------
     def workers(self) -> int:

@@ -10,8 +10,8 @@ CODE_SYSTEM = (
 )
 TEST_SYSTEM = (
     "You write tests for Python functions. Reply with one fenced python block of exactly {count} lines, each of the "
-    "form `assert {entry_point}(arguments) == value` with literal arguments and the value that a correct solution returns. "
-    "Make every call different and put the most revealing one first."
+    "form `assert {entry_point}(arguments) == value` with literal arguments and the value that a correct solution "
+    "returns. Make every call different and put the most revealing one first."
 )
 
 
