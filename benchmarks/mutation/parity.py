@@ -1,4 +1,4 @@
-"""Killed or survived, for each mutant and test, here and by cosmic-ray; covered lines and branches here and by pytest-cov.
+"""Killed or survived, for each mutant and test, here and by cosmic-ray; coverage here and by pytest-cov.
 
     python benchmarks/mutation/parity.py --data ult_lite.json [--functions 25] [--work DIR] [--seconds 540]
 
@@ -25,6 +25,7 @@ from codea1_cli.sandbox.local import LocalSandbox
 
 
 def main() -> None:
+    """Compares, prints what differs and exits."""
     options = argparse.ArgumentParser()
     options.add_argument("--data", type=Path, required=True)
     options.add_argument("--functions", type=int, default=25)

@@ -1,10 +1,10 @@
-"""Mutants a second: this project's engine against cosmic-ray, in one run, on the same suites, with two workers each.
+"""Mutants per second: this project's engine against cosmic-ray, in one run, on the same suites, with two workers each.
 
     python benchmarks/mutation/run.py --data ult_lite.json [--functions 6] [--workers 2]
 
-Each suite meets all mutants of its function at once, as a score needs it: cosmic-ray starts one pytest a mutant that runs
-the whole suite, two functions at a time; here a mutant meets the suite's tests until one kills it. Our time holds all
-that cosmic-ray does beforehand as well: reading the function, running the tests on it, making the mutants. Its own
+Each suite meets all mutants of its function at once, as a score needs it: cosmic-ray starts one pytest per mutant that
+runs the whole suite, two functions at a time; here a mutant meets the suite's tests until one kills it. Our time holds
+all that cosmic-ray does beforehand as well: reading the function, running the tests on it, making the mutants. Its own
 `init` is left out of its time. The sandbox's workers are up before the clock starts; `start_s` says how long that took.
 """
 
@@ -29,6 +29,7 @@ from codea1_cli.sandbox.local import LocalSandbox
 
 
 def main() -> None:
+    """Measures both and prints the figures as JSON."""
     options = argparse.ArgumentParser()
     options.add_argument("--data", type=Path, required=True)
     options.add_argument("--functions", type=int, default=6)
@@ -62,6 +63,7 @@ def main() -> None:
 
 
 def timed(cases: list[Case], work, workers: int) -> tuple[float, list[int]]:
+    """Seconds that `work` takes on all cases, and how many mutants of each it kills."""
     began = time.monotonic()
     with ThreadPoolExecutor(workers) as pool:
         killed = list(pool.map(work, cases))
@@ -69,6 +71,7 @@ def timed(cases: list[Case], work, workers: int) -> tuple[float, list[int]]:
 
 
 def here(runner: TestRunner, case: Case) -> int:
+    """Mutants that this project's engine kills."""
     mutants = make_mutants(case.code)
     runs = [(test, runner.run(case.code, case.entry_point, test)) for test in case.tests]
     killed = runner.kill(case.entry_point, [(test, run.seconds) for test, run in runs if run.passed], mutants)
@@ -77,6 +80,7 @@ def here(runner: TestRunner, case: Case) -> int:
 
 
 def there(folder: Path, case: Case) -> int:
+    """Mutants that cosmic-ray kills."""
     return sum(run_session(folder / case.id, case.code, case.entry_point, case.tests).killed.values())
 
 

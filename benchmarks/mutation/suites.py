@@ -15,6 +15,8 @@ from codea1_cli.sandbox.base import Limits, Sandbox
 
 @dataclass(frozen=True)
 class Case:
+    """A function with its suite, all of whose tests pass, and its mutants."""
+
     id: str
     code: str
     entry_point: str
@@ -24,7 +26,8 @@ class Case:
 
 def choose(data: Path, sandbox: Sandbox, count: int, runs: int = 150, most: int = 150) -> list[Case]:
     """The first `count` functions by the hash of their id that have tests and at most `most` mutants, with at most 5
-    tests and `runs` pairs of a mutant and a test each. The tests are the calls of the benchmark's own tests with the function's answers."""
+    tests and `runs` pairs of a mutant and a test each. The tests are the calls of the benchmark's own tests with the
+    function's answers."""
     judge = Judge(sandbox, limits=Limits(time_s=2.0))
     rows = json.loads(data.read_text(encoding="utf-8"))
     rows.sort(key=lambda row: hashlib.sha256(row["task_id"].encode()).hexdigest())

@@ -54,8 +54,8 @@ def test_wild_texts_do_not_stall():
 
 def test_evalplus():
     text = (
-        "Here it is:\n```python\nimport math\nfrom __future__ import annotations\nLIMIT = 3\na, b = 1, 2\n\n\ndef helper(x):\n"
-        "    return x + LIMIT\n\n\ndef unused(x):\n    print(x)\n\n\n@cached\ndef decorated():\n    return 1\n\n\n"
+        "Here it is:\n```python\nimport math\nfrom __future__ import annotations\nLIMIT = 3\na, b = 1, 2\n\n\n"
+        "def helper(x):\n    return x + LIMIT\n\n\ndef unused(x):\n    print(x)\n\n\n@cached\ndef decorated():\n    return 1\n\n\n"
         "def f(x):\n    return helper(x)\n\n\nprint(f(1))\n```\nIt works."
     )
     kept = "import math\nLIMIT = 3\ndef helper(x):\n    return x + LIMIT\ndef f(x):\n    return helper(x)"

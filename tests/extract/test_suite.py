@@ -96,7 +96,9 @@ READINGS = {
     "a loop over several lines": ("for x in [\n    1,\n]:\n    assert f(1) == 2", [("nested", NOTHING)]),
     "another function's body": ("def helper():\n    assert f(1) == 2", [("nested", NOTHING)]),
     "try": ("try:\n    assert f(1) == 2\nexcept ValueError:\n    assert f(2) == 3", [("nested", NOTHING)] * 2),
-    "in a dead branch of a test": ("def test():\n    if x:\n        assert f(1) == 2\n    assert f(2) == 3", [("nested", NOTHING), TWO]),
+    "in a dead branch of a test": (
+        "def test():\n    if x:\n        assert f(1) == 2\n    assert f(2) == 3", [("nested", NOTHING), TWO]
+    ),
     # Variables.
     "a variable": ("x = 1\nassert f(x) == 2", [ONE]),
     "a variable in an answer": ("expected = 2\nassert f(1) == expected", [ONE]),
@@ -131,8 +133,12 @@ READINGS = {
     "importing more than a class": ("assert f(__import__('decimal').getcontext()) == 1", [("arguments", NOTHING)]),
     "the clock": ("assert f(time.time()) == 1", [("arguments", NOTHING)]),
     "an address": ("assert f(id(1)) == 1", [("arguments", NOTHING)]),
-    "attributes": ("assert f((1).__class__) == 1\nassert f('{0.__class__}'.format(1)) == 1", [("arguments", NOTHING)] * 2),
-    "hidden attributes": ("assert f('a'.__class__) == 1\nassert f(str.__subclasses__()) == 1", [("arguments", NOTHING)] * 2),
+    "attributes": (
+        "assert f((1).__class__) == 1\nassert f('{0.__class__}'.format(1)) == 1", [("arguments", NOTHING)] * 2
+    ),
+    "hidden attributes": (
+        "assert f('a'.__class__) == 1\nassert f(str.__subclasses__()) == 1", [("arguments", NOTHING)] * 2
+    ),
     "assigning": ("assert f((y := 1)) == 1", [("arguments", NOTHING)]),
     "await": ("assert f([x async for x in y]) == 1", [("arguments", NOTHING)]),
     "the function itself": ("assert f(f(1)) == 1", [("arguments", NOTHING)]),

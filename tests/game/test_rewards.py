@@ -49,7 +49,8 @@ def test_a_killed_test_is_worth_more_to_the_suite_and_less_to_the_candidate(give
         given.book_passes,
     )
     rewards = [suite_reward(c, k=K, alpha=0.5, loads=True).reward for c in (given, after)]
-    assert rewards[1] - rewards[0] == pytest.approx((0.25 if given.book_total else 0.5) * killing / K)  # type: ignore[operator]
+    assert None not in rewards
+    assert rewards[1] - rewards[0] == pytest.approx((0.25 if given.book_total else 0.5) * killing / K)
     if given.valid:
         assert (code_reward(after) or 0) <= (code_reward(given) or 0)
 

@@ -122,6 +122,7 @@ def show_file(found: dict[str, Any]) -> None:
 
 
 def show_comparison(found: Sequence[Difference], first: Path, second: Path) -> None:
+    """One line per figure that both results have, in bold where its interval leaves out zero."""
     rows = []
     for one in found:
         row = (

@@ -1,9 +1,9 @@
 """From a model's text to the program that a benchmark's own sanitizer keeps, read with Python's parser.
 
-EvalPlus and BigCodeBench share the idea: the longest run of lines that parses, and of it the imports and the definitions
-that the entry point needs. Both walk a tree-sitter tree; here the same statements are chosen from Python's own. They are
-alike wherever the original's choice parses as Python, which its first step makes sure of. docs/eval-code.md lists where
-they are not.
+EvalPlus and BigCodeBench share the idea: the longest run of lines that parses, and of it the imports and the
+definitions that the entry point needs. Both walk a tree-sitter tree; here the same statements are chosen from Python's
+own. They are alike wherever the original's choice parses as Python, which its first step makes sure of.
+docs/eval-code.md lists where they are not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def sanitize_bigcodebench(text: str, entry_point: str) -> str:
 
 
 def longest_program(text: str) -> str:
-    """The first of the longest runs of two or more lines that parse, by lines that are not blank; else the first line."""
+    """The first of the longest runs of two or more lines that parse, by lines that are not blank; else one line."""
     lines = text.split("\n")
     filled = list(accumulate((bool(line.strip()) for line in lines), initial=0))
     best, best_at = 0, (0, 0)

@@ -1,7 +1,7 @@
 """Which arguments a generated test may use: expressions over literals and pure builtins, nothing with an effect.
 
 A suite runs in the sandbox whatever it says; the policy keeps tests to facts about the function. A call that reads a
-clock, a file or an object's address states no such fact.
+clock, a file or an object's address does not state such a fact.
 """
 
 import ast

@@ -18,7 +18,8 @@ def extract_code(text: str, entry_point: str, mode: str = "default") -> str:
     """The program in a reply, "" when there is none.
 
     default: the last python block that parses and defines `entry_point`, else the text before the first fence when
-    that does (a forgotten opening fence), else the last block that parses, else the last block as it stands; no block: the text.
+    that does (a forgotten opening fence), else the last block that parses, else the last block as it stands; without
+    any block the text.
     paper: the first python block, else the first block, else the whole text.
     """
     if mode == "paper":

@@ -71,7 +71,7 @@ class _Folder:
         raise _NotFoldable
 
     def binary(self, op: type[ast.operator], left: Any, right: Any) -> Any:
-        """Apply `op` once its result is known to be small: `10**10**10` and `"a" * 10**10` are refused, not computed."""
+        """Applies `op` once its result is known to be small: `10**10**10` and `"a" * 10**10` are never computed."""
         weights = self.weigh(left), self.weigh(right)
         integers = isinstance(left, int) and isinstance(right, int)
         refused = False

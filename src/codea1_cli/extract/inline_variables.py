@@ -1,4 +1,4 @@
-"""Values in place of variables: what a suite's statements leave behind for its asserts, and whether a line runs at all."""
+"""Values in place of variables: what a suite's statements leave behind for its asserts, and which lines run at all."""
 
 import ast
 import math
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from codea1_cli.extract.source import parse
 
 MAX_NODES = 20_000
-"""Syntax nodes of one expression after its variables are replaced: `b = [a, a]`, `c = [b, b]`, ... doubles each time."""
+"""Syntax nodes of one expression after its variables are replaced: `b = [a, a]`, `c = [b, b]`, ... double each time."""
 
 _HEADER = re.compile(r"(?:async\s+)?(def|class|if|elif|else|for|while|with|try|except|finally|match|case)\b")
 _MAIN_GUARD = re.compile(r"if\s+__name__\s*==")
@@ -37,6 +37,7 @@ class InlineVariables(ast.NodeTransformer):
         self.variables, self.bound, self.left = variables, bound, limit
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """The value of a variable that is read."""
         if node.id in self.bound or not isinstance(node.ctx, ast.Load):
             return node
         value = self.variables.get(node.id)
@@ -63,6 +64,7 @@ class SelfContained(InlineVariables):
         return _known(module, node.id) or node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """The expression of a known name of a module, such as `math.pi`."""
         base = node.value
         if isinstance(base, ast.Name) and base.id not in self.bound and base.id not in self.variables:
             return _known(base.id, node.attr) or node

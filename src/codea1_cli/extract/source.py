@@ -1,5 +1,5 @@
-"""Python source that a model wrote: parsed within bounds, with a None for what does not parse, and cut into logical lines
-without parsing, so that a broken line costs one line."""
+"""Python source that a model wrote: parsed within bounds, with a None for what does not parse, and cut into logical
+lines without parsing, so that a broken line costs one line."""
 
 import ast
 import re
@@ -14,8 +14,8 @@ MAX_STATEMENT_CHARS = 32_000
 """A longer assert is refused, as is one whose variables make it longer."""
 
 PARSER = threading.RLock()
-"""Held while Python's parser builds a tree. CPython 3.11 and 3.12 count its depth once for all threads, so that two at work
-may fail with SystemError ("AST constructor recursion depth mismatch"); both hold the interpreter lock anyway."""
+"""Held while Python's parser builds a tree. CPython 3.11 and 3.12 count its depth once for all threads, so that two at
+work may fail with SystemError ("AST constructor recursion depth mismatch"); both hold the interpreter lock anyway."""
 
 _FILENAME = "<reply>"
 # Python warns of odd escapes and literals while it parses: a model's style is not for the user.

@@ -39,7 +39,7 @@ class AssertStatement:
     """One assert of a suite.
 
     `call` is the call in normal form, its variables replaced by their values, None when invalid. `stated` is the
-    answer the model gave, None when it does not fold. `invalid` is the reason that it is no test, None when it is one.
+    answer the model gave, None when it does not fold. `invalid` is the reason that it is not a test, None for a test.
     """
 
     source: str
@@ -51,7 +51,7 @@ class AssertStatement:
 def parse_suite(text: str, entry_point: str, cap: int | None = None, mode: str = "default") -> list[AssertStatement]:
     """The first `cap` asserts of a reply (all when None), in order; never raises, whatever the text.
 
-    default: every assert counts; one that is no `assert entry_point(arguments) == value` carries the reason. A suite
+    default: every assert counts; one that is not `assert entry_point(arguments) == value` carries the reason. A suite
     whose python blocks hold no assert is read up to its first fence.
     paper: asserts that do not parse or compare no call are left out, any call counts (`f(x).count("a")` too, then
     `call` is that expression), other comparisons are read as `==`.
@@ -131,7 +131,7 @@ class _Reader:
         return self._test(source, compare.left, compare.comparators[0], scope)
 
     def _reason(self, test: ast.expr) -> str | None:
-        """Why `assert test` is no equality test of the function, None when it is one."""
+        """Why `assert test` is not an equality test of the function, None when it is one."""
         if not isinstance(test, ast.Compare):
             return NO_COMPARISON
         if len(test.ops) > 1:

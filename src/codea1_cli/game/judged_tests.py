@@ -18,7 +18,8 @@ UNSCORED = "unscored"
 
 
 class ExpectedAnswer(Protocol):
-    """What a call should give. `valid` is False, with the `reason`, when there is no answer to test against."""
+    """What a call should give: a `value` and the `text` that tests state it by. `valid` is False, with the `reason`,
+    when there is no answer to test against."""
 
     @property
     def valid(self) -> bool: ...
@@ -31,7 +32,7 @@ class ExpectedAnswer(Protocol):
 
 
 class TestVerdict(Protocol):
-    """What a candidate made of one call."""
+    """What a candidate made of one call: the verdict, and what it gave as text."""
 
     @property
     def verdict(self) -> Verdict: ...
@@ -51,8 +52,8 @@ class StatedAnswer:
 
 @dataclass(frozen=True)
 class JudgedTest:
-    """One assert, judged. `source` is `assert CALL == EXPECTED` as the Mistake Book keeps it, for an invalid one the text
-    that the model wrote. `stated_correctly` and `verdict` are None where there was nothing to compare or run."""
+    """One assert, judged. `source` is `assert CALL == EXPECTED` as the Mistake Book keeps it, for an invalid one the
+    text that the model wrote. `stated_correctly` and `verdict` are None where there was nothing to compare or run."""
 
     source: str
     call: str | None

@@ -1,7 +1,7 @@
 """Functions small enough that every mutant, every covered line and every figure can be worked out on paper.
 
-ADD has 11 mutants, `+` to each other binary operator. `add(2, 2) == 4` leaves `*` and `**` alive, `add(1, 0) == 1` leaves
-`-`, `**`, `>>`, `<<`, `|`, `^`; together only `**` lives.
+ADD has 11 mutants, `+` to each other binary operator. `add(2, 2) == 4` leaves `*` and `**` alive, `add(1, 0) == 1`
+leaves `-`, `**`, `>>`, `<<`, `|`, `^`; together only `**` lives.
 
 SIGN has 16: `>` to ==, !=, <, <=, >= (5; `is` is not tried before a number), `not` before the condition (1), `-1` to
 +1, ~1, not 1 and 1 (4), and each of 0, 1, 1 by one up and one down (6). `sign(5) == 1` kills ==, <, <=, the `not`, and

@@ -136,7 +136,7 @@ def test_compare_two_results(files, scored, call):
     assert mutation["difference"] == pytest.approx(100 * (13 - 6) / 16 / 2)
     assert "B - A" in call("compare", files / "a", files / "b")[1]
     assert call("compare", files / "a")[0] == 2
-    assert "no folder of eval-tests results" in call("compare", files / "a", files)[2]
+    assert "not a folder of eval-tests results" in call("compare", files / "a", files)[2]
 
 
 def test_own_files_show_the_survivors(files, call):

@@ -67,6 +67,9 @@ def test_arcs_beyond_the_source_say_nothing():
 
 
 def test_odd_style_is_no_news():
-    code = "from codea1_cli.evals.test_generation.execution import coverage_of; print(coverage_of('x = 1 is 0\\n', set()).all_lines)"
+    code = (
+        "from codea1_cli.evals.test_generation.execution import coverage_of\n"
+        "print(coverage_of('x = 1 is 0\\n', set()).all_lines)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("1\n", "")

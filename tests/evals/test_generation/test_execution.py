@@ -36,8 +36,8 @@ COUNTS = "seen = []\ndef count(x):\n    seen.append(x)\n    return len(seen)\n"
         ("while True:\n    pass\nassert sign(5) == 1", "timeout"),
         ("assert len('x' * 10 ** 10) > 1", "failed"),
         ("print('x' * 10_000_000)\nassert sign(5) == 1", "output_limit"),
-        ("import os\nfor fd in range(3, 60):\n    try:\n        os.write(fd, b'V' * 99)\n    except OSError:\n        pass\n"
-         "assert sign(5) == 2", "crashed"),
+        ("import os\nfor fd in range(3, 60):\n    try:\n        os.write(fd, b'V' * 99)\n"
+         "    except OSError:\n        pass\nassert sign(5) == 2", "crashed"),
         ("sign = lambda x: 9\nassert sign(5) == 9", "redefined"),
         ("globals()['sign'] = lambda x: 9\nassert sign(5) == 9", "redefined"),
         ("import sys\nsys.modules[sign.__module__].sign = print\nassert True", "redefined"),

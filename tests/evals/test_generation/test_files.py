@@ -111,8 +111,8 @@ def test_the_three_kinds_of_rows(tmp_path):
         ("[]", "suites.jsonl:2: no suite"),
         ('{"task_id": "2"}', "it lacks 'suite'"),
         ('{"suite": "x"}', "it lacks 'task_id'"),
-        ('{"task_id": "2", "asserts": "assert 1"}', "asserts is no list"),
-        ('{"task_id": "2", "suite": 5}', "suite is no text"),
+        ('{"task_id": "2", "asserts": "assert 1"}', "asserts is not a list"),
+        ('{"task_id": "2", "suite": 5}', "suite is not a text"),
         ('{"task_id": "1", "suite": ""}', "a second suite for 1"),
     ],
 )

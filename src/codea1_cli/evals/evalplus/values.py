@@ -1,4 +1,4 @@
-"""Reading the answers that a candidate's process wrote: expressions of a few builtins and numpy's values, never code."""
+"""Reading the answers that a candidate's process wrote: expressions of a few builtins and numpy values, never code."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def killed_by_passing(
     runs: Sequence[TestRun],
     mutants: Sequence[Mutant],
 ) -> list[bool] | None:
-    """For each mutant whether any of the tests that pass on the function (`runs`) kills it; None: the sandbox failed."""
+    """For each mutant whether any test that passes on the function (`runs`) kills it; None: the sandbox failed."""
     passing = [(test, run.seconds) for test, run in zip(tests, runs, strict=True) if run.passed and test is not None]
     return runner.kill(function.name, passing, mutants)
 
@@ -134,7 +134,7 @@ def _key(scoring: Scoring, function: Function, suite: Suite) -> str:
 
 
 class SuiteSet:
-    """A test benchmark under the one-shot protocol, with the training's own white-box prompt; see `eval_set.EvalSet`."""
+    """A test benchmark under the one-shot protocol, with the training's white-box prompt; see `eval_set.EvalSet`."""
 
     role = "test"
 

@@ -2,8 +2,8 @@
 
 Each test has a program run of its own, so nothing that it does reaches another test; within it each mutant has a fork
 of its own. Only tests that plainly can do nothing but call share one. A test passes when the line behind its assert is
-reached: exits, kills, time-outs, floods of output and forged answers are not passes, and a test that puts another function
-in the place of the one under test has failed.
+reached: exits, kills, time-outs, floods of output and forged answers are not passes, and a test that replaces the
+function under test has failed.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class TestRunner:
     def _trace(self, source: str, entry_point: str, wrapped: str) -> tuple[Arcs | None, bool]:
         """The arcs of a test that came to its end before, and whether the sandbox lost them."""
         calls = [jail_call("trace", source, entry_point, wrapped)]
-        for extra_s in (4.0, 16.0):  # what measuring adds is no reason to lose them
+        for extra_s in (4.0, 16.0):  # measuring takes longer than the test alone
             limits = replace(self.limits, time_s=self.limits.time_s + extra_s)
             answer = self.sandbox.run(jail_program(), "trace", calls, limits).answers[0]
             if (arcs := _arcs(answer)) is not None:
@@ -169,8 +169,8 @@ class TestRunner:
     ) -> list[bool] | None:
         """For each mutant whether any test kills it; None: the sandbox failed.
 
-        tests: (source, seconds on the function itself), all passing there. Plain tests share a fork and a time limit for
-        each mutant, as in one run of pytest; every other test has forks of its own, and meets the mutants still alive.
+        tests: (source, seconds on the function itself), all passing there. Plain tests share a fork and a limit per
+        mutant, as in one run of pytest; every other test has forks of its own, and meets the mutants still alive.
         """
         killed = [False] * len(mutants)
         plain = [(test, seconds) for test, seconds in tests if is_plain(test, entry_point)]

@@ -52,12 +52,15 @@ class Row:
     """One function and its tests under one protocol; what belongs to the other protocol keeps its default.
 
     Both: `tests` as they were run; lines and branches covered, of all; `killed` of `mutants`; `unscored` when the
-    sandbox failed. Published: `outcomes` of the k tests in order and their `details`; failing tests cover too, those
-    that pass kill. One-shot: `asserts` read of at most 2K; `valid` calls that the function answers, none twice; `right`
-    of those with the right answer; `validity` as the game has it; why the others are `invalid`, counted; `killed` by the
-    right tests and `killed_by_calls` by all valid calls with the function's own answers, both among the first K valid
-    ones. `wrong`: mutants (at most 8) that the calls which came with the function expose, `exposed` those that the
-    suite's calls expose too.
+    sandbox failed.
+
+    Published: `outcomes` of the k tests in order and their `details`; failing tests cover too, passing ones kill.
+
+    One-shot: `asserts` read of at most 2K; `valid` calls that the function answers, none twice; `right` of those with
+    the right answer; `validity` as the game has it; `invalid` counts the reasons of the others. `killed` by the right
+    tests and `killed_by_calls` by all valid calls with the function's own answers, both among the first K valid ones.
+    `wrong`: mutants (at most 8) that the calls which came with the function expose, `exposed` those that the suite's
+    calls expose too.
     """
 
     id: str

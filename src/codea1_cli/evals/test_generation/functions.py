@@ -86,7 +86,7 @@ def load_ult(data: Path | None) -> list[Function]:
             calls = tuple(test for test in row.get("test_list") or () if isinstance(test, str))
             functions.append(Function(task, name, str(row.get("prompt") or ""), code, code, calls, number))
         except (KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{file}: row {number + 1} is no function of the benchmark: {error!r}") from None
+            raise UserError(f"{file}: row {number + 1} is not a function of the benchmark: {error!r}") from None
     if len({function.id for function in functions}) < len(functions):
         raise UserError(f"{file}: a task_id appears twice")
     return functions
@@ -115,7 +115,7 @@ def fixed_sample(functions: Sequence[Function], file: Path | None = None, share:
     one it is those of smallest SHA-256, so that the choice does not depend on order.
 
     Raises:
-        UserError: the file is no such list, or names nothing that is here.
+        UserError: the file is not such a list, or names nothing that is here.
     """
     if file is None:
         ordered = sorted(functions, key=lambda function: hashlib.sha256(function.id.encode()).hexdigest())
@@ -123,7 +123,7 @@ def fixed_sample(functions: Sequence[Function], file: Path | None = None, share:
     try:
         wanted = {str(name) for name in json.loads(file.read_text(encoding="utf-8"))}
     except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"{file} is no JSON list of ids: {error}") from None
+        raise UserError(f"{file} is not a JSON list of ids: {error}") from None
     found = {function.id for function in functions if wanted & {function.id, f"task_{function.row}"}}
     if not found:
         raise UserError(f"{file} names no function that is here", hint="it holds task ids or `task_ROW`")

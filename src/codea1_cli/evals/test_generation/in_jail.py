@@ -1,8 +1,8 @@
 """What runs inside the sandbox for one test: load the function, run the test, say how it ended or what it covered.
 
-Standard library only (and coverage, for `trace`), Python 3.10 or newer; it is sent as the program, so it imports nothing
-of this project. A test may be any statement and shares this process, which is its own: a fork for each call. The token
-is only handed back by the line behind the test's assert, so that an early end of any kind is no pass.
+Standard library only (and coverage, for `trace`), Python 3.10 or newer; it is sent as the program, so it imports
+nothing of this project. A test may be any statement and shares this process, which is its own: a fork per call. The
+token is only handed back by the line behind the test's assert, so that an early end of any kind is not a pass.
 """
 
 import builtins

@@ -37,8 +37,8 @@ from codea1_cli.sandbox.base import Sandbox
 
 @dataclass(frozen=True)
 class Job:
-    """What is wanted; see the command's options. `functions` are those of the `target`, a benchmark or a file; `suites` is a
-    file of given ones, else `model` is sampled."""
+    """What is wanted; see the command's options. `functions` are those of the `target`, a benchmark or a file; `suites`
+    is a file of given ones, else `model` is sampled."""
 
     target: str
     functions: Sequence[Function]
@@ -250,8 +250,8 @@ class JobFolder:
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
-        """Adds to the seconds spent on `what`, over all calls that worked on this folder, interrupted ones too; a folder
-        that was not begun stays unmade."""
+        """Adds to the seconds spent on `what`, over all calls that worked on this folder, interrupted ones too; a
+        folder that was not begun stays unmade."""
         began = time.monotonic()
         try:
             yield

@@ -125,7 +125,7 @@ def _scoring(folder: Path) -> Scoring:
         return Scoring(**json.loads((folder / "settings.json").read_text(encoding="utf-8"))["scoring"])
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(
-            f"{folder} is no folder of eval-tests results", hint="`codea1 eval-tests` says where its results lie"
+            f"{folder} is not a folder of eval-tests results", hint="`codea1 eval-tests` says where its results lie"
         ) from None
 
 

@@ -1,5 +1,5 @@
-"""Suites of tests: sampled from a model in rounds of one test each (the published protocol) or whole (one-shot), or read
-from a file of suites, which holds one JSON line per function."""
+"""Suites of tests: sampled from a model, in rounds of one test each (published protocol) or whole (one-shot), or read
+from a file that holds one JSON line per function."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def suite_of_text(task_id: str, text: str) -> Suite:
 
 
 def read_suites(file: Path) -> dict[str, Suite]:
-    """The suites of a file by task id. A row holds `task_id` and one of `suite` (text), `asserts` (a list of statements)
-    or `replies` (a list of a model's replies, a test each); other fields are ignored.
+    """The suites of a file by task id. A row holds `task_id` and one of `suite` (text), `asserts` (a list of
+    statements) or `replies` (a list of a model's replies, one test each); other fields are ignored.
 
     Raises:
         UserError: it cannot be read, or a line is not such a row or repeats an id (file and line named).
@@ -86,10 +86,10 @@ def _suite(row: dict[str, Any]) -> Suite:
     for field in ("replies", "asserts"):
         if field in row:
             if not isinstance(row[field], list):
-                raise TypeError(f"{field} is no list")
+                raise TypeError(f"{field} is not a list")
             return suite_of_replies(task_id, [part if isinstance(part, str) else "" for part in row[field]])
     if not isinstance(row["suite"], str):
-        raise TypeError("suite is no text")
+        raise TypeError("suite is not a text")
     return suite_of_text(task_id, row["suite"])
 
 

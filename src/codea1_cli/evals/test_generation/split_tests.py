@@ -30,7 +30,9 @@ def first_test(reply: str) -> str | None:
     for part in _parts(reply):
         for source in _starts(part):
             tree = parse(source)
-            if tree is not None:  # the longest part that parses decides: an assert within other statements is no test
+            if (
+                tree is not None
+            ):  # the longest part that parses decides: an assert within other statements is not a test
                 found = _up_to_assert(tree)
                 if found is not None:
                     return _source(found)
@@ -39,10 +41,10 @@ def first_test(reply: str) -> str | None:
 
 
 def split_suite(text: str) -> list[str]:
-    """The tests of a whole suite, one for each assert, in order: the statements before it that are not asserts, then it.
+    """The tests of a whole suite, one per assert, in order: the statements before it that are not asserts, then it.
 
-    Used for suites that were not written in rounds. A line that does not parse costs that line; an assert within another
-    statement is no test. Never raises, in time and memory that are bounded whatever the text.
+    Used for suites that were not written in rounds. A line that does not parse costs that line; an assert within
+    another statement is not a test. Never raises, in time and memory that are bounded whatever the text.
     """
     tests: list[str] = []
     before: list[str] = []
