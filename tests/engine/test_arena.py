@@ -54,7 +54,7 @@ def test_targets_that_are_none_are_known_after_a_resume(arena):
 
     async def targets():
         await start(arena, [HELD])
-        return await asyncio.wait_for(arena.evaluation_targets(), 5)
+        return await asyncio.wait_for(arena.evaluation_share("heldout-attacking", 0, 1), 5)
 
     assert asyncio.run(targets()) == []
 
@@ -62,9 +62,9 @@ def test_targets_that_are_none_are_known_after_a_resume(arena):
 def test_an_evaluation_that_fails_is_told_to_the_driver_and_to_who_waits(arena):
     async def fail():
         await start(arena, [HELD])
-        await arena.post_evaluation(0, "code", 0, [("h", ["x"])])
+        await arena.post_evaluation(0, "heldout-solving", 0, {"h": ["x"]}, 0)
         with pytest.raises(ZeroDivisionError):
-            await asyncio.wait_for(arena.evaluation_targets(), 5)
+            await asyncio.wait_for(arena.evaluation_share("heldout-attacking", 0, 1), 5)
         with pytest.raises(ZeroDivisionError):
             await arena.health()
 

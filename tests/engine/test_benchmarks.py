@@ -9,12 +9,14 @@ import pytest
 from pydantic import ValidationError
 
 from codea1_cli.engine import arena as arena_module
-from codea1_cli.engine import benchmark_desk
+from codea1_cli.engine import evaluators
 from codea1_cli.engine.arena import Arena
-from codea1_cli.engine.benchmarks import due, engine_length, fitting, sampling_as
+from codea1_cli.engine.evaluation import benchmarks_due, engine_length, fitting, sampling_as
+from codea1_cli.engine.evaluators import BenchmarkEvaluator
 from codea1_cli.engine.setup import Schedule
 from codea1_cli.engine.trl.sampling import beside_training
 from codea1_cli.errors import UserError
+from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.recipe.files import load_recipe
 from codea1_cli.runs.best import best_of, figure_of, mark_best, prunable
 from codea1_cli.runs.run_dir import RunDir
@@ -121,7 +123,7 @@ def test_a_held_out_best_needs_held_out_problems():
 )
 def test_when_benchmarks_are_due(wish, steps):
     recipe = load_recipe("tiny", wish)
-    assert [step for step in range(10) if due(recipe, step, 9)] == steps
+    assert [step for step in range(10) if benchmarks_due(recipe, step, 9)] == steps
 
 
 # -- sampling ----------------------------------------------------------------------------------------------------------
@@ -148,7 +150,7 @@ def test_the_engine_samples_by_other_settings_and_gets_its_own_back(vllm):
     longest = "max_completion_length" if vllm else "max_new_tokens"
 
     def fail():
-        with beside_training(trainer, 0), sampling_as(trainer, 0.7, 0.95, 48):
+        with beside_training(trainer, 0), sampling_as(trainer, SamplingSettings(1, 0.7, 0.95, 48)):
             assert vars(engine) == {"temperature": 0.7, "top_p": 0.95, "top_k": 0, longest: 48}
             trainer._generate_single_turn.seen[(1,)] = 7
             raise ZeroDivisionError
@@ -184,14 +186,17 @@ def test_a_prompt_needs_room_for_a_whole_reply():
     assert engine_length(trainer, recipe, "code") == 1024
 
 
-# -- the arena's desk --------------------------------------------------------------------------------------------------
+# -- the arena's evaluator --------------------------------------------------------------------------------------------------
 class Set:
     """Two tasks; the reply `break` cannot be scored."""
 
-    role = "code"
+    name, role = "humaneval", "code"
 
     def __init__(self):
-        self.items, self.closed, self.scored = ["a", "b", "c"], False, []
+        self.closed, self.scored = False, []
+
+    def load(self):
+        return ["a", "b", "c"]
 
     def score(self, texts):
         self.scored.append(texts)
@@ -209,7 +214,7 @@ def arena(tmp_path, monkeypatch):
     judge = SimpleNamespace(workers=4, close=lambda: None, canary=lambda: None)
     monkeypatch.setattr(arena_module, "open_step_judge", lambda *_, **__: judge)
     monkeypatch.setattr(arena_module, "several_nodes", lambda: False)
-    monkeypatch.setattr(benchmark_desk, "open_sets", lambda recipe, workers: {"humaneval": (chosen, chosen.items)})
+    monkeypatch.setattr(evaluators, "benchmark_sets", lambda recipe, workers: [chosen])
     run = RunDir(tmp_path / "r")
     run.path.mkdir()
     run.create()
@@ -224,15 +229,15 @@ async def begin(arena, resume_step=0):
 
 
 async def post(arena, step, reply):
-    await arena.post_benchmark(step, "humaneval", 1, {"b": ["bad"]}, 0)
-    assert arena.pending_steps() == {step}
-    await arena.post_benchmark(step, "humaneval", 0, {"a": [reply], "c": ["good"]}, 1)
+    await arena.post_evaluation(step, "humaneval", 1, {"b": ["bad"]}, 0)
+    assert arena.benchmarks.pending_steps() == {step}
+    await arena.post_evaluation(step, "humaneval", 0, {"a": [reply], "c": ["good"]}, 1)
 
 
 def test_all_ranks_texts_become_one_line_and_a_best_checkpoint(arena):
     async def go():
         await begin(arena)
-        assert await arena.benchmark_share("humaneval", 1, 2) == ["b"]
+        assert await arena.evaluation_share("humaneval", 1, 2) == ["b"]
         commit(arena.run, 2)
         await post(arena, 2, "good")
         await arena.close()
@@ -259,7 +264,7 @@ def test_what_cannot_be_scored_is_a_note_and_is_tried_again_after_a_resume(arena
 
     asyncio.run(fail())
     assert arena.run.metrics() == []
-    assert arena.pending_steps() == set()
+    assert arena.benchmarks.pending_steps() == set()
     assert [event for event in arena.events if event["kind"] == "note"] == [
         {"kind": "note", "text": "humaneval at step 2 could not be scored: RuntimeError: the sandbox is gone"}
     ]
@@ -269,8 +274,9 @@ def test_what_cannot_be_scored_is_a_note_and_is_tried_again_after_a_resume(arena
     file.write_text(json.dumps(content))
 
     async def resume():
-        await arena.open_benchmarks(2)
-        await arena.close_benchmarks()
+        arena.benchmarks = BenchmarkEvaluator(arena)
+        await arena.benchmarks.open(2)
+        await arena.benchmarks.close()
 
     asyncio.run(resume())
     assert [written["eval"]["plus/pass@1"] for written in arena.run.metrics()] == [2 / 3]

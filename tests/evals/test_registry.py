@@ -111,9 +111,9 @@ def test_it_measures_a_policy_during_training(sums, monkeypatch):
 
     async def go():
         await arena.start(Schedule((("p",),), 0), {}, [], 0, 1)
-        share = await arena.benchmark_share("sums", 0, 1)
+        share = await arena.evaluation_share("sums", 0, 1)
         assert [task.id for task in share] == ["Sums/0", "Sums/1"]
-        await arena.post_benchmark(0, "sums", 0, {"Sums/0": ["3", "4"], "Sums/1": [" 7", "7"]}, 0)
+        await arena.post_evaluation(0, "sums", 0, {"Sums/0": ["3", "4"], "Sums/1": [" 7", "7"]}, 0)
         await arena.close()
 
     asyncio.run(go())

@@ -83,7 +83,7 @@ def side(kind, arena, *overrides):
     )
     role = "code" if kind is CodeRollouts else "test"
     spec = SimpleNamespace(role=role, rank=0, ranks=1, label=f"{role}[0]")
-    rank = TrainingRank(spec, recipe, ArenaClient(arena), {"p": problem("p"), "q": problem("q")}, [], 1)
+    rank = TrainingRank(spec, recipe, ArenaClient(arena), {"p": problem("p"), "q": problem("q")}, 1)
     rank.trainer = Trainer()
     return kind(rank)
 

@@ -56,7 +56,7 @@ def train(
 
     from codea1_cli.cli.plan import estimate_here, free_disk
     from codea1_cli.cli.plan_view import headline, run_data, show_run
-    from codea1_cli.engine.benchmark_sets import check_sets
+    from codea1_cli.engine.evaluation import check_benchmarks
     from codea1_cli.engine.setup import check_enough
     from codea1_cli.methods.registry import method_of
     from codea1_cli.models.loading import resolve_model
@@ -76,7 +76,7 @@ def train(
     problems = training_problems(chosen)
     check_enough(len(problems), chosen.train.problems_per_step, f"problems of {chosen.data.train}")
     heldout_problems(chosen)  # a broken held-out file or a missing benchmark shall be found now, not after an hour
-    check_sets(chosen)
+    check_benchmarks(chosen)
     for role in method_of(chosen).roles:
         resolve_model(chosen.model_of(role))
     nodes: list[Node] = []

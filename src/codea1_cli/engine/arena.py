@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from codea1_cli.engine.benchmark_desk import BenchmarkDesk
 from codea1_cli.engine.client import Decision, RankReport
-from codea1_cli.engine.examiner import Examiner
+from codea1_cli.engine.evaluation import figure_due
+from codea1_cli.engine.evaluators import BenchmarkEvaluator, Evaluator, HeldoutEvaluator
 from codea1_cli.engine.heartbeats import Heartbeats
 from codea1_cli.engine.nodes import several_nodes
-from codea1_cli.engine.preflight import PreflightDesk
+from codea1_cli.engine.preflight import PreflightCounts, PreflightGate
 from codea1_cli.engine.run_writer import RunWriter
 from codea1_cli.engine.setup import Schedule
 from codea1_cli.engine.step import Step
@@ -32,7 +32,7 @@ from codea1_cli.runs.run_dir import RunDir
 _CANARY_PAUSES_S = (1.0, 5.0)
 
 
-class Arena(PreflightDesk, BenchmarkDesk):
+class Arena:
     def __init__(self, recipe: Recipe, run_path: str, labels: Sequence[str]) -> None:
         self.recipe, self.labels, self.method = recipe, list(labels), method_of(recipe)
         self.run = RunDir(run_path)
@@ -40,7 +40,9 @@ class Arena(PreflightDesk, BenchmarkDesk):
         self.threads = ThreadPoolExecutor(self.judge.workers + 1, thread_name_prefix="judge")
         self.writer = ThreadPoolExecutor(1, thread_name_prefix="run-writer")
         self.run_writer: RunWriter | None = None
-        self.examiner: Examiner | None = None
+        self.heldout: HeldoutEvaluator | None = None
+        self.benchmarks: BenchmarkEvaluator | None = None
+        self.gate: PreflightGate | None = None
         self.schedule = Schedule((), 0)
         self.problems: dict[str, Problem] = {}
         self.steps: dict[int, Step] = {}
@@ -53,7 +55,6 @@ class Arena(PreflightDesk, BenchmarkDesk):
         self.beats = Heartbeats()
         self.events: list[dict[str, Any]] = []
         self.news = asyncio.Event()
-        self.open_preflight()
 
     async def in_thread(self, function: Any, *arguments: Any) -> Any:
         """Judges in one of the threads."""
@@ -89,8 +90,20 @@ class Arena(PreflightDesk, BenchmarkDesk):
         """`last_step` is where this call of the command stops: the schedule's end, or earlier with --max-steps."""
         self.schedule, self.problems, self.last_step = schedule, problems, last_step
         self.run_writer = await self.in_writer(RunWriter, self.recipe, self.run, resume_step)
-        self.examiner = Examiner(self, self.run_writer, heldout)
-        await self.open_benchmarks(resume_step)
+        self.gate = PreflightGate(self.recipe, self.run, self.labels, problems)
+        self.heldout = HeldoutEvaluator(self, heldout)
+        self.benchmarks = BenchmarkEvaluator(self)
+        await self.benchmarks.open(resume_step)
+
+    async def preflight_programs(self) -> dict[str, str]:
+        """A program per problem that gave one, when all code ranks have posted their pre-flight samples."""
+        assert self.gate is not None
+        return await self.gate.programs()
+
+    async def post_preflight(self, label: str, counts: PreflightCounts, samples: list[tuple[str, list[str]]]) -> None:
+        """Takes one rank's pre-flight samples and returns when the run may begin. Raises UserError when it may not."""
+        assert self.gate is not None
+        await self.gate.post(label, counts, samples)
 
     # -- a step ----------------------------------------------------------------------------------------------------
     def step(self, number: int) -> Step:
@@ -159,7 +172,7 @@ class Arena(PreflightDesk, BenchmarkDesk):
             self.outage = await self._canary()
         if step not in self.decisions:
             last = self.stop_requested or step >= self.last_step or self.outage is not None
-            save = last or step % self.recipe.checkpoint.every == 0 or self.figure_due(step)
+            save = last or step % self.recipe.checkpoint.every == 0 or figure_due(self.recipe, step, len(self.schedule))
             self.decisions[step] = Decision(save=save, stop=last)
         return self.decisions[step]
 
@@ -189,24 +202,34 @@ class Arena(PreflightDesk, BenchmarkDesk):
         self.written[step].add(label)
         if self.written[step] < set(self.labels):
             return
-        if self.examiner is not None:
-            await self.examiner.drain(step)
-        pruned = await self.in_writer(self.run_writer.commit, step, optimizer_step, self.pending_steps())
+        assert self.heldout is not None
+        assert self.benchmarks is not None
+        await self.heldout.drain(step)
+        pruned = await self.in_writer(self.run_writer.commit, step, optimizer_step, self.benchmarks.pending_steps())
         self.tell({"kind": "checkpoint", "step": step, "pruned": pruned})
 
     async def request_stop(self) -> None:
         self.stop_requested = True
 
     # -- evaluation ------------------------------------------------------------------------------------------------
-    async def evaluation_targets(self) -> list[tuple[str, str]]:
-        """(problem id, wrong candidate) pairs, the same for the whole run."""
-        assert self.examiner is not None
-        return await self.examiner.targets
+    def _evaluator(self, name: str) -> Evaluator:
+        assert self.heldout is not None
+        assert self.benchmarks is not None
+        return self.heldout if name in self.heldout.sets else self.benchmarks
 
-    async def post_evaluation(self, step: int, role: str, rank: int, items: list[tuple[Any, list[str]]]) -> None:
-        """Takes one rank's held-out samples; they are judged when all its ranks have posted."""
-        assert self.examiner is not None
-        self.examiner.post(step, role, rank, items)
+    async def evaluation_share(self, name: str, rank: int, ranks: int) -> list[Any]:
+        """The items of a set that one rank samples; waits where they are not known yet."""
+        return list((await self._evaluator(name).items(name))[rank::ranks])
+
+    async def post_evaluation(
+        self, step: int, name: str, rank: int, texts: dict[str, list[str]], too_long: int
+    ) -> None:
+        """Takes one rank's texts of a set, by the items' ids; they are scored when all its ranks have posted."""
+        await self._evaluator(name).post(step, name, rank, texts, too_long)
+
+    async def benchmarks_scored(self, timeout_s: float) -> bool:
+        """Whether all benchmarks are scored; waits up to `timeout_s` for it."""
+        return self.benchmarks is None or await self.benchmarks.scored(timeout_s)
 
     # -- the driver's view -----------------------------------------------------------------------------------------
     def tell(self, event: dict[str, Any]) -> None:
@@ -239,15 +262,15 @@ class Arena(PreflightDesk, BenchmarkDesk):
 
         Raises what ended a task that nobody waits for.
         """
-        if self.examiner is not None and self.examiner.fault is not None:
-            raise self.examiner.fault
+        if self.heldout is not None and self.heldout.fault is not None:
+            raise self.heldout.fault
         return self.beats.at_work()
 
     async def close(self) -> dict[str, Any]:
         """Waits for evaluations still being judged and ends the sandbox. Returns the closing figures."""
-        if self.examiner is not None:
-            await self.examiner.drain()
-            await self.close_benchmarks()
+        if self.heldout is not None and self.benchmarks is not None:
+            await self.heldout.drain()
+            await self.benchmarks.close()
         if self.outage is not None:
             raise self.outage
         summary = self.run_writer.summary() if self.run_writer is not None else {}

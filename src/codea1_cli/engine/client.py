@@ -49,26 +49,18 @@ class ArenaClient(Exchange):
         """A program per problem that gave one, when the Code LLM's ranks have posted theirs."""
         return self._wait(self._arena.preflight_programs.remote())
 
-    def post_preflight(self, label: str, tried: Any, samples: list[tuple[str, list[str]]]) -> None:
+    def post_preflight(self, label: str, counts: Any, samples: list[tuple[str, list[str]]]) -> None:
         """Posts a rank's pre-flight samples; returns when the run may begin.
 
         Raises:
             UserError: they speak against the run.
         """
-        self._wait(self._arena.post_preflight.remote(label, tried, samples))
+        self._wait(self._arena.post_preflight.remote(label, counts, samples))
 
-    def evaluation_targets(self) -> list[tuple[str, str]]:
-        """The (problem id, wrong program) pairs that held-out suites are written against."""
-        return self._wait(self._arena.evaluation_targets.remote())
+    def evaluation_share(self, name: str, rank: int, ranks: int) -> list[Any]:
+        """The items of an evaluation set that one rank samples; waits until they are known."""
+        return self._wait(self._arena.evaluation_share.remote(name, rank, ranks))
 
-    def post_evaluation(self, step: int, role: str, rank: int, items: list[tuple[Any, list[str]]]) -> None:
-        """Posts a rank's share of the held-out samples."""
-        self._wait(self._arena.post_evaluation.remote(step, role, rank, items))
-
-    def benchmark_share(self, name: str, rank: int, ranks: int) -> list[Any]:
-        """The tasks of a benchmark that one rank samples."""
-        return self._wait(self._arena.benchmark_share.remote(name, rank, ranks))
-
-    def post_benchmark(self, step: int, name: str, rank: int, texts: dict[str, list[str]], too_long: int) -> None:
-        """Posts a rank's share of a benchmark's texts by task id, and how many prompts were too long."""
-        self._wait(self._arena.post_benchmark.remote(step, name, rank, texts, too_long))
+    def post_evaluation(self, step: int, name: str, rank: int, texts: dict[str, list[str]], too_long: int) -> None:
+        """Posts a rank's share of a set's texts by the items' ids, and how many prompts were too long."""
+        self._wait(self._arena.post_evaluation.remote(step, name, rank, texts, too_long))

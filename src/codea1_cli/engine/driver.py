@@ -22,7 +22,7 @@ from codea1_cli.engine.setup import RunSetup, Schedule
 from codea1_cli.errors import RunFailed, SandboxOutage, some
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.devices import Gpu
-from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.problem import Problem, public_problem
 from codea1_cli.problems.prompts import code_messages
 from codea1_cli.recipe.problems import heldout_problems
 from codea1_cli.recipe.schema import Recipe
@@ -151,10 +151,9 @@ class Driver:
         self._call(self.arena.start.remote(schedule, problems, heldout, resume_step, last), "the arena", self._patience)
         self.view.phase("building both trainers")
         # Model-written text is all that a policy needs besides the questions: references stay in the arena.
-        public = {pid: _public(problem) for pid, problem in problems.items()}
-        asked = [_public(problem) for problem in heldout]
+        public = {pid: public_problem(problem) for pid, problem in problems.items()}
         for group in build_order(self.specs):
-            told = self._gather({label: self.workers[label].build.remote(schedule, public, asked) for label in group})
+            told = self._gather({label: self.workers[label].build.remote(schedule, public) for label in group})
             for label, chosen in told.items():
                 if chosen:
                     self.view.event({"kind": "note", "text": _engine_line(label, chosen)})
@@ -275,16 +274,6 @@ class Driver:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         os._exit(EXIT_INTERRUPTED)
-
-
-def _public(problem: Problem) -> Problem:
-    return Problem(
-        id=problem.id,
-        question=problem.question,
-        declaration=problem.declaration,
-        entry_point=problem.entry_point,
-        reference="# kept by the arena",
-    )
 
 
 def _engine_line(label: str, chosen: dict[str, Any]) -> str:

@@ -1,48 +1,172 @@
-"""Held-out evaluation on the policies' own engines: before the first step, after the last, and every `eval.every`.
+"""What a run is evaluated on and when, and a rank's part in it: its share of a set, sampled on the policy's own engine.
 
 Sampling here has its own seeds and leaves the training's random state as it was, so that evaluating more or less often
-does not change a run.
+does not change a run. No policy's process scores anything.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from codea1_cli.engine.trl.sampling import beside_training, sample_groups, sync_weights
-from codea1_cli.models.loading import render
-from codea1_cli.problems.prompts import code_messages, test_messages
+from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.evals.eval_set import EvalSet, SetOptions, open_set
+from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutSolving
+from codea1_cli.evals.registry import benchmark_row
+from codea1_cli.judging.step import StepJudge
+from codea1_cli.methods.registry import method_of
+from codea1_cli.models.sampler import SamplingSettings, cut_at_stop
+from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
 
+if TYPE_CHECKING:
+    from codea1_cli.engine.trl.rank import TrainingRank
 
-def due(recipe: Recipe, step: int, total: int) -> bool:
-    return step in (0, total) or (recipe.eval.every is not None and step % recipe.eval.every == 0)
+
+# -- which sets there are ----------------------------------------------------------------------------------------------
+def heldout_sets(
+    recipe: Recipe,
+    problems: Sequence[Problem] = (),
+    judge: StepJudge | None = None,
+    progress: Callable[[], None] = lambda: None,
+) -> tuple[HeldoutSolving, HeldoutAttacking]:
+    """The two held-out sets of a run. The arena gives problems and judge, a rank neither."""
+    game = recipe.game
+    attacking = HeldoutAttacking(game.tests_per_suite, game.white_box, problems, judge, progress)
+    return HeldoutSolving(recipe.eval.n, problems, judge, progress), attacking
 
 
-def sample_heldout(rank: Any, step: int) -> None:
-    """Samples this rank's share of the held-out set and posts it to the arena, which judges and writes the figures."""
-    spec, recipe = rank.spec, rank.recipe
-    tokenizer = rank.trainer.processing_class
-    if spec.role == "code":
-        mine = rank.heldout[spec.rank :: spec.ranks]
-        prompts = [render(tokenizer, code_messages(problem)) for problem in mine]
-        keys: list[Any] = [problem.id for problem in mine]
-        n = recipe.eval.n
-    else:
-        # At step 0 the wrong candidates may come from the code side's own evaluation, so this can wait for it.
-        by_id = {problem.id: problem for problem in rank.heldout}
-        rank.phase("waiting", max(step, 1))
-        targets = rank.arena.evaluation_targets()
-        rank.phase("evaluating", max(step, 1))
-        keys = targets[spec.rank :: spec.ranks]
-        game = recipe.game
-        prompts = [
-            render(tokenizer, test_messages(by_id[pid], source if game.white_box else None, game.tests_per_suite))
-            for pid, source in keys
-        ]
-        n = 1
+def benchmark_sets(recipe: Recipe, workers: int = 1) -> list[EvalSet]:
+    """The benchmarks that a recipe names, not yet loaded; those of a policy that its method does not train are left out.
+
+    workers: programs scored at once.
+    """
+    wish, roles = recipe.eval, method_of(recipe).roles
+    found = []
+    for name in wish.benchmarks:
+        role = benchmark_row(name).role
+        options = SetOptions(
+            data=Path(wish.benchmark_data).expanduser() if wish.benchmark_data else None,
+            limit=wish.benchmark_limit,
+            n=wish.benchmark_n,
+            temperature=wish.benchmark_temperature,
+            top_p=wish.benchmark_top_p,
+            max_new_tokens=recipe.role(role).max_completion_tokens,
+            workers=workers,
+            python=wish.benchmark_python,
+            require=tuple(recipe.sandbox.require),
+            tests_per_suite=recipe.game.tests_per_suite,
+        )
+        if role in roles:
+            found.append(open_set(name, options))
+    return found
+
+
+def check_benchmarks(recipe: Recipe) -> None:
+    """Raises UserError or EnvironmentFault where the data of a benchmark that the recipe names is not there."""
+    try:
+        for chosen in benchmark_sets(recipe):
+            chosen.load()
+            chosen.close()
+    except (UserError, EnvironmentFault) as fault:
+        where = "eval.benchmark_data=FILE names the release file, or the folder that holds it"
+        raise type(fault)(f"eval.benchmarks: {fault.what}", hint=where) from None
+
+
+# -- when they are due -------------------------------------------------------------------------------------------------
+def heldout_due(recipe: Recipe, step: int, total: int) -> bool:
+    """Before the first step, after the last, and every `eval.every`."""
+    every = recipe.eval.every
+    return recipe.data.heldout is not None and (step in (0, total) or (every is not None and step % every == 0))
+
+
+def benchmarks_due(recipe: Recipe, step: int, total: int) -> bool:
+    """Before the first step, after the last, and every `eval.benchmark_every` or else `eval.every`."""
+    every = recipe.eval.benchmark_every or recipe.eval.every
+    return bool(recipe.eval.benchmarks) and (step in (0, total) or (every is not None and step % every == 0))
+
+
+def figure_due(recipe: Recipe, step: int, total: int) -> bool:
+    """Whether the figure that marks the best checkpoint is measured after this step."""
+    figure = recipe.eval.best
+    if figure is None:
+        return False
+    return (heldout_due if figure.startswith("heldout/") else benchmarks_due)(recipe, step, total)
+
+
+# -- a rank's share ----------------------------------------------------------------------------------------------------
+def evaluate(rank: TrainingRank, step: int) -> None:
+    """Samples this rank's share of every set that is due after this step, or before the first, and posts it to the arena,
+    which scores it meanwhile."""
+    recipe, total = rank.recipe, rank.total_steps
+    sets: list[EvalSet] = list(heldout_sets(recipe)) if heldout_due(recipe, step, total) else []
+    if benchmarks_due(recipe, step, total):
+        sets += benchmark_sets(recipe)
+    for chosen in sets:
+        if chosen.role == rank.spec.role:
+            _sample_share(rank, chosen, step)
+
+
+def _sample_share(rank: TrainingRank, chosen: EvalSet, step: int) -> None:
+    spec, trainer, at = rank.spec, rank.trainer, max(step, 1)
+    if chosen.name not in rank.shares:
+        rank.phase("waiting", at)  # wrong programs to attack may come from the Code LLM's own evaluation
+        rank.shares[chosen.name] = rank.arena.evaluation_share(chosen.name, spec.rank, spec.ranks)
+    items = rank.shares[chosen.name]
+    rank.phase("evaluating", at)
+    prompts, settings = chosen.prompts(rank.tokenizer, items), chosen.sampling()
+    fit = list(range(len(prompts)))
+    if settings is not None:
+        fit = fitting(prompts, settings.max_new_tokens, engine_length(trainer, rank.recipe, spec.role))
+    sync_weights(trainer)
     # The same seed at every step: what differs between two evaluations is the policy.
-    sync_weights(rank.trainer)
-    with beside_training(rank.trainer, recipe.seed * 1000 + 7 + spec.rank):
-        completions, _ = sample_groups(rank.trainer, prompts, n, chunk=recipe.sampling.chunk)
-    texts = [tokenizer.batch_decode(group, skip_special_tokens=True) for group in completions]
-    rank.arena.post_evaluation(step, spec.role, spec.rank, list(zip(keys, texts, strict=True)))
+    seed = rank.recipe.seed * 1000 + chosen.seed + spec.rank
+    with beside_training(trainer, seed), sampling_as(trainer, settings):
+        completions, _ = sample_groups(
+            trainer,
+            [prompts[i] for i in fit],
+            chosen.n,
+            chunk=rank.recipe.sampling.chunk,
+            on_chunk=lambda *_: rank.phase("evaluating", at),  # a long evaluation is not a hang
+        )
+    texts = {item.id: [""] * chosen.n for item in items}
+    for i, group in zip(fit, completions, strict=True):
+        decoded = rank.tokenizer.batch_decode(group, skip_special_tokens=True)
+        texts[items[i].id] = [cut_at_stop(text, settings.stop if settings else ()) for text in decoded]
+    rank.arena.post_evaluation(step, chosen.name, spec.rank, texts, len(items) - len(fit))
+
+
+@contextlib.contextmanager
+def sampling_as(trainer: Any, settings: SamplingSettings | None) -> Iterator[None]:
+    """The trainer's engine with other settings, top-k off; the training's own come back, whatever happens inside. None
+    changes nothing."""
+    wished: dict[str, Any] = {}
+    engine = trainer.vllm_generation if trainer.use_vllm else trainer.generation_config
+    if settings is not None:
+        longest = "max_completion_length" if trainer.use_vllm else "max_new_tokens"
+        wished = {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": 0}
+        wished[longest] = settings.max_new_tokens
+    before = {name: getattr(engine, name) for name in wished}
+    try:
+        for name, value in wished.items():
+            setattr(engine, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(engine, name, value)
+
+
+def fitting(prompts: Sequence[Sequence[int]], max_new_tokens: int, length: int | None) -> list[int]:
+    """Places of the prompts that leave room for a whole reply within the engine's length; None knows no bound."""
+    return [i for i, prompt in enumerate(prompts) if length is None or len(prompt) + max_new_tokens <= length]
+
+
+def engine_length(trainer: Any, recipe: Recipe, role: str) -> int | None:
+    """Tokens of prompt and reply that the engine takes."""
+    if trainer.use_vllm:
+        section = recipe.role(role)
+        return section.max_prompt_tokens + section.max_completion_tokens
+    return getattr(trainer.model.config, "max_position_embeddings", None)

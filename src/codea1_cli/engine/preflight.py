@@ -1,4 +1,4 @@
-"""Before the first step: a few samples of both sides, and a stop with advice where they speak against the run.
+"""Before the first step: a few samples of each policy, and a stop with advice where they speak against the run.
 
 Sampling has its own seeds and leaves the training's random state as it was. A resumed run has been through it.
 """
@@ -7,89 +7,164 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from codea1_cli.durable import write_atomic
-from codea1_cli.engine.preflight_findings import Tried, findings, problem_choice
 from codea1_cli.engine.step import new_future
 from codea1_cli.engine.trl.sampling import beside_training, sample_groups, sync_weights
 from codea1_cli.errors import UserError
 from codea1_cli.extract import extract_code, parse_suite
 from codea1_cli.models.loading import render
+from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.prompts import code_messages, test_messages
-from codea1_cli.recipe.batching import ROLES
+from codea1_cli.recipe.schema import Recipe
+from codea1_cli.runs.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from codea1_cli.engine.trl.rank import TrainingRank
 
 Samples = list[tuple[str, list[str]]]  # (problem id, replies)
 
 
-class PreflightDesk:
-    """The arena's part: it hands the programs over to the test rank, and every rank waits here for the verdict."""
+@dataclass(frozen=True)
+class PreflightCounts:
+    """What one rank saw. `clipped` replies have no end within the limit; `usable` suites hold an assert of the asked
+    form, `usable` programs are not empty; `longest_prompt` in tokens."""
 
-    recipe: Any
-    labels: list[str]
-    run: Any
+    replies: int = 0
+    clipped: int = 0
+    usable: int = 0
+    prompts: int = 0
+    too_long: int = 0
+    longest_prompt: int = 0
 
-    def open_preflight(self) -> None:
-        self.tried: dict[str, Tried] = {}
+    def __add__(self, other: PreflightCounts) -> PreflightCounts:
+        return PreflightCounts(
+            self.replies + other.replies,
+            self.clipped + other.clipped,
+            self.usable + other.usable,
+            self.prompts + other.prompts,
+            self.too_long + other.too_long,
+            max(self.longest_prompt, other.longest_prompt),
+        )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A reason not to begin, and which keys to change."""
+
+    what: str
+    advice: str
+
+
+def problem_choice(ids: Sequence[str], count: int, rank: int, ranks: int) -> list[str]:
+    """The problems that a rank tries: `count` of all, evenly spaced, shared by the ranks; at least one for each rank,
+    because they synchronise weights together."""
+    step = max(len(ids) // count, 1)
+    chosen = list(ids)[::step][:count]
+    return [chosen[place % len(chosen)] for place in range(rank, max(len(chosen), ranks), ranks)]
+
+
+def findings(recipe: Recipe, counts: Mapping[str, PreflightCounts]) -> list[Finding]:
+    """Why the run would teach nothing, from each role's counts; empty when nothing speaks against it. Pure."""
+    found = []
+    for role, seen in counts.items():
+        limit = recipe.role(role).max_completion_tokens
+        if 2 * seen.clipped > seen.replies:
+            found.append(
+                Finding(
+                    f"{seen.clipped} of {seen.replies} {role} replies do not end within {role}.max_completion_tokens={limit}",
+                    f"raise {role}.max_completion_tokens, or take a model that was taught to end its replies",
+                )
+            )
+    test = counts.get("test", PreflightCounts())
+    if 2 * test.too_long > test.prompts:
+        found.append(
+            Finding(
+                f"{test.too_long} of {test.prompts} test prompts exceed test.max_prompt_tokens={recipe.test.max_prompt_tokens}",
+                f"raise test.max_prompt_tokens to {test.longest_prompt} or more, lower code.max_completion_tokens, "
+                "or set game.white_box=false",
+            )
+        )
+    if test.replies and not test.usable:
+        found.append(
+            Finding(
+                f"no suite parses: none of {test.replies} replies holds an assert of the asked form",
+                "take a model that follows the format (model, test.model), or raise test.max_completion_tokens",
+            )
+        )
+    return found
+
+
+class PreflightGate:
+    """The arena's part, made inside its event loop: it hands the programs over to the Test LLM's ranks, and every rank
+    waits here for the verdict.
+
+    labels: the ranks that post. problems: by id.
+    """
+
+    def __init__(self, recipe: Recipe, run: RunDir, labels: Sequence[str], problems: Mapping[str, Problem]) -> None:
+        self.recipe, self.run, self.labels = recipe, run, list(labels)
+        self.entry_points = {pid: problem.entry_point for pid, problem in problems.items()}
+        self.counts: dict[str, PreflightCounts] = {}
         self.replies: dict[str, Samples] = {}
-        self._programs: asyncio.Future[dict[str, str]] | None = None
-        self._verdict: asyncio.Future[None] | None = None
+        self._programs: asyncio.Future[dict[str, str]] = new_future()
+        self._verdict: asyncio.Future[None] = new_future()
+        self._hand_over()
 
-    def _future(self, name: str) -> asyncio.Future[Any]:
-        if getattr(self, name) is None:
-            setattr(self, name, new_future())
-        return getattr(self, name)
-
-    async def preflight_programs(self) -> dict[str, str]:
+    async def programs(self) -> dict[str, str]:
         """A program of each problem that gave one, when all code ranks have posted."""
-        return await self._future("_programs")
+        return await asyncio.shield(self._programs)
 
-    async def post_preflight(self, label: str, tried: Tried, samples: Samples) -> None:
-        """Takes one rank's samples and returns when both sides have passed.
+    async def post(self, label: str, counts: PreflightCounts, samples: Samples) -> None:
+        """Takes one rank's samples and returns when all roles have passed.
 
         Raises:
             UserError: they speak against the run; the hint names the keys to change.
         """
-        entry = {pid: problem.entry_point for pid, problem in self.problems.items()}  # type: ignore[attr-defined]
-        role = label.partition("[")[0]
-        good = 0
-        for pid, replies in samples:
-            if role == "code":
-                good += sum(bool(extract_code(text, entry[pid])) for text in replies)
-            else:
-                good += sum(any(s.invalid is None for s in parse_suite(text, entry[pid])) for text in replies)
-        self.tried[label] = tried + Tried(usable=good)
-        self.replies[label] = samples
-        of_code = [name for name in self.labels if name.startswith("code[")]
-        programs, verdict = self._future("_programs"), self._future("_verdict")
-        if set(of_code) <= set(self.tried) and not programs.done():
-            found: dict[str, str] = {}
-            for name in of_code:
-                for pid, replies in self.replies[name]:
-                    for code in (extract_code(text, entry[pid]) for text in replies):
-                        if code:
-                            found.setdefault(pid, code)
-            programs.set_result(found)
-        if set(self.labels) <= set(self.tried):
-            self._decide(verdict)
-        await asyncio.shield(verdict)
+        usable = sum(self._usable(label, pid, text) for pid, replies in samples for text in replies)
+        self.counts[label], self.replies[label] = counts + PreflightCounts(usable=usable), samples
+        self._hand_over()
+        if set(self.labels) <= set(self.counts):
+            self._decide()
+        await asyncio.shield(self._verdict)
 
-    def _decide(self, verdict: asyncio.Future[None]) -> None:
-        sums = {role: sum((t for name, t in self.tried.items() if name.startswith(role)), Tried()) for role in ROLES}
-        reasons = findings(self.recipe, sums["code"], sums["test"])
-        text = json.dumps(
-            {
-                "stopped": [reason.what for reason in reasons],
-                **{role: {**vars(tried), "replies_seen": self._seen(role)} for role, tried in sums.items()},
-            },
-            indent=2,
-        )
+    def _usable(self, label: str, pid: str, text: str) -> bool:
+        entry_point = self.entry_points[pid]
+        if _role(label) == "code":
+            return bool(extract_code(text, entry_point))
+        return any(statement.invalid is None for statement in parse_suite(text, entry_point))
+
+    def _hand_over(self) -> None:
+        ranks = [label for label in self.labels if _role(label) == "code"]
+        if self._programs.done() or not set(ranks) <= set(self.counts):
+            return
+        found: dict[str, str] = {}
+        for label in ranks:
+            for pid, replies in self.replies[label]:
+                for code in (extract_code(text, self.entry_points[pid]) for text in replies):
+                    if code:
+                        found.setdefault(pid, code)
+        self._programs.set_result(found)
+
+    def _decide(self) -> None:
+        counts: dict[str, PreflightCounts] = {}
+        seen: dict[str, dict[str, list[str]]] = {}
+        for label in self.labels:
+            role = _role(label)
+            counts[role] = counts.get(role, PreflightCounts()) + self.counts[label]
+            for pid, replies in self.replies[label]:
+                seen.setdefault(role, {}).setdefault(pid, []).extend(replies)
+        reasons = findings(self.recipe, counts)
+        told = {role: {**vars(one), "replies_seen": seen.get(role, {})} for role, one in counts.items()}
+        text = json.dumps({"stopped": [reason.what for reason in reasons], **told}, indent=2)
         write_atomic(self.run.path / "preflight.json", text + "\n")
         if not reasons:
-            verdict.set_result(None)
+            self._verdict.set_result(None)
             return
-        verdict.set_exception(
+        self._verdict.set_exception(
             UserError(
                 f"before the first step: {'; '.join(reason.what for reason in reasons)}",
                 hint=f"{'; '.join(dict.fromkeys(reason.advice for reason in reasons))} (the replies are in "
@@ -97,20 +172,16 @@ class PreflightDesk:
             )
         )
 
-    def _seen(self, role: str) -> dict[str, list[str]]:
-        seen: dict[str, list[str]] = {}
-        for name, samples in self.replies.items():
-            if name.startswith(role):
-                for pid, replies in samples:
-                    seen.setdefault(pid, []).extend(replies)
-        return seen
+
+def _role(label: str) -> str:
+    return label.partition("[")[0]
 
 
-def preflight(rank: Any) -> None:
+def preflight(rank: TrainingRank) -> None:
     """One rank's part; returns when the run may begin.
 
     Raises:
-        UserError: as `PreflightDesk.post_preflight`.
+        UserError: as `PreflightGate.post`.
     """
     spec, recipe, wish = rank.spec, rank.recipe, rank.recipe.preflight
     if not wish.enabled:
@@ -129,7 +200,7 @@ def preflight(rank: Any) -> None:
     fitting = [place for place, prompt in enumerate(prompts) if len(prompt) <= section.max_prompt_tokens]
     completions = _sample(rank, [prompts[place] for place in fitting], wish.samples)
     flat = [ids for group in completions for ids in group]
-    tried = Tried(
+    counts = PreflightCounts(
         replies=len(flat),
         clipped=sum(_clipped(ids, section.max_completion_tokens, tokenizer.eos_token_id) for ids in flat),
         prompts=len(prompts),
@@ -139,11 +210,11 @@ def preflight(rank: Any) -> None:
     texts = [tokenizer.batch_decode(group, skip_special_tokens=True) for group in completions]
     rank.phase("waiting", 1)
     rank.arena.post_preflight(
-        spec.label, tried, [(ids[place], group) for place, group in zip(fitting, texts, strict=True)]
+        spec.label, counts, [(ids[place], group) for place, group in zip(fitting, texts, strict=True)]
     )
 
 
-def _sample(rank: Any, prompts: Sequence[list[int]], n: int) -> list[list[list[int]]]:
+def _sample(rank: TrainingRank, prompts: Sequence[list[int]], n: int) -> list[list[list[int]]]:
     trainer, recipe = rank.trainer, rank.recipe
     sync_weights(trainer)
     with beside_training(trainer, recipe.seed * 1000 + 11 + rank.spec.rank):

@@ -8,19 +8,16 @@ import shutil
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.engine.client import RankReport
 from codea1_cli.errors import EnvironmentFault, RunFailed
-from codea1_cli.evals.heldout import attack_figures, solve_figures
 from codea1_cli.game.book import Book
 from codea1_cli.game.scoring import ProblemOutcome
-from codea1_cli.judging.step import Attacked, Judged, Solved
+from codea1_cli.judging.step import Judged
 from codea1_cli.methods.registry import method_of
 from codea1_cli.mistakes.store import MistakeStore
-from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.best import mark_best
 from codea1_cli.runs.rollouts import rollout_rows, write_rollouts
@@ -36,7 +33,6 @@ class RunWriter:
         self.books = {pid: Book(tuple(entries)) for pid, entries in self.store.all_books().items()}
         self.stats: dict[int, dict[str, Any]] = {}
         self.reports: dict[int, dict[str, RankReport]] = {}
-        self.evaluations: dict[int, dict[str, Any]] = {}
         self.lock = threading.Lock()
         self.last_line = time.monotonic()
         mark_best(run, recipe.eval.best)
@@ -149,56 +145,11 @@ class RunWriter:
         mark_best(self.run, self.recipe.eval.best)
         self.run.prune(self.recipe.checkpoint.keep, pending)
 
-    # -- evaluation ------------------------------------------------------------------------------------------------
-    def evaluation_targets(self, heldout: Sequence[Problem]) -> list[tuple[str, str]] | None:
-        """Wrong candidates that come with the problems, or those that the run chose before its first step."""
-        limit = self.recipe.eval.wrong_per_problem
-        given = [(p.id, source) for p in heldout for source in _wrong_programs(p)[:limit]]
-        if given or not heldout:
-            return given
-        file = self.run.path / "evaluation" / "targets.json"
-        return [tuple(pair) for pair in json.loads(file.read_text(encoding="utf-8"))] if file.is_file() else None
-
-    def choose_targets(self, rows: Sequence[Solved]) -> list[tuple[str, str]]:
-        """The first policy's own wrong solutions, kept for the whole run."""
-        limit = self.recipe.eval.wrong_per_problem
-        targets = [(row.problem_id, source) for row in rows for source in row.wrong[:limit]]
-        file = self.run.path / "evaluation" / "targets.json"
-        file.parent.mkdir(exist_ok=True)
-        write_atomic(file, json.dumps(targets) + "\n")
-        return targets
-
-    def evaluation(self, step: int, role: str, rows: Sequence[Solved] | Sequence[Attacked]) -> dict[str, Any] | None:
-        """Writes the per-problem rows of one role; the second role completes the step's line and returns it."""
-        folder = self.run.path / "evaluation"
-        folder.mkdir(exist_ok=True)
-        plain = [{key: value for key, value in asdict(row).items() if key != "wrong"} for row in rows]
-        write_atomic(folder / f"step-{step:06d}-{role}.json", json.dumps(plain) + "\n")
-        figures = solve_figures(plain) if role == "code" else attack_figures(plain, self.rules.tests_per_suite)
-        with self.lock:
-            parts = self.evaluations.setdefault(step, {})
-            parts[role] = figures
-            if len(parts) < len(self.method.roles):
-                return None
-            line = {
-                "step": step,
-                "time": round(time.time(), 3),
-                "eval": {"set": "heldout", **self.evaluations.pop(step)},
-            }
-            self.run.append_metrics(line)
-            return line
-
     def summary(self) -> dict[str, Any]:
         return {
             "book_tests": sum(len(book.entries) for book in self.books.values()),
             "book_problems": sum(bool(book.entries) for book in self.books.values()),
         }
-
-
-def _wrong_programs(problem: Problem) -> list[str]:
-    """The wrong candidates of `meta.wrong`; a field of that name with something else in it is somebody else's."""
-    wrong = problem.meta.get("wrong")
-    return wrong if isinstance(wrong, list) and all(isinstance(source, str) for source in wrong) else []
 
 
 def prepare_resume(run: RunDir) -> int:

@@ -17,7 +17,9 @@ from codea1_cli.models.sampler import SamplingSettings
 
 Texts = Mapping[str, Sequence[str]]
 """What was sampled, by the id of the item."""
-Figures = dict[str, float | None]
+Figures = dict[str, Any]
+"""By their names in a line of metrics.jsonl."""
+BENCHMARK_SEED = 13
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,13 @@ class SetOptions:
 
 
 class EvalSet(Protocol):
-    """One set. name: it stands in metrics.jsonl and in file names. role: the policy that is sampled."""
+    """One set. name: by which ranks and arena know it. role: the policy that is sampled, `n` texts per item. seed: what
+    tells its random numbers from those of other sets; they are the same at every step."""
 
     name: str
     role: str
+    seed: int
+    n: int
 
     def load(self) -> Sequence[Any]:
         """The items, each with an `id`; they go to the ranks. Raises UserError or EnvironmentFault where the data is not
@@ -56,12 +61,13 @@ class EvalSet(Protocol):
         """Token ids of each item's prompt."""
         ...
 
-    def sampling(self) -> SamplingSettings:
-        """How the prompts are sampled; to be asked after `prompts`, since stop strings may depend on the tokenizer."""
+    def sampling(self) -> SamplingSettings | None:
+        """How the prompts are sampled, None for the training's own settings. To be asked after `prompts`: stop strings may
+        depend on the tokenizer."""
         ...
 
-    def score(self, texts: Texts) -> tuple[Figures, dict[str, Any]]:
-        """The figures of a metrics line, and rows by item, of what was sampled for the loaded items. Blocking."""
+    def score(self, texts: Texts) -> tuple[Figures, Any]:
+        """The figures of a metrics line, and rows of the items for a file, of what was sampled. Blocking."""
         ...
 
     def close(self) -> None:
@@ -72,10 +78,10 @@ class EvalSet(Protocol):
 class CodeSet:
     """A code benchmark under the default prompt style of `codea1 eval-code`."""
 
-    role = "code"
+    role, seed = "code", BENCHMARK_SEED
 
     def __init__(self, name: str, benchmark: CodeBenchmark, options: SetOptions) -> None:
-        self.name, self.benchmark, self.options = name, benchmark, options
+        self.name, self.benchmark, self.options, self.n = name, benchmark, options, options.n
         self.style = benchmark.styles[0]
         self.items: list[Any] = []
 

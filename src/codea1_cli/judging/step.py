@@ -44,7 +44,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Solved:
+class SolveResult:
     """One held-out problem: which of the sampled solutions pass all its tests."""
 
     problem_id: str
@@ -54,7 +54,7 @@ class Solved:
 
 
 @dataclass(frozen=True)
-class Attacked:
+class SuiteResult:
     """One suite on one wrong candidate of a held-out problem. `validity` is the game's; the counts are those of the
     first K asserts."""
 
@@ -177,26 +177,26 @@ class StepJudge:
         return self.judge.check(candidate.code, entry_point, calls, expected)
 
     # -- held-out evaluation ---------------------------------------------------------------------------------------
-    def solve_rate(self, problem: Problem, texts: Sequence[str]) -> Solved:
+    def solve_rate(self, problem: Problem, texts: Sequence[str]) -> SolveResult:
         """Runs each solution on the problem's own tests; it passes when it passes them all."""
         codes = [extract_code(text, problem.entry_point, mode=self.rules.mode) for text in texts]
         grades = grade_on_tests(self.judge, problem, codes)
         failing = [code for code, grade in zip(codes, grades, strict=True) if grade.loaded and grade.passed is False]
-        return Solved(
+        return SolveResult(
             problem.id,
             tuple(grade.passed is True for grade in grades),
             tuple(dict.fromkeys(failing)),
             sum(grade.passed is None for grade in grades),
         )
 
-    def suite_on_wrong(self, problem: Problem, wrong: str, text: str) -> Attacked:
+    def suite_on_wrong(self, problem: Problem, wrong: str, text: str) -> SuiteResult:
         """One suite on one wrong candidate; only the first K asserts count, so that long suites gain nothing."""
         candidate = Candidate("", wrong, True)
         judged = self.judge_suites(problem, candidate, [text], ()).game
         suite = judged.suites[0]
         tests = suite.tests[: self.rules.tests_per_suite]
         valid = [test for test in tests if test.valid]
-        return Attacked(
+        return SuiteResult(
             problem.id,
             asserts=len(tests),
             valid=len(valid),

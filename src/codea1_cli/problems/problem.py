@@ -181,3 +181,14 @@ def parquet_table(rows: list[dict[str, Any]]) -> Any:
     schema = pa.schema([(name, pa.list_(pa.string()) if name in lists else pa.string()) for name in FIELDS])
     columns = [{**row, "meta": json.dumps(row["meta"], ensure_ascii=False)} for row in rows]
     return pa.Table.from_pylist(columns, schema=schema)
+
+
+def public_problem(problem: Problem) -> Problem:
+    """The problem without its reference and tests, for a policy's process, which has no use for them."""
+    return Problem(
+        id=problem.id,
+        question=problem.question,
+        declaration=problem.declaration,
+        entry_point=problem.entry_point,
+        reference="# kept by the arena",
+    )

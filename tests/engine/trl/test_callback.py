@@ -21,6 +21,10 @@ class Rank:
         self.logs, self.seconds = [], {"sampling": 1.0}
         self.sampled_tokens = 5
         self.reports = []
+        self.evaluated = []
+
+    def evaluate(self, step):
+        self.evaluated.append(step)
 
 
 def log(rank, optimizer_step, **logs):
@@ -38,6 +42,7 @@ def test_a_step_is_the_mean_of_its_optimizer_steps():
     assert report.logs == {"loss": 1.5, "grad_norm": 1.0, "tokens_seen": 30.0, "sampled_tokens": 5}
     assert report.seconds == {"sampling": 1.0}
     assert rank.logs == []
+    assert rank.evaluated == [2]
 
 
 @pytest.mark.parametrize("name", ["loss", "grad_norm"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from codea1_cli.engine import benchmarks, evaluation
 from codea1_cli.engine.client import RankReport
 from codea1_cli.engine.preflight import preflight
 from codea1_cli.engine.trl.rank import fault_at
@@ -82,8 +81,7 @@ def make_callback(rank: TrainingRank) -> Any:
             rank.logs, rank.seconds = [], dict.fromkeys(rank.seconds, 0.0)
             # Waited for, so that a step's line is on disk before its checkpoint is.
             rank.arena.report(report)
-            if any(part.due(rank.recipe, step, rank.total_steps) for part in (evaluation, benchmarks)):
-                rank.evaluate(step)
+            rank.evaluate(step)
             if control.should_save:
                 rank.phase("saving", step)
                 _check_finite(rank, step)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from codea1_cli.engine import benchmarks, evaluation
+from codea1_cli.engine import evaluation
 from codea1_cli.engine.client import ArenaClient
 from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.engine.trl.sampling import random_state, restore_random_state, sample_groups, sync_weights
@@ -24,7 +24,7 @@ class TrainingRank:
     """One rank; it implements `methods.base.Rank`. `trainer` is set when it is built.
 
     Args:
-        problems, heldout: without references; a policy's process has no use for one.
+        problems: without references; a policy's process has no use for one.
         total_steps: the length of the run.
     """
 
@@ -34,11 +34,10 @@ class TrainingRank:
         recipe: Recipe,
         arena: ArenaClient,
         problems: Mapping[str, Problem],
-        heldout: Sequence[Problem],
         total_steps: int,
     ) -> None:
         self.spec, self.recipe, self.arena = spec, recipe, arena
-        self.problems, self.heldout, self.total_steps = problems, list(heldout), total_steps
+        self.problems, self.total_steps = problems, total_steps
         self.label, self.game = spec.label, recipe.game
         self.plan = method_of(recipe).plan(recipe.game, spec.role)
         self.max_prompt_tokens = recipe.role(spec.role).max_prompt_tokens
@@ -50,7 +49,7 @@ class TrainingRank:
         self.sampled_tokens = 0
         self.since = time.monotonic()
         self.logs: list[dict[str, float]] = []
-        self.shares: dict[str, list[Any]] = {}  # this rank's tasks, by benchmark
+        self.shares: dict[str, list[Any]] = {}  # this rank's items, by evaluation set
 
     @property
     def step(self) -> int:
@@ -131,11 +130,7 @@ class TrainingRank:
 
     def evaluate(self, step: int) -> None:
         """What is due after this step, or before the first: held-out problems, benchmarks."""
-        if self.heldout and evaluation.due(self.recipe, step, self.total_steps):
-            self.phase("evaluating", max(step, 1))
-            evaluation.sample_heldout(self, step)
-        if benchmarks.due(self.recipe, step, self.total_steps):
-            benchmarks.sample_benchmarks(self, step)
+        evaluation.evaluate(self, step)
         self.since = time.monotonic()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.evals.benchmark import TestBenchmark
-from codea1_cli.evals.eval_set import Figures, SetOptions, Texts
+from codea1_cli.evals.eval_set import BENCHMARK_SEED, Figures, SetOptions, Texts
 from codea1_cli.evals.test_generation import one_shot
 from codea1_cli.evals.test_generation.execution import MutantLimits, Outcome, TestRun, TestRunner, coverage_of
 from codea1_cli.evals.test_generation.figures import ONE_SHOT, PUBLISHED, Row, Scoring, summary
@@ -136,7 +136,7 @@ def _key(scoring: Scoring, function: Function, suite: Suite) -> str:
 class SuiteSet:
     """A test benchmark under the one-shot protocol, with the training's white-box prompt; see `eval_set.EvalSet`."""
 
-    role = "test"
+    role, seed, n = "test", BENCHMARK_SEED, 1
 
     def __init__(self, name: str, benchmark: TestBenchmark, options: SetOptions) -> None:
         self.name, self.benchmark, self.options = name, benchmark, options
@@ -155,7 +155,7 @@ class SuiteSet:
     def sampling(self) -> SamplingSettings:
         """One suite per function."""
         wish = self.options
-        return SamplingSettings(1, wish.temperature, wish.top_p, wish.max_new_tokens)
+        return SamplingSettings(self.n, wish.temperature, wish.top_p, wish.max_new_tokens)
 
     def score(self, texts: Texts) -> tuple[Figures, dict[str, Any]]:
         """The one-shot figures; there are no rows."""

@@ -1,13 +1,13 @@
 import pytest
 
-from codea1_cli.engine.preflight_findings import Tried, findings, problem_choice
+from codea1_cli.engine.preflight import PreflightCounts, findings, problem_choice
 from codea1_cli.recipe.files import load_recipe
 
-GOOD = Tried(replies=8, clipped=4, usable=1, prompts=4, too_long=2, longest_prompt=99)
+GOOD = PreflightCounts(replies=8, clipped=4, usable=1, prompts=4, too_long=2, longest_prompt=99)
 
 
 def said(code=GOOD, test=GOOD, *overrides):
-    return findings(load_recipe("tiny", overrides), code, test)
+    return findings(load_recipe("tiny", overrides), {"code": code, "test": test})
 
 
 def test_half_is_not_more_than_half():
@@ -16,25 +16,25 @@ def test_half_is_not_more_than_half():
 
 @pytest.mark.parametrize("role", ["code", "test"])
 def test_clipped_replies_name_the_key(role):
-    bad = {role: Tried(replies=8, clipped=5, usable=3, prompts=4)}
+    bad = {role: PreflightCounts(replies=8, clipped=5, usable=3, prompts=4)}
     (found,) = said(**bad)
     assert f"5 of 8 {role} replies do not end within {role}.max_completion_tokens" in found.what
     assert f"raise {role}.max_completion_tokens" in found.advice
 
 
 def test_prompts_that_are_too_long_name_the_length():
-    (found,) = said(test=Tried(replies=2, usable=2, prompts=4, too_long=3, longest_prompt=777))
+    (found,) = said(test=PreflightCounts(replies=2, usable=2, prompts=4, too_long=3, longest_prompt=777))
     assert "3 of 4 test prompts exceed test.max_prompt_tokens=384" in found.what
     assert "777" in found.advice
 
 
 def test_no_suite_parses():
-    (found,) = said(test=Tried(replies=8, usable=0, prompts=4))
+    (found,) = said(test=PreflightCounts(replies=8, usable=0, prompts=4))
     assert found.what.startswith("no suite parses: none of 8 replies")
 
 
 def test_several_reasons_come_together():
-    assert len(said(Tried(replies=1, clipped=1), Tried(replies=1, clipped=1))) == 3
+    assert len(said(PreflightCounts(replies=1, clipped=1), PreflightCounts(replies=1, clipped=1))) == 3
 
 
 @pytest.mark.parametrize(("ids", "count", "ranks"), [(100, 4, 1), (100, 4, 3), (2, 4, 4), (1, 1, 2), (5, 4, 2)])
