@@ -15,8 +15,7 @@ from codea1_cli.game.judged_tests import read_book_test
 # Pieces of which broken replies are made.
 PIECES = [
     "assert ", "assert f(1) == 2", "f(", ")", "[", "]", "{", "}", " == ", "'", '"', '"""', "'''", "\\", "\n", "\r\n",
-    "\r",
-    "    ", "\t", "\f", "#", ";", ":", "def test():", "if x:", "else:", "class T:", "for x in y:", "x = ", "x", "del x",
+    "\r", "    ", "\t", "\f", "#", ";", ":", "def test():", "if x:", "else:", "class T:", "for x in y:", "x = ", "x", "del x",
     "```", "```python", "````", "~~~", "~~~py", "```json", "<think>", "</think>", "lambda", " is ", " in ", "await ",
     "\0", "\ud800", "\u2028", "ｆ(", "é", "9" * 30, "1e999", "0x", "f'{", "b'", "not ", "-", "*", "**", ",", "@",
     "yield",

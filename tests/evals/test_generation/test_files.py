@@ -31,8 +31,8 @@ def test_a_json_list_and_json_lines(tmp_path, lines):
     ("text", "said"),
     [
         ("{", "neither"),
-        ('[{"task_id": "1"}]', "row 1 is no function"),
-        ('["x"]', "row 1 is no function"),
+        ('[{"task_id": "1"}]', "row 1 is not a function"),
+        ('["x"]', "row 1 is not a function"),
         (json.dumps([ROWS[0], ROWS[0]]), "appears twice"),
     ],
 )
