@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from codea1_cli.data.sources.evalplus import EvalPlus
@@ -104,6 +104,7 @@ def test_one_wild_column_in_a_whole_row(kind, tmp_path_factory):
     assert "problem" in stages._converted("somewhere:1", WHOLE[kind])
 
     @given(st.sampled_from(COLUMNS[kind]), VALUES)
+    @example("entry_point", "\\")
     @settings(max_examples=150, deadline=None)
     def check(column, value):
         line = stages._converted("somewhere:1", WHOLE[kind] | {column: value})

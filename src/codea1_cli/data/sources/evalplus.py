@@ -61,7 +61,7 @@ class EvalPlus:
                 return why
         entry, prompt, tests = row["entry_point"], row["prompt"], row[tests_in]
         if humaneval:
-            tests = _top_level(re.sub(r"\bcandidate\b", entry, tests))
+            tests = _top_level(re.sub(r"\bcandidate\b", lambda _: entry, tests))
         made = build(
             id=row["task_id"],
             question=cleandoc(docstring_of(prompt)),
