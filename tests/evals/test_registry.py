@@ -12,7 +12,9 @@ from codea1_cli.cli.console import run_app
 from codea1_cli.data.decontaminate import load_benchmarks, missing_benchmarks
 from codea1_cli.engine import arena as arena_module
 from codea1_cli.engine.arena import Arena
+from codea1_cli.engine.evaluation import evaluate
 from codea1_cli.engine.setup import Schedule
+from codea1_cli.engine.trl.rank import TrainingRank
 from codea1_cli.errors import UserError
 from codea1_cli.evals import registry
 from codea1_cli.evals.benchmark import CodeTask, ReferenceReport, Sample, Scored, Status
@@ -99,6 +101,25 @@ def test_recipes_and_decontamination_know_it(sums):
     assert "Sums" not in missing_benchmarks(sums)
 
 
+class Policy:
+    """A rank's trainer and tokenizer: whatever it is asked, it says `3`, and goes on behind the stop string."""
+
+    use_vllm = False
+
+    def __init__(self):
+        self.generation_config = SimpleNamespace(temperature=1.0, top_p=1.0, top_k=0, max_new_tokens=48)
+        self.model = SimpleNamespace(config=SimpleNamespace(max_position_embeddings=64))
+        self.processing_class = SimpleNamespace(
+            eos_token_id=0, batch_decode=lambda group, skip_special_tokens: ["".join(map(chr, ids)) for ids in group]
+        )
+        self.asked = []
+
+    def _generate_single_turn(self, prompts, images, fields, n):
+        config = self.generation_config
+        self.asked.append((["".join(map(chr, ids)) for ids in prompts], config.temperature, config.max_new_tokens))
+        return [list(map(ord, "3\n4")) for _ in prompts], None
+
+
 def test_it_measures_a_policy_during_training(sums, monkeypatch):
     judge = SimpleNamespace(workers=1, close=lambda: None, canary=lambda: None)
     monkeypatch.setattr(arena_module, "open_step_judge", lambda *_, **__: judge)
@@ -106,19 +127,28 @@ def test_it_measures_a_policy_during_training(sums, monkeypatch):
     run = RunDir(sums / "run")
     run.path.mkdir()
     run.create()
-    wish = ["eval.benchmarks=[sums]", f"eval.benchmark_data={sums}", "eval.best=sums/tests/pass@1"]
-    arena = Arena(load_recipe("tiny", wish), str(run.path), ["code[0]", "test[0]"])
+    wish = ["eval.benchmarks=[sums]", f"eval.benchmark_data={sums}", "eval.benchmark_n=2", "data.heldout=null"]
+    recipe = load_recipe("tiny", [*wish, "eval.best=sums/tests/pass@1"])
+    arena, policy = Arena(recipe, str(run.path), ["code[0]", "test[0]"]), Policy()
+    posted = []
 
     async def go():
         await arena.start(Schedule((("p",),), 0), {}, [], 0, 1)
         share = await arena.evaluation_share("sums", 0, 1)
-        assert [task.id for task in share] == ["Sums/0", "Sums/1"]
-        await arena.post_evaluation(0, "sums", 0, {"Sums/0": ["3", "4"], "Sums/1": [" 7", "7"]}, 0)
+        client = SimpleNamespace(evaluation_share=lambda *_: share, post_evaluation=lambda *call: posted.append(call))
+        for role in ("code", "test"):
+            spec = SimpleNamespace(role=role, rank=0, ranks=1, label=f"{role}[0]")
+            rank = TrainingRank(spec, recipe, client, {}, 1)
+            rank.trainer, rank.phase = policy, lambda *_: None
+            evaluate(rank, 0)
+        (call,) = posted
+        await arena.post_evaluation(*call)
         await arena.close()
 
     asyncio.run(go())
+    assert policy.asked == [(["1 + 2", "1 + 2", "3 + 4", "3 + 4"], 0.7, 4)]
     (line,) = run.metrics()
-    assert (line["eval"]["set"], line["eval"]["tests/pass@1"], line["eval"]["n"]) == ("sums", 0.75, 2)
+    assert (line["eval"]["set"], line["eval"]["tests/pass@1"], line["eval"]["n"]) == ("sums", 0.5, 2)
 
 
 def test_rows_open_what_they_name():

@@ -77,7 +77,7 @@ def test_another_architecture_is_one_error():
     [
         ("{", "cannot be read: Expecting property name"),
         ("\0", "cannot be read"),
-        ("[1]", "no JSON object"),
+        ("[1]", "not a JSON object"),
         ("{}", "'hidden_size' is missing"),
         ('{"text_config": [1]}', "text_config is no object"),
         ('{"hidden_size": 8, "num_attention_heads": 0, "num_hidden_layers": 1}', "by zero"),

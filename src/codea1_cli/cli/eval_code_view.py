@@ -46,7 +46,7 @@ def _references(told: Mapping[str, Any]) -> None:
     for task, why in sorted(told["failing"].items()):
         console.out().print(console.printable(f"  {task} fails: {why}"), markup=False, soft_wrap=True)
     if told["not_run"]:
-        console.warn(f"{len(told['not_run'])} tasks cannot run here and are no failures; the result file says why")
+        console.warn(f"{len(told['not_run'])} tasks cannot run here and are not failures; the result file says why")
 
 
 def _tasks(result: Mapping[str, Any]) -> None:

@@ -40,7 +40,7 @@ def heldout_sets(
 
 
 def benchmark_sets(recipe: Recipe, workers: int = 1) -> list[EvalSet]:
-    """The benchmarks that a recipe names, not yet loaded; those of a policy that its method does not train are left out.
+    """The benchmarks that a recipe names, not yet loaded, without those of a policy that its method does not train.
 
     workers: programs scored at once.
     """
@@ -99,8 +99,8 @@ def figure_due(recipe: Recipe, step: int, total: int) -> bool:
 
 # -- a rank's share ----------------------------------------------------------------------------------------------------
 def evaluate(rank: TrainingRank, step: int) -> None:
-    """Samples this rank's share of every set that is due after this step, or before the first, and posts it to the arena,
-    which scores it meanwhile."""
+    """Samples this rank's share of every set that is due after this step, or before the first, and posts it to the
+    arena, which scores it meanwhile."""
     recipe, total = rank.recipe, rank.total_steps
     sets: list[EvalSet] = list(heldout_sets(recipe)) if heldout_due(recipe, step, total) else []
     if benchmarks_due(recipe, step, total):

@@ -1,5 +1,5 @@
-"""The arena's part in evaluation: it gathers what the ranks sampled of a set, scores it beside the steps, and writes the
-figures' line.
+"""The arena's part in evaluation: it gathers what the ranks sampled of a set, scores it beside the steps, and writes
+the figures' line.
 
 The held-out set is part of a run: a fault there ends it, and a commit waits for the figures of its step. A benchmark is
 not: what cannot be scored is told, and its texts stay on disk until they are, also by the run that is resumed.

@@ -75,7 +75,8 @@ def findings(recipe: Recipe, counts: Mapping[str, PreflightCounts]) -> list[Find
         if 2 * seen.clipped > seen.replies:
             found.append(
                 Finding(
-                    f"{seen.clipped} of {seen.replies} {role} replies do not end within {role}.max_completion_tokens={limit}",
+                    f"{seen.clipped} of {seen.replies} {role} replies do not end within "
+                    f"{role}.max_completion_tokens={limit}",
                     f"raise {role}.max_completion_tokens, or take a model that was taught to end its replies",
                 )
             )
@@ -83,7 +84,8 @@ def findings(recipe: Recipe, counts: Mapping[str, PreflightCounts]) -> list[Find
     if 2 * test.too_long > test.prompts:
         found.append(
             Finding(
-                f"{test.too_long} of {test.prompts} test prompts exceed test.max_prompt_tokens={recipe.test.max_prompt_tokens}",
+                f"{test.too_long} of {test.prompts} test prompts exceed "
+                f"test.max_prompt_tokens={recipe.test.max_prompt_tokens}",
                 f"raise test.max_prompt_tokens to {test.longest_prompt} or more, lower code.max_completion_tokens, "
                 "or set game.white_box=false",
             )

@@ -32,7 +32,7 @@ COUNTED = frozenset({Status.PASS, Status.FAIL, Status.TIMEOUT})
 
 @dataclass(frozen=True)
 class CodeTask:
-    """One task. `prompt` is the benchmark's own, `reference` a whole program, `data` what the benchmark keeps for itself."""
+    """One task. `prompt` is the benchmark's own, `reference` a whole program, `data` for the benchmark alone."""
 
     id: str
     entry_point: str
@@ -110,7 +110,7 @@ class CodeBenchmark(Protocol):
         ...
 
     def public_task(self, row: Mapping[str, Any]) -> Task:
-        """A row of the published file as training data is compared with it. Raises KeyError or TypeError for another."""
+        """A published row as training data is compared with it. Raises KeyError or TypeError for another row."""
         ...
 
     def data_hash(self) -> str:
@@ -162,7 +162,7 @@ class TestBenchmark(Protocol):
         ...
 
     def public_task(self, row: Mapping[str, Any]) -> Task:
-        """A row of the published file as training data is compared with it. Raises KeyError or TypeError for another."""
+        """A published row as training data is compared with it. Raises KeyError or TypeError for another row."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""What a run is evaluated on between its steps: a set of items that a policy is sampled on, and the figures of the texts.
+"""What a run is evaluated on between its steps: sets of items that a policy is sampled on, and the texts' figures.
 
-The arena opens and loads a set and scores its texts. A rank opens the same set without loading it, gets its share of the
-items, and samples their prompts: what scores the texts stays away from the policy's process.
+The arena opens and loads a set and scores its texts. A rank opens the same set without loading it, gets its share of
+the items, and samples their prompts: what scores the texts stays away from the policy's process.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class SetOptions:
     """What a run's recipe says of its benchmarks.
 
     data: their file or folder; None: CODEA1_SHARED or the hub. limit: only so many items. n, temperature, top_p: of the
-    sampling; max_new_tokens: the longest reply that the policy is trained for. workers, python, require: of the sandbox.
-    tests_per_suite: asserts that a suite is asked for.
+    sampling; max_new_tokens: the longest reply that the policy is trained for. workers, python, require: of the
+    sandbox. tests_per_suite: asserts that a suite is asked for.
     """
 
     data: Path | None = None
@@ -53,8 +53,8 @@ class EvalSet(Protocol):
     n: int
 
     def load(self) -> Sequence[Any]:
-        """The items, each with an `id`; they go to the ranks. Raises UserError or EnvironmentFault where the data is not
-        there."""
+        """The items, each with an `id`; they go to the ranks. Raises UserError or EnvironmentFault where the data is
+        not there."""
         ...
 
     def prompts(self, tokenizer: Any, items: Sequence[Any]) -> list[list[int]]:
@@ -62,8 +62,8 @@ class EvalSet(Protocol):
         ...
 
     def sampling(self) -> SamplingSettings | None:
-        """How the prompts are sampled, None for the training's own settings. To be asked after `prompts`: stop strings may
-        depend on the tokenizer."""
+        """How the prompts are sampled, None for the training's own settings. To be asked after `prompts`: stop strings
+        may depend on the tokenizer."""
         ...
 
     def score(self, texts: Texts) -> tuple[Figures, Any]:

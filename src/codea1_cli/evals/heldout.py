@@ -85,7 +85,7 @@ class HeldoutSolving(HeldoutSet):
 
 
 class HeldoutAttacking(HeldoutSet):
-    """One suite per wrong program. `targets`: (problem id, program); they may come from the first policy's solutions."""
+    """One suite per wrong program. `targets`: (problem id, program) pairs, perhaps the first policy's solutions."""
 
     name, role = "heldout-attacking", "test"
 
@@ -120,8 +120,8 @@ class HeldoutAttacking(HeldoutSet):
 
 
 def solve_figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """pass@1 and pass@n over problems. Solutions that the sandbox could not judge are counted in `unscored` and left out
-    of the estimates, and a problem with fewer than k others out of pass@k; a figure over nothing is None."""
+    """pass@1 and pass@n over problems. Solutions that the sandbox could not judge are counted in `unscored` and left
+    out of the estimates, and a problem with fewer than k others out of pass@k; a figure over nothing is None."""
     n = max((len(row["passed"]) for row in rows), default=0)
     figures: dict[str, Any] = {"problems": len(rows), "n": n}
     for k in sorted({1, n} - {0}):

@@ -22,8 +22,8 @@ FORMAT = "codea1-eval-code-1"
 
 
 def result_file(samples: Path, out: Path | None = None) -> Path:
-    """The result file beside a sample file or folder; with `out` that file, or the one of that name in the folder `out`,
-    or the one beside the sample file `out`."""
+    """The result file beside a sample file or folder; with `out` that file, or the one of that name in the folder
+    `out`, or the one beside the sample file `out`."""
     if out is not None and out.suffix == ".json":
         return out
     if out is not None:
@@ -99,7 +99,7 @@ def read_result(path: Path) -> dict[str, Any]:
     """A result file, by its own path or that of its samples; EvalPlus' own result files too.
 
     Raises:
-        UserError: it is none, or the samples were changed since.
+        UserError: it is not a result, or the samples were changed since.
     """
     chosen = path if path.suffix == ".json" else result_file(path)
     try:
@@ -116,7 +116,7 @@ def read_result(path: Path) -> dict[str, Any]:
         return result
     if isinstance(result, dict) and isinstance(result.get("eval"), dict):
         return _of_evalplus(result, chosen)
-    raise UserError(f"{chosen} is no result of eval-code", hint="give a .results.json file or its samples")
+    raise UserError(f"{chosen} is not a result of eval-code", hint="give a .results.json file or its samples")
 
 
 def _of_evalplus(result: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -129,7 +129,9 @@ def _of_evalplus(result: Mapping[str, Any], path: Path) -> dict[str, Any]:
     first = next(iter(rows), "")
     known = [row.name for row in registry.ROWS.values() if row.prefix and first.startswith(row.prefix)]
     if not known:
-        raise UserError(f"{path} is no result of a benchmark that is known here", hint=f"its first task is {first!r}")
+        raise UserError(
+            f"{path} is not a result of a benchmark that is known here", hint=f"its first task is {first!r}"
+        )
     return {"benchmark": known[0], "columns": columns, "tasks": rows, "label": path.name, "data_hash": None}
 
 

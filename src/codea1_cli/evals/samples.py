@@ -26,12 +26,12 @@ def raw_file(file: Path) -> Path:
 def read_samples(
     path: Path, benchmark: CodeBenchmark, tasks: Sequence[CodeTask], strangers: list[str] | None = None
 ) -> list[Sample]:
-    """The samples of a jsonl file (gzipped too), or of a folder with a `TASK_ID/NUMBER.py` a sample.
+    """The samples of a jsonl file (gzipped too), or of a folder with a `TASK_ID/NUMBER.py` per sample.
 
     `strangers` receives place and id of each row of another task.
 
     Raises:
-        UserError: there is no such file, a row of it is no sample, or none is of these tasks.
+        UserError: there is no such file, a row of it is not a sample, or none is of these tasks.
     """
     known = {task.id: task for task in tasks}
     numbers: Counter[str] = Counter()
@@ -77,9 +77,9 @@ def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
-            raise UserError(f"{path}:{number} is no JSON", hint="one JSON object a line") from None
+            raise UserError(f"{path}:{number} is not JSON", hint="one JSON object per line") from None
         if not isinstance(row, dict):
-            raise UserError(f"{path}:{number} is no JSON object", hint="it needs task_id and solution")
+            raise UserError(f"{path}:{number} is not a JSON object", hint="it needs task_id and solution")
         yield f"{path}:{number}", row
 
 

@@ -117,8 +117,8 @@ def score_texts(
 ) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
     """Scores sampled texts, by task id, as training does between its steps.
 
-    `benchmark` and `tasks` come from `open_benchmark(name)` and its `load`; kept between calls, the references run once.
-    Returns the figures as one level (`humaneval/plus/pass@1`, `.../avg@32`) for metrics.jsonl, and the rows by task.
+    `benchmark` is kept between calls with its loaded `tasks`, so that the references run once. Returns the figures as
+    one level (`humaneval/plus/pass@1`, `.../avg@32`) for metrics.jsonl, and the rows by task.
     """
     by_id = {task.id: task for task in tasks}
     samples = [

@@ -1,4 +1,4 @@
-"""From verdicts to figures: unbiased pass@k, avg@n, bootstrap intervals over tasks, paired differences of two results."""
+"""From verdicts to figures: unbiased pass@k, avg@n, bootstrap intervals, paired differences of two results."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def resolve_model(name: str) -> str:
     """A local folder for built-in models and paths; a hub id is returned as it is.
 
     Raises:
-        UserError: a path that is no model folder, or whose config.json cannot be read.
+        UserError: a path that is not a model folder, or whose config.json cannot be read.
     """
     if name == BUILTIN:
         from codea1_cli.tiny import model_path
@@ -40,14 +40,14 @@ def read_config(file: Path) -> dict[str, Any]:
     """What a model's config.json holds.
 
     Raises:
-        UserError: it is no JSON object.
+        UserError: it is not a JSON object.
     """
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"{file} cannot be read: {first_line(error)}", hint="copy the model's folder again") from None
     if not isinstance(found, dict):
-        raise UserError(f"{file} is no JSON object", hint="copy the model's folder again")
+        raise UserError(f"{file} is not a JSON object", hint="copy the model's folder again")
     return found
 
 

@@ -20,8 +20,8 @@ ENGINES = ("auto", "transformers", "vllm")
 class ModelRef:
     """A model to sample from.
 
-    `path` is a folder or a hub id, `adapter` the folder of a LoRA adapter on top of it. `label` is short and for people;
-    `run` and `step` say where a policy of a run came from.
+    `path` is a folder or a hub id, `adapter` the folder of a LoRA adapter on top of it. `label` is short and for
+    people; `run` and `step` say where a policy of a run came from.
     """
 
     path: str

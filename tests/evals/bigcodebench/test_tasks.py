@@ -178,7 +178,7 @@ def test_completions_folders_and_other_tasks(benchmark, tasks, tmp_path):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("{", ":1 is no JSON"),
+        ("{", ":1 is not JSON"),
         ('{"solution": "x"}', ":1 has no task_id"),
         ('{"task_id": "BigCodeBench/0", "solution": ["x"]}', ":1: BigCodeBench/0: neither solution nor completion"),
         ('{"task_id": "BigCodeBench/7", "solution": "x"}', "holds no sample of BigCodeBench"),

@@ -35,7 +35,7 @@ _STATUS = {
 
 
 class BigCodeBenchmark:
-    """The full set (1,140 tasks) or its hard part (148). Styles are the splits: complete, the published protocol's, and instruct.
+    """The full set (1,140 tasks) or its hard part (148). Styles are the splits: complete, as published, and instruct.
 
     `n`, `temperature`, `top_p` and `max_new_tokens` are the published protocol's.
     """
@@ -77,7 +77,7 @@ class BigCodeBenchmark:
         return self._set.digest
 
     def prompts(self, tasks: Sequence[CodeTask], tokenizer: Any, style: str) -> list[list[int]]:
-        """Token ids a task: the chat template's text as it stands, or a base model's own prompt.
+        """Token ids of each task's prompt: the chat template's text as it stands, or a base model's own prompt.
 
         Raises:
             UserError: the instruct split with a model that has no chat template.

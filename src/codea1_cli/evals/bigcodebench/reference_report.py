@@ -1,6 +1,6 @@
 """The references first: which tasks this machine can run, how long they take, which tests they skip.
 
-A task whose reference does not pass here says nothing about a model: it is not runnable, with a reason, never a failure.
+A task whose reference does not pass here says nothing about a model: it cannot be run here, which is never a failure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Verdicts on solutions of BigCodeBench: the program and its tests in one module, in the jail, by the checker's rules."""
+"""Verdicts on solutions of BigCodeBench: the program and its tests in one jailed module, by the checker's rules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHECKER_S = 240.0
 
 
 class BigCodeVerdict(StrEnum):
-    """`PASS`, `FAIL` and `TIMEOUT` are the checker's; `LIE` is a pass that rests on no comparison; `UNSCORED` is ours."""
+    """The checker's, and two of ours: `LIE` for a pass that rests on no comparison, `UNSCORED` where the sandbox failed."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -31,7 +31,7 @@ class BigCodeVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class Scored:
-    """One solution's verdict; `detail` says why it is no pass, `passed` counts tests, `skipped` names the skipped ones."""
+    """One solution's verdict; `detail` says why it does not pass, `passed` counts tests, `skipped` names tests."""
 
     task_id: str
     verdict: BigCodeVerdict
@@ -81,7 +81,7 @@ def score(
     reference_s: float = 0.0,
     may_skip: frozenset[str] = frozenset(),
 ) -> Scored:
-    """The verdict on one solution. `may_skip`: tests that the reference skips here; another skipped one is no pass."""
+    """The verdict on one solution. `may_skip`: tests that the reference skips here; others have to run."""
     code = task.calibrated(solution) if settings.calibrated else solution
     module = UnitModule(code, task.test, task.names, CLASS)
     run = sandbox.run_unit(module, settings.limits(reference_s))

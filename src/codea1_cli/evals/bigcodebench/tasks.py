@@ -36,7 +36,7 @@ _CUT = "-[[CUT-HERE]]-"
 
 @dataclass(frozen=True)
 class BigCodeTask:
-    """One task. `names`: its test methods, sorted as unittest runs them; `libs`: the libraries that it says it needs."""
+    """One task. `names`: its test methods, sorted as unittest runs them; `libs`: the libraries that it names."""
 
     task_id: str
     complete_prompt: str
@@ -119,7 +119,7 @@ def load_tasks(data: Path | None = None, subset: str = "full") -> TaskSet:
     """The tasks of a file (jsonl, also gzipped) or of a folder that holds one; without, of CODEA1_SHARED or the hub.
 
     Raises:
-        UserError: an unknown subset, no data, or a row that is no task (file and line are named).
+        UserError: an unknown subset, no data, or a row that is not a task (file and line are named).
     """
     about = benchmark_row("bigcodebench")
     if subset not in about.subsets:

@@ -74,7 +74,7 @@ class EvalPlusBenchmark:
         return prompts.stops(self.name, style)
 
     def sample(self, task: CodeTask, text: str, number: int, style: str) -> Sample:
-        """A sampled text as a sample; `codea1` finds the program as training does, the other styles as EvalPlus' sanitiser."""
+        """A sampled text as a sample; `codea1` finds the program as training does, the others as EvalPlus does."""
         raw = prompts.raw_solution(task.data, text, style)
         if style == "codea1":
             from codea1_cli.extract import extract_code
@@ -126,7 +126,7 @@ class EvalPlusBenchmark:
         return ReferenceReport(len(wanted), failing)
 
     def score(self, samples: Sequence[Sample], options: ScoreOptions, progress: Progress) -> list[Scored]:
-        """Verdicts in the order of the samples; `check_references` has to come first. Equal programs of a task run once."""
+        """Verdicts in the order of the samples, after `check_references`. Equal programs of a task run once."""
         checker = self._open(options)
         jobs = list(dict.fromkeys((sample.task_id, sample.solution) for sample in samples))
         # The longest first, so that none of them is left when the others are done.

@@ -185,7 +185,8 @@ def _in_jail(python: str) -> str:
     source = in_jail_source()
     if python.split(".")[:2] != platform.python_version().split(".")[:2]:
         return source
-    return f"import marshal\nexec(marshal.loads({marshal.dumps(compile(source, '<jail>', 'exec', dont_inherit=True, optimize=2))!r}))"
+    code = marshal.dumps(compile(source, "<jail>", "exec", dont_inherit=True, optimize=2))
+    return f"import marshal\nexec(marshal.loads({code!r}))"
 
 
 def _look(expected: Expected) -> float:

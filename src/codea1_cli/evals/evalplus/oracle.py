@@ -1,7 +1,8 @@
 """EvalPlus 0.3.1's rules for one set of answers: when an answer counts as right, and how a task's tolerance moves.
 
-The rules are those of `evalplus.eval.unsafe_execute`, applied here to values that the sandbox sent: `==` first, then for
-a float or a list of floats (or where the task has a tolerance) the same type, the same length and numpy's `allclose`.
+The rules are those of `evalplus.eval.unsafe_execute`, applied here to values that the sandbox sent: `==` first, then
+for a float or a list of floats (or where the task has a tolerance) the same type, the same length and numpy's
+`allclose`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ from codea1_cli.extract.source import declaration
 
 STYLES = ("evalplus", "completion", "codea1")
 MAX_NEW_TOKENS = 768
-_ASK = "Please provide a self-contained Python script that solves the following problem in a markdown code block:"  # both lines are the protocol's
+# Both are the protocol's, word for word.
+_ASK = "Please provide a self-contained Python script that solves the following problem in a markdown code block:"
 _BEGIN = (
     "Below is a Python script with a self-contained function that solves the problem and passes corresponding tests:"
 )

@@ -1,9 +1,9 @@
 """The tasks of HumanEval+ and MBPP+ from EvalPlus' release files, or from the hub.
 
-The hub's datasets, `evalplus/humanevalplus` and `evalplus/mbppplus`, hold a test program in place of the inputs: it lists
-the base inputs and then the plus inputs in one `inputs = [...]`, as Python, with the tolerance in the call of `assertion`.
-The split is not in the rows: MBPP's base inputs are as many as `test_list` has asserts, HumanEval's are counted by the
-table below. Where a row's inputs cannot be read, the release file is the way out.
+The hub's datasets, `evalplus/humanevalplus` and `evalplus/mbppplus`, hold a test program in place of the inputs: it
+lists the base inputs and then the plus inputs in one `inputs = [...]`, as Python, with the tolerance in the call of
+`assertion`. The split is not in the rows: MBPP's base inputs are as many as `test_list` has asserts, HumanEval's are
+counted by the table below. Where a row's inputs cannot be read, the release file is the way out.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _inputs(task_id: str, test: str) -> tuple[list[Any], float]:
 
 
 def _called(task_id: str, asserts: list[str]) -> str:
-    """The function that an assert calls: the outermost of its left side that is no builtin."""
+    """The function that an assert calls: the outermost of its left side that is not a builtin."""
     for text in asserts:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not hasattr(builtins, node.func.id):

@@ -20,7 +20,7 @@ _NUMBERS = ("inf", "nan")
 
 
 class Unreadable(ValueError):
-    """The text is no answer."""
+    """The text is not an answer."""
 
 
 @dataclass(frozen=True)
