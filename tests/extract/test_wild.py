@@ -15,10 +15,10 @@ from codea1_cli.game.judged_tests import read_book_test
 # Pieces of which broken replies are made.
 PIECES = [
     "assert ", "assert f(1) == 2", "f(", ")", "[", "]", "{", "}", " == ", "'", '"', '"""', "'''", "\\", "\n", "\r\n",
-    "\r", "    ", "\t", "\f", "#", ";", ":", "def test():", "if x:", "else:", "class T:", "for x in y:", "x = ", "x", "del x",
+    "\r", "    ", "\t", "\f", "#", ";", ":", "def test():", "if x:", "else:", "class T:", "for x in y:", "x = ", "x",
     "```", "```python", "````", "~~~", "~~~py", "```json", "<think>", "</think>", "lambda", " is ", " in ", "await ",
     "\0", "\ud800", "\u2028", "ｆ(", "é", "9" * 30, "1e999", "0x", "f'{", "b'", "not ", "-", "*", "**", ",", "@",
-    "yield",
+    "yield", "del x",
 ]  # fmt: skip
 wild = st.one_of(st.text(max_size=200), st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
 modes = st.sampled_from(["default", "paper"])

@@ -5,23 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
 from codea1_cli.evals.test_generation.evaluation import Scorer, killed_by_passing, score_all
 from codea1_cli.evals.test_generation.execution import Outcome, TestRunner
 from codea1_cli.evals.test_generation.figures import ONE_SHOT, PUBLISHED, Scoring, summary
 from codea1_cli.evals.test_generation.functions import Function, fixed_sample
 from codea1_cli.evals.test_generation.mutants import Mutant, make_mutants, show_diff
-from codea1_cli.evals.test_generation.results import check_results, open_results, read_rows
+from codea1_cli.evals.test_generation.results import ResultsFolder, read_rows
 from codea1_cli.evals.test_generation.sampling import (
     Progress,
     Suite,
@@ -162,7 +159,7 @@ def _mutants_of_file(program: str) -> tuple[Mutant, ...]:
     return tuple(make_mutants(program))  # once for all functions of the file
 
 
-class JobFolder:
+class JobFolder(ResultsFolder):
     """The folder of one job, and the suites that lie there or are sampled now."""
 
     def __init__(self, job: Job) -> None:
@@ -176,12 +173,10 @@ class JobFolder:
         self.model = job.model if self.given is None else None
         self.label = job.suites.stem if job.suites is not None else self.model.label if self.model else ""
         name = re.sub(r"[^\w.@-]+", "-", f"{self.label}-{Path(job.target).stem}").strip("-")
-        self.path = job.out or Path("eval-tests") / name
-        self.settings = self._settings()
-        check_results(self.path, self.settings)
         self.sampler: Sampler | None = None
+        super().__init__(job.out or Path("eval-tests") / name, self._settings_of_job())
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings_of_job(self) -> dict[str, Any]:
         job = self.job
         parts = [[f.id, f.name, f.program, f.description, f.calls] for f in self.functions]
         found: dict[str, Any] = {
@@ -194,10 +189,6 @@ class JobFolder:
         elif self.model is not None:
             found |= {"model": _named(self.model), "sampling": asdict(job.sampling), "context": job.context}
         return found
-
-    def begin(self) -> None:
-        """Makes the folder, now that nothing can refuse the job any more."""
-        open_results(self.path, self.settings)
 
     def suites(self, protocol: str, functions: Sequence[Function], progress: Progress) -> Mapping[str, Suite]:
         """The given suites, else those in the folder, what is missing sampled first."""
@@ -231,7 +222,7 @@ class JobFolder:
             self._context()
             self.sampler = open_sampler(self.model, self.job.engine)
             self.begin()
-            write_atomic(self.path / "model.json", json.dumps(self.sampler.describe(), indent=2, default=str) + "\n")
+            self.write("model.json", self.sampler.describe())
         return self.sampler
 
     def _context(self) -> int:
@@ -248,28 +239,13 @@ class JobFolder:
             )
         return min(self.job.context, longest)
 
-    @contextmanager
-    def timed(self, what: str) -> Iterator[None]:
-        """Adds to the seconds spent on `what`, over all calls that worked on this folder, interrupted ones too; a
-        folder that was not begun stays unmade."""
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            if self.path.is_dir():
-                file = self.path / "seconds.json"
-                spent = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-                spent[what] = round(spent.get(what, 0.0) + time.monotonic() - began, 3)
-                write_atomic(file, json.dumps(spent, indent=2) + "\n")
-
     def about(self) -> dict[str, Any]:
         """What identifies these results."""
-        model = self.path / "model.json"
         return {
             "label": self.label,
             "folder": str(self.path),
             "settings": self.settings,
-            "model": json.loads(model.read_text(encoding="utf-8")) if model.exists() else None,
+            "model": self.read("model.json"),
             "unknown_suites": self.unknown,
             "versions": {name: _version(name) for name in ("codea1", "cosmic-ray", "coverage")},
         }
@@ -278,11 +254,9 @@ class JobFolder:
         """Writes `results.json`: `found`, with the model and the seconds spent; returns it."""
         if self.sampler is not None:
             self.sampler.close()
-        found |= {"model": self.about()["model"]}
         self.begin()
-        spent = self.path / "seconds.json"
-        found["seconds"] = json.loads(spent.read_text(encoding="utf-8")) if spent.exists() else {}
-        write_atomic(self.path / "results.json", json.dumps(found, indent=2) + "\n")
+        found |= {"model": self.read("model.json"), "seconds": self.read("seconds.json") or {}}
+        self.write("results.json", found)
         return found
 
 

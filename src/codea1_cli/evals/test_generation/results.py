@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,35 +32,52 @@ def write_rows(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     write_atomic(file, "".join(json.dumps(row) + "\n" for row in rows))
 
 
-def check_results(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Whether results of these settings may go into the folder; nothing is made.
+class ResultsFolder:
+    """The folder of one result, which holds only rows of the same settings. It is made by `begin`, not before."""
 
-    Raises:
-        UserError: it holds results of other settings, which are named.
-    """
-    file = folder / "settings.json"
-    if file.exists():
-        before = json.loads(file.read_text(encoding="utf-8"))
-        wanted = json.loads(json.dumps(settings))
-        other = sorted(name for name in {*before, *wanted} if before.get(name) != wanted.get(name))
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+        """Raises UserError where the folder holds results of other settings, which are named."""
+        self.path, self.settings = path, settings
+        self._check()
+
+    def _check(self) -> None:
+        before = self.read("settings.json")
+        wanted = json.loads(json.dumps(self.settings))
+        other = sorted(name for name in {*before, *wanted} if before.get(name) != wanted.get(name)) if before else []
         if other:
             raise UserError(
-                f"{folder} holds results of other settings: {', '.join(other)}",
+                f"{self.path} holds results of other settings: {', '.join(other)}",
                 hint="give another --out, or remove the folder",
             )
 
+    def begin(self) -> None:
+        """Makes the folder, or takes up one that was begun with the same settings. Raises UserError as the folder."""
+        self._check()
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not (self.path / "settings.json").exists():
+            self.write("settings.json", self.settings)
 
-def open_results(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Makes the folder of results, or takes up one that was begun with the same settings.
+    def read(self, name: str) -> Any:
+        """What one of the folder's JSON files holds, None where it is not there."""
+        file = self.path / name
+        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
 
-    Raises:
-        UserError: it holds results of other settings, which are named.
-    """
-    check_results(folder, settings)
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "settings.json"
-    if not file.exists():
-        write_atomic(file, json.dumps(settings, indent=2) + "\n")
+    def write(self, name: str, found: Any) -> None:
+        """Writes a JSON file of the folder, whole or not at all."""
+        write_atomic(self.path / name, json.dumps(found, indent=2, default=str) + "\n")
+
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Adds to the seconds spent on `what`, over all calls that worked on this folder, interrupted ones too; a
+        folder that was not begun stays unmade."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            if self.path.is_dir():
+                spent = self.read("seconds.json") or {}
+                spent[what] = round(spent.get(what, 0.0) + time.monotonic() - began, 3)
+                self.write("seconds.json", spent)
 
 
 @dataclass(frozen=True)
