@@ -7,13 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from codea1_cli.data.sources.base import Skipped
 from codea1_cli.data.sources.kodcode import KodCode
 from codea1_cli.data.sources.mbpp import Mbpp
-from codea1_cli.data.sources.rows import FileRows, read_rows
+from codea1_cli.data.sources.rows import FileRows
 from codea1_cli.data.sources.table import Table
 from codea1_cli.data.stages import Stages
 from codea1_cli.errors import UserError
+from codea1_cli.problems.row_files import Skipped, read_rows
 
 
 def write_lines(path, rows):

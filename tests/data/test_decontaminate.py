@@ -6,13 +6,13 @@ import json
 import pytest
 
 from codea1_cli.data.decontaminate import Decontaminator, load_benchmarks, missing_benchmarks
-from codea1_cli.data.sources.base import Skipped
 from codea1_cli.data.sources.mbpp import Mbpp
 from codea1_cli.data.thresholds import Thresholds, read_thresholds
 from codea1_cli.errors import UserError
 from codea1_cli.evals.registry import ROWS
 from codea1_cli.problems.benchmark_files import Task
 from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.row_files import Skipped
 
 CODE = """def largest_gap(values):
     ordered = sorted(set(values))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from codea1_cli.data.sources.base import Skipped
 from codea1_cli.data.sources.python_folder import PythonFolder
 from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.row_files import Skipped
 
 MODULE = '''"""A module."""
 from __future__ import annotations

@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from codea1_cli.data.options import SourceOptions
-from codea1_cli.data.sources.base import Skipped
 from codea1_cli.data.sources.evalplus import MAX_PLUS, EvalPlus
 from codea1_cli.data.sources.kodcode import KodCode
 from codea1_cli.data.sources.mbpp import Mbpp
@@ -17,6 +16,7 @@ from codea1_cli.data.sources.rows import FileRows, HubRows
 from codea1_cli.data.sources.table import Table
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.row_files import Skipped
 
 KODCODE = {  # the columns of the newer revisions
     "version": "v1.0",

@@ -97,6 +97,7 @@ def test_tests_may_be_empty_and_null_counts_as_absent(tmp_path: Path) -> None:
         (json.dumps({**ROW, "question": "\ud800"}), "field question"),
         (json.dumps(ROW), "repeats line 1"),
         ("[" * 100_000, "nested too deeply"),
+        ('{"id": ' + "1" * 5000 + "}", "a number too long"),
     ],
 )
 def test_a_bad_row_is_named_by_file_line_and_field(tmp_path: Path, bad: str, named: str) -> None:

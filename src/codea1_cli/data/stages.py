@@ -12,10 +12,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.data.options import Options
-from codea1_cli.data.sources.base import NOT_UNICODE, Skipped, Source
+from codea1_cli.data.sources.base import NOT_UNICODE, Source
 from codea1_cli.data.work import Rows, Stage, Work
 from codea1_cli.errors import first_line
 from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.row_files import Skipped
 
 if TYPE_CHECKING:
     from codea1_cli.sandbox.base import Limits, Sandbox

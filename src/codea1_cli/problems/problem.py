@@ -4,7 +4,7 @@ import gzip
 import io
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
+from codea1_cli.problems.row_files import Row, Skipped, read_rows
 
 log = logging.getLogger(__name__)
 
@@ -53,16 +54,17 @@ def read_problems(path: Path | str, limit: int | None = None) -> list[Problem]:
     """
     path = Path(path)
     problems: list[Problem] = []
-    line_of: dict[str, int] = {}
+    line_of: dict[str, str] = {}
     unknown: dict[str, None] = {}
-    for number, row in islice(_rows(path), limit):
-        problem = _problem(row, f"{path}:{number}", unknown)
+    _kind(path)  # .csv can be read as rows, but is not a file of problems
+    for place, row in islice(read_rows(path), limit):
+        problem = _problem(row, place, unknown)
         if problem.id in line_of:
             raise UserError(
-                f"{path}:{number}: id {problem.id!r} repeats line {line_of[problem.id]}",
+                f"{place}: id {problem.id!r} repeats line {line_of[problem.id]}",
                 hint="give every problem its own id, or remove one of the two rows",
             )
-        line_of[problem.id] = number
+        line_of[problem.id] = place.rpartition(":")[2]
         problems.append(problem)
     if unknown:
         log.warning("%s: unknown fields kept in meta: %s", path, ", ".join(unknown))
@@ -80,52 +82,13 @@ def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
     write_atomic(path, data)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, object]]:
-    """Yield (line or row number from 1, decoded row); blank lines are skipped."""
-    kind = _kind(path)
-    if not path.is_file():
-        raise UserError(
-            f"no such file: {path}", hint="give the path of a .jsonl, .jsonl.gz or .parquet file of problems"
-        )
-    if kind == "parquet":
-        yield from enumerate(_parquet_rows(path), start=1)
-        return
-    with gzip.open(path) if kind == "gzip" else path.open("rb") as lines:
-        number = 0
-        try:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield number, json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-        except json.JSONDecodeError as error:
-            raise UserError(
-                f"{path}:{number}: not JSON: {error.msg} at column {error.colno}", hint=_ONE_A_LINE
-            ) from None
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}:{number}: not UTF-8: {error.reason}", hint=_ONE_A_LINE) from None
-        except RecursionError:
-            raise UserError(f"{path}:{number}: JSON nested too deeply", hint=_ONE_A_LINE) from None
-        except (EOFError, gzip.BadGzipFile) as error:
-            raise UserError(f"{path}:{number + 1}: broken gzip file: {error}", hint="fetch or write it again") from None
+_ONE_PER_LINE = "each line holds one problem as a JSON object in UTF-8"
 
 
-_ONE_A_LINE = "each line holds one problem as a JSON object in UTF-8"
-
-
-def _parquet_rows(path: Path) -> Iterator[object]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        for batch in pq.ParquetFile(path).iter_batches(batch_size=1024):
-            yield from batch.to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path}: not a parquet file: {error}", hint="write it again") from None
-
-
-def _problem(row: object, where: str, unknown: dict[str, None]) -> Problem:
+def _problem(row: Row | Skipped, where: str, unknown: dict[str, None]) -> Problem:
     """Build one problem; names met outside the schema are added to `unknown`."""
-    if not isinstance(row, dict):
-        raise UserError(f"{where}: a {type(row).__name__}, not an object with fields", hint=_ONE_A_LINE)
+    if isinstance(row, Skipped):
+        raise UserError(f"{where}: {row.detail}", hint=_ONE_PER_LINE)
     known = {name: row[name] for name in FIELDS if row.get(name) is not None}
     extra = {name: value for name, value in row.items() if name not in FIELDS}
     unknown.update(dict.fromkeys(extra))

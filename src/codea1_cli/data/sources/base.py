@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from pydantic import ValidationError
@@ -14,19 +13,10 @@ from codea1_cli.data.pytests import Converted, convert_tests
 from codea1_cli.errors import first_line
 from codea1_cli.extract.source import declaration, parse
 from codea1_cli.problems.problem import Problem
-
-Row = Mapping[str, Any]
+from codea1_cli.problems.row_files import Row, Skipped
 
 NOT_UNICODE = "text that is not Unicode (a lone surrogate)"
 _TYPES = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object"}
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A row that does not become a problem: a named reason, and what exactly was wrong."""
-
-    reason: str
-    detail: str = ""
 
 
 class Source(Protocol):

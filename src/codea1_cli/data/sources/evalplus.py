@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.data.decontaminate import benchmark_folder
-from codea1_cli.data.sources.base import Row, Skipped, build, no_text
-from codea1_cli.data.sources.rows import file_identity, read_rows
+from codea1_cli.data.sources.base import build, no_text
+from codea1_cli.data.sources.rows import file_identity
 from codea1_cli.errors import UserError
 from codea1_cli.evals.evalplus.tasks import NAMES
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.extract.source import parse, unparse
 from codea1_cli.problems.benchmark_files import docstring_of
 from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.row_files import Row, Skipped, read_rows
 
 MAX_PLUS = 32  # further inputs per task
 _MAX_CALL = 2_000  # characters of one of their calls

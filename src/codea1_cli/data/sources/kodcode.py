@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.sources.base import Row, Skipped, build, no_text
+from codea1_cli.data.sources.base import build, no_text
 from codea1_cli.data.sources.rows import HubRows, local_rows
 from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.row_files import Row, Skipped
 
 DATASET = "KodCode/KodCode-V1"
 DIFFICULTIES = ("easy", "medium", "hard")

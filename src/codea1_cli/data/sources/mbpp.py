@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.sources.base import Row, Skipped, build
+from codea1_cli.data.sources.base import build
 from codea1_cli.data.sources.rows import HubRows, local_rows
 from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.row_files import Row, Skipped
 
 DATASET = "google-research-datasets/mbpp"
 

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.data.program import called, doctests, functions, names_in, prints
-from codea1_cli.data.sources.base import Row, Skipped, build
+from codea1_cli.data.sources.base import build
 from codea1_cli.errors import UserError
 from codea1_cli.extract.source import normal_newlines, parse
 from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.row_files import Row, Skipped
 
 _SKIPPED_FOLDERS = {".git", ".venv", "venv", "node_modules", "__pycache__", "build", "dist", "site-packages"}
 

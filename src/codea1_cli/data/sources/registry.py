@@ -13,9 +13,10 @@ from codea1_cli.data.sources.evalplus import EvalPlus
 from codea1_cli.data.sources.kodcode import DIFFICULTIES, KodCode
 from codea1_cli.data.sources.mbpp import Mbpp
 from codea1_cli.data.sources.python_folder import PythonFolder
-from codea1_cli.data.sources.rows import FORMATS, FileRows, FolderRows, HubRows, format_of, named, visible_files
+from codea1_cli.data.sources.rows import FileRows, FolderRows, HubRows, named, visible_files
 from codea1_cli.data.sources.table import Table, read_mapping
 from codea1_cli.errors import UserError
+from codea1_cli.problems.row_files import FORMATS, format_of
 
 BUILT_IN = ("kodcode", "mbpp", "evalplus")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")

@@ -11,10 +11,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.sources.base import Row, Skipped, build
+from codea1_cli.data.sources.base import build
 from codea1_cli.data.sources.rows import FileRows, FolderRows, HubRows
 from codea1_cli.errors import UserError, first_line
 from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.row_files import Row, Skipped
 
 TARGETS = (
     "id", "question", "reference", "tests", "extra_tests", "test_code", "entry_point", "source", "license",
