@@ -1,7 +1,8 @@
 """A quick look at compiled code that finds most programs stateless at once. Standard library only.
 
 It accepts what consists of functions, constants and imports alone, and stores nothing outside its own variables; what
-it does not accept goes to `statelessness`, which looks closer.
+it does not accept goes to `statelessness`, which looks closer but has to parse. With that alone, judging takes 2.8
+times as long.
 """
 
 from __future__ import annotations
