@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from codea1_cli.engine.trl.sampling import beside_training, sample_groups, sync_weights
 from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.evals.benchmark import ScoreOptions, default_cache
 from codea1_cli.evals.eval_set import EvalSet, SetOptions, open_set
 from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutSolving
 from codea1_cli.evals.registry import benchmark_row
@@ -44,24 +45,17 @@ def benchmark_sets(recipe: Recipe, workers: int = 1) -> list[EvalSet]:
 
     workers: programs scored at once.
     """
-    wish, roles = recipe.eval, method_of(recipe).roles
-    found = []
+    wish, found = recipe.eval, []
+    data = Path(wish.benchmark_data).expanduser() if wish.benchmark_data else None
+    scoring = ScoreOptions(workers, wish.benchmark_python, tuple(recipe.sandbox.require), default_cache())
     for name in wish.benchmarks:
         role = benchmark_row(name).role
-        options = SetOptions(
-            data=Path(wish.benchmark_data).expanduser() if wish.benchmark_data else None,
-            limit=wish.benchmark_limit,
-            n=wish.benchmark_n,
-            temperature=wish.benchmark_temperature,
-            top_p=wish.benchmark_top_p,
-            max_new_tokens=recipe.role(role).max_completion_tokens,
-            workers=workers,
-            python=wish.benchmark_python,
-            require=tuple(recipe.sandbox.require),
-            tests_per_suite=recipe.game.tests_per_suite,
-        )
-        if role in roles:
-            found.append(open_set(name, options))
+        if role not in method_of(recipe).roles:
+            continue
+        longest = recipe.role(role).max_completion_tokens
+        sampling = SamplingSettings(wish.benchmark_n, wish.benchmark_temperature, wish.benchmark_top_p, longest)
+        options = SetOptions(data, wish.benchmark_limit, sampling, scoring, recipe.game.tests_per_suite)
+        found.append(open_set(name, options))
     return found
 
 

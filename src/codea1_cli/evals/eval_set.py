@@ -7,11 +7,11 @@ the items, and samples their prompts: what scores the texts stays away from the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from codea1_cli.evals.benchmark import CodeBenchmark, ScoreOptions, default_cache
+from codea1_cli.evals.benchmark import CodeBenchmark, ScoreOptions
 from codea1_cli.evals.registry import benchmark_row, open_benchmark, open_test_benchmark
 from codea1_cli.models.sampler import SamplingSettings
 
@@ -26,21 +26,15 @@ BENCHMARK_SEED = 13
 class SetOptions:
     """What a run's recipe says of its benchmarks.
 
-    data: their file or folder; None: CODEA1_SHARED or the hub. limit: only so many items. n, temperature, top_p: of the
-    sampling; max_new_tokens: the longest reply that the policy is trained for. workers, python, require: of the
-    sandbox. tests_per_suite: asserts that a suite is asked for.
+    data: their file or folder; None: CODEA1_SHARED or the hub. limit: only so many items. sampling: the longest reply is
+    the one that the policy is trained for. tests_per_suite: asserts that a suite is asked for.
     """
 
-    data: Path | None = None
-    limit: int | None = None
-    n: int = 1
-    temperature: float = 0.7
-    top_p: float = 0.95
-    max_new_tokens: int = 1024
-    workers: int = 1
-    python: str | None = None
-    require: tuple[str, ...] = ()
-    tests_per_suite: int = 8
+    data: Path | None
+    limit: int | None
+    sampling: SamplingSettings
+    scoring: ScoreOptions
+    tests_per_suite: int
 
 
 class EvalSet(Protocol):
@@ -81,7 +75,7 @@ class CodeSet:
     role, seed = "code", BENCHMARK_SEED
 
     def __init__(self, name: str, benchmark: CodeBenchmark, options: SetOptions) -> None:
-        self.name, self.benchmark, self.options, self.n = name, benchmark, options, options.n
+        self.name, self.benchmark, self.options, self.n = name, benchmark, options, options.sampling.n
         self.style = benchmark.styles[0]
         self.items: list[Any] = []
 
@@ -96,16 +90,15 @@ class CodeSet:
 
     def sampling(self) -> SamplingSettings:
         """The recipe's settings, with the benchmark's stop strings and no more tokens than its protocol has."""
-        wish = self.options
+        wish = self.options.sampling
         longest = min(self.benchmark.max_new_tokens, wish.max_new_tokens)
-        return SamplingSettings(wish.n, wish.temperature, wish.top_p, longest, stop=self.benchmark.stop(self.style))
+        return replace(wish, max_new_tokens=longest, stop=self.benchmark.stop(self.style))
 
     def score(self, texts: Texts) -> tuple[Figures, dict[str, Any]]:
         """pass@k of each column, and counts by task."""
         from codea1_cli.evals.scoring import score_texts
 
-        wish = self.options
-        options = ScoreOptions(wish.workers, wish.python, wish.require, default_cache())
+        options = self.options.scoring
         figures, rows = score_texts(self.benchmark, dict(texts), self.items, style=self.style, options=options)
         return {key.removeprefix(f"{self.name}/"): value for key, value in figures.items()}, rows
 

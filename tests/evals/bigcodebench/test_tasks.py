@@ -9,14 +9,13 @@ from codea1_cli.errors import UserError
 from codea1_cli.evals.benchmark import Sample
 from codea1_cli.evals.bigcodebench.benchmark import BigCodeBenchmark
 from codea1_cli.evals.bigcodebench.tasks import (
-    INSTRUCTION,
-    RESPONSE,
     load_tasks,
     methods_of,
     prompt_text,
     read_task,
     user_turn,
 )
+from codea1_cli.evals.evalplus.prompts import INSTRUCTION, RESPONSE
 from codea1_cli.evals.samples import SampleFile, raw_file, read_samples
 from tests.evals.bigcodebench.cases import row
 

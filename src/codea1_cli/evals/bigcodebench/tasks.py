@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import CodeA1Error, UserError
+from codea1_cli.evals.evalplus.prompts import INSTRUCTION, STOPS, begun_answer
 from codea1_cli.evals.registry import BenchmarkRow, benchmark_row
 from codea1_cli.extract.source import parse
 from codea1_cli.problems.benchmark_files import Task, find_file, hub_rows, read_rows
@@ -22,16 +23,9 @@ from codea1_cli.problems.benchmark_files import Task, find_file, hub_rows, read_
 CLASS = "TestCases"
 _FIELDS = ("task_id", "complete_prompt", "instruct_prompt", "canonical_solution", "code_prompt", "test", "entry_point")
 SPLITS = ("complete", "instruct")
-INSTRUCTION = (
-    "Please provide a self-contained Python script that solves the following problem in a markdown code block:"
-)
-RESPONSE = (
-    "Below is a Python script with a self-contained function that solves the problem and passes corresponding tests:"
-)
-STOPS = ("<|endoftext|>", "<|endofmask|>", "</s>", "\nif __name__", "\ndef main(", "\nprint(")
-CHAT_STOPS = (*STOPS, "\n```\n")
-BASE_STOPS = (*STOPS, "\ndef ", "\nclass ", "\nimport ", "\nfrom ", "\nassert ")
-_CUT = "-[[CUT-HERE]]-"
+MODEL_STOPS = ("<|endoftext|>", "<|endofmask|>", "</s>", *STOPS)
+CHAT_STOPS = (*MODEL_STOPS, "\n```\n")
+BASE_STOPS = (*MODEL_STOPS, "\ndef ", "\nclass ", "\nimport ", "\nfrom ", "\nassert ")
 
 
 @dataclass(frozen=True)
@@ -179,9 +173,4 @@ def prompt_text(task: BigCodeTask, tokenizer: Any, split: str = "complete") -> s
         if split != "complete":
             raise ValueError("a model without a chat template has no instruct split")
         return task.complete_prompt
-    turns = [
-        {"role": "user", "content": user_turn(task, split)},
-        {"role": "assistant", "content": f"{RESPONSE}\n```python\n{_CUT}\n```\n"},
-    ]
-    text: str = tokenizer.apply_chat_template(turns, tokenize=False)
-    return text.split(_CUT)[0]
+    return begun_answer(tokenizer, user_turn(task, split))

@@ -18,12 +18,14 @@ from codea1_cli.extract.source import declaration
 STYLES = ("evalplus", "completion", "codea1")
 MAX_NEW_TOKENS = 768
 # Both are the protocol's, word for word.
-_ASK = "Please provide a self-contained Python script that solves the following problem in a markdown code block:"
-_BEGIN = (
+INSTRUCTION = (
+    "Please provide a self-contained Python script that solves the following problem in a markdown code block:"
+)
+RESPONSE = (
     "Below is a Python script with a self-contained function that solves the problem and passes corresponding tests:"
 )
 _MARK = "\N{BLACK SQUARE}\N{WHITE SQUARE} here the answer begins \N{WHITE SQUARE}\N{BLACK SQUARE}"
-_STOPS = ("\nif __name__", "\ndef main(", "\nprint(")
+STOPS = ("\nif __name__", "\ndef main(", "\nprint(")
 _COMPLETION_STOPS = {
     "humaneval": ("\ndef ", "\nclass ", "\nimport ", "\nfrom ", "\nassert "),
     "mbpp": ('\n"""', "\nassert"),
@@ -34,7 +36,7 @@ def stops(benchmark: str, style: str) -> tuple[str, ...]:
     """The strings before which a text ends."""
     if style == "codea1":
         return ()
-    return (*_STOPS, *(_COMPLETION_STOPS[benchmark] if style == "completion" else ("\n```\n",)))
+    return (*STOPS, *(_COMPLETION_STOPS[benchmark] if style == "completion" else ("\n```\n",)))
 
 
 def prompt_ids(task: PlusTask, tokenizer: Any, style: str) -> list[int]:
@@ -46,12 +48,18 @@ def prompt_ids(task: PlusTask, tokenizer: Any, style: str) -> list[int]:
         from codea1_cli.models.loading import render
 
         return render(tokenizer, _training_chat(task))
-    chat = [
-        {"role": "user", "content": f"{_ASK}\n```\n{text.strip()}\n```\n"},
-        {"role": "assistant", "content": f"{_BEGIN}\n```python\n{_MARK}\n```\n"},
-    ]
-    rendered = tokenizer.apply_chat_template(chat, tokenize=False).partition(_MARK)[0]
+    rendered = begun_answer(tokenizer, f"{INSTRUCTION}\n```\n{text.strip()}\n```\n")
     return list(tokenizer(rendered, add_special_tokens=False)["input_ids"])
+
+
+def begun_answer(tokenizer: Any, user_turn: str) -> str:
+    """The chat as text: the user's turn and the answer begun for the model, up to its open fence."""
+    turns = [
+        {"role": "user", "content": user_turn},
+        {"role": "assistant", "content": f"{RESPONSE}\n```python\n{_MARK}\n```\n"},
+    ]
+    text: str = tokenizer.apply_chat_template(turns, tokenize=False)
+    return text.partition(_MARK)[0]
 
 
 def raw_solution(task: PlusTask, text: str, style: str) -> str:

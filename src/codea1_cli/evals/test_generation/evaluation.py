@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -153,20 +153,19 @@ class SuiteSet:
         return suite_prompts(tokenizer, items, self.options.tests_per_suite)
 
     def sampling(self) -> SamplingSettings:
-        """One suite per function."""
-        wish = self.options
-        return SamplingSettings(self.n, wish.temperature, wish.top_p, wish.max_new_tokens)
+        """The recipe's settings, with one suite per function."""
+        return replace(self.options.sampling, n=self.n)
 
     def score(self, texts: Texts) -> tuple[Figures, dict[str, Any]]:
         """The one-shot figures; there are no rows."""
         from codea1_cli.sandbox.make import SandboxOptions, make_sandbox
 
-        wish = self.options
+        wish = self.options.scoring
         if self.sandbox is None:
             wanted = SandboxOptions(python=wish.python, require=wish.require, workers=wish.workers, warm=WARM)
             self.sandbox = make_sandbox(wanted)
         replies = [texts[function.id][0] for function in self.items]
-        return figures(self.sandbox, self.items, replies, wish.tests_per_suite, wish.workers), {}
+        return figures(self.sandbox, self.items, replies, self.options.tests_per_suite, wish.workers), {}
 
     def close(self) -> None:
         """Ends the sandbox."""
