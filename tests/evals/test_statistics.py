@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codea1_cli.evals.statistics import bootstrap, mean, mean_pass_at_k, paired_bootstrap, pass_at_k
+from codea1_cli.evals.statistics import bootstrap, mean, paired_bootstrap, pass_at_k
 
 
 @pytest.mark.parametrize("n", range(1, 8))
@@ -35,8 +35,8 @@ def test_impossible_counts_are_refused(n: int, c: int, k: int) -> None:
 
 
 def test_the_mean_is_over_problems() -> None:
-    assert mean_pass_at_k([(2, 2), (2, 0), (4, 2)], 1) == pytest.approx(0.5)
-    assert mean_pass_at_k([(2, 1)], 2) == 1.0
+    assert mean([pass_at_k(2, 2, 1), pass_at_k(2, 0, 1), pass_at_k(4, 2, 1)]) == pytest.approx(0.5)
+    assert mean([pass_at_k(2, 1, 2)]) == 1.0
     with pytest.raises(ValueError, match="no problem"):
         mean([])
 

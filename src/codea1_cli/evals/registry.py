@@ -42,16 +42,10 @@ class BenchmarkRow:
     subsets: tuple[str, ...] = ("full",)
 
 
-def _humaneval(_subset: str) -> CodeBenchmark:
+def _evalplus(name: str) -> CodeBenchmark:
     from codea1_cli.evals.evalplus.benchmark import EvalPlusBenchmark
 
-    return EvalPlusBenchmark("humaneval")
-
-
-def _mbpp(_subset: str) -> CodeBenchmark:
-    from codea1_cli.evals.evalplus.benchmark import EvalPlusBenchmark
-
-    return EvalPlusBenchmark("mbpp")
+    return EvalPlusBenchmark(name)
 
 
 def _bigcodebench(subset: str) -> CodeBenchmark:
@@ -60,7 +54,7 @@ def _bigcodebench(subset: str) -> CodeBenchmark:
     return BigCodeBenchmark(hard=subset == "hard")
 
 
-def _ult(_subset: str) -> TestBenchmark:
+def _unleaked() -> TestBenchmark:
     from codea1_cli.evals.test_generation.functions import UnLeakedTestBench
 
     return UnLeakedTestBench()
@@ -75,7 +69,7 @@ _ROWS = (
         files=("humaneval_plus.jsonl.gz",),
         prefix="HumanEval/",
         hub={"full": "evalplus/humanevalplus"},
-        open=_humaneval,
+        open=lambda _subset: _evalplus("humaneval"),
     ),
     BenchmarkRow(
         name="mbpp",
@@ -85,7 +79,7 @@ _ROWS = (
         files=("mbpp_plus.jsonl.gz",),
         prefix="Mbpp/",
         hub={"full": "evalplus/mbppplus"},
-        open=_mbpp,
+        open=lambda _subset: _evalplus("mbpp"),
     ),
     BenchmarkRow(
         name="bigcodebench",
@@ -106,7 +100,7 @@ _ROWS = (
         role="test",
         files=("ult_lite.json", "ULT.jsonl", "datasets/ULT.jsonl", "bench/ult_lite.json"),
         prefix="ULT/",
-        open=_ult,
+        open=lambda _subset: _unleaked(),
     ),
 )
 ROWS: dict[str, BenchmarkRow] = {row.name: row for row in _ROWS}

@@ -99,11 +99,6 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     return (whole - math.comb(n - c, k)) / whole
 
 
-def mean_pass_at_k(counts: Sequence[tuple[int, int]], k: int) -> float:
-    """The mean of pass@k over problems, each given as (samples, passes). Raises ValueError for no problem."""
-    return mean([pass_at_k(n, c, k) for n, c in counts])
-
-
 def mean(scores: Sequence[float]) -> float:
     """The mean over problems. Raises ValueError for no problem."""
     if not scores:

@@ -112,9 +112,3 @@ def _read(cache: Path) -> list[ReferenceResult]:
             except (ValueError, TypeError, KeyError):
                 continue  # a line that an interrupted run did not finish
     return found
-
-
-def rate(results: Iterable[ReferenceResult]) -> float:
-    """The share of references that pass here, over all tasks; the number to print beside pass@1."""
-    states = [result.runs for result in results]
-    return sum(states) / len(states) if states else 0.0

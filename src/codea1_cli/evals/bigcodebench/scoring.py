@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -40,10 +40,6 @@ class Scored:
     tests: int = 0
     seconds: float = 0.0
     skipped: tuple[str, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """As a line of jsonl."""
-        return {**asdict(self), "verdict": self.verdict.value, "skipped": list(self.skipped)}
 
 
 class UnitSandbox(Protocol):

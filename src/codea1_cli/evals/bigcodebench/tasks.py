@@ -98,15 +98,10 @@ def methods_of(source: str, class_name: str = CLASS) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class TaskSet:
-    """Tasks in their published order; `source` says where they are from, `digest` is a hash of their content."""
+    """Tasks in their published order; `digest` is a hash of their content."""
 
     tasks: tuple[BigCodeTask, ...]
-    source: str
     digest: str
-    subset: str
-
-    def __len__(self) -> int:
-        return len(self.tasks)
 
 
 def load_tasks(data: Path | None = None, subset: str = "full") -> TaskSet:
@@ -135,7 +130,7 @@ def load_tasks(data: Path | None = None, subset: str = "full") -> TaskSet:
     if not tasks:
         hint = "the file needs the field `hard`" if subset == "hard" else "fetch the data again"
         raise UserError(f"{source} holds no task of BigCodeBench ({subset})", hint=hint)
-    return TaskSet(tuple(tasks), source, digest.hexdigest()[:16], subset)
+    return TaskSet(tuple(tasks), digest.hexdigest()[:16])
 
 
 def _hub(about: BenchmarkRow, subset: str) -> tuple[list[tuple[str, dict[str, Any]]], str]:

@@ -59,7 +59,6 @@ class Loaded:
 
     tasks: list[PlusTask]
     hash: str
-    origin: str
 
 
 def load(benchmark: str, data: Path | None) -> Loaded:
@@ -81,7 +80,7 @@ def load(benchmark: str, data: Path | None) -> Loaded:
         raise UserError(f"{origin} holds no tasks of {about.title}", hint=f"give {about.files[0]} with --data")
     tasks = [_task(row, origin) for row in rows]
     text = json.dumps(rows, sort_keys=True, default=repr)
-    return Loaded(tasks, hashlib.sha256(text.encode()).hexdigest()[:16], origin)
+    return Loaded(tasks, hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
 def public_task(about: BenchmarkRow, row: Mapping[str, Any]) -> Task:
