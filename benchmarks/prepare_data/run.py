@@ -19,9 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from codea1_cli.data.verify import Verifier
-from codea1_cli.judging.parallel import in_order
 from codea1_cli.problems.problem import Problem, read_problems
-from codea1_cli.sandbox.base import Limits
+from codea1_cli.sandbox.base import Limits, in_order
 from codea1_cli.sandbox.local import LocalSandbox
 
 LIMITS = Limits(time_s=2.0)

@@ -13,7 +13,7 @@ from codea1_cli.judging.compare import same
 from codea1_cli.mistakes.export import pytest_file, text_source, value_source
 from codea1_cli.mistakes.inspect import possible_lines, sparkline
 from codea1_cli.mistakes.replay import traced_line
-from codea1_cli.recipe.judge import judge_of
+from codea1_cli.recipe.resources import judge_of
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.rollouts import call_of
 from tests.cli.fake_run import LETTERS, PROBLEMS, WRONG_DOUBLE, age, make_run, run_pytest

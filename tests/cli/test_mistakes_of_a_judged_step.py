@@ -6,7 +6,7 @@ from codea1_cli.cli import mistakes
 from codea1_cli.engine.run_writer import RunWriter
 from codea1_cli.problems.problem import write_problems
 from codea1_cli.recipe.files import recipe_text
-from codea1_cli.recipe.judge import open_step_judge
+from codea1_cli.recipe.resources import open_step_judge
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
 from tests.cli.fake_run import PROBLEMS, run_pytest

@@ -21,7 +21,7 @@ from codea1_cli.data.splits import split_of
 from codea1_cli.data.verify import Verifier
 from codea1_cli.data.work import Work
 from codea1_cli.problems.problem import read_problems
-from codea1_cli.recipe.problems import training_problems
+from codea1_cli.recipe.resources import training_problems
 from codea1_cli.recipe.schema import Data, Recipe
 
 app = typer.Typer()

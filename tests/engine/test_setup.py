@@ -6,7 +6,7 @@ from codea1_cli.engine.setup import RunSetup
 from codea1_cli.errors import UserError
 from codea1_cli.problems.problem import Problem, write_problems
 from codea1_cli.recipe.files import load_recipe
-from codea1_cli.recipe.problems import heldout_problems
+from codea1_cli.recipe.resources import heldout_problems
 from codea1_cli.runs.run_dir import RunDir
 
 

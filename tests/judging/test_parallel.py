@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from codea1_cli.judging.parallel import in_order
+from codea1_cli.sandbox.base import in_order
 
 
 def test_results_come_in_order_and_errors_too():

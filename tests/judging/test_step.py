@@ -6,7 +6,7 @@ from codea1_cli.engine.run_writer import RunWriter
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.files import load_recipe
-from codea1_cli.recipe.judge import open_step_judge
+from codea1_cli.recipe.resources import open_step_judge
 from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.sandbox.verdicts import Expected, Verdict
 

@@ -4,8 +4,7 @@ from codea1_cli.runs.rollouts import CandidateRecord, RecordedTest, candidates_o
 
 RAN = "test: string, verdict: string, expected: string, got: string"
 TEST = (
-    "test: string, valid: bool, reason: string, stated_correctly: bool, "
-    "verdict: string, expected: string, got: string"
+    "test: string, valid: bool, reason: string, stated_correctly: bool, verdict: string, expected: string, got: string"
 )
 COLUMNS = {
     "step": "int64",
@@ -25,7 +24,14 @@ COLUMNS = {
 
 def row(step, problem_id, index, **more):
     ran = {"test": "assert f( 1 ) == 2", "verdict": "failed", "expected": "2", "got": "1"}
-    new = {"test": "assert f(3) == 4", "verdict": None, "expected": None, "got": None, "valid": False, "reason": "error"}
+    new = {
+        "test": "assert f(3) == 4",
+        "verdict": None,
+        "expected": None,
+        "got": None,
+        "valid": False,
+        "reason": "error",
+    }
     return {
         "step": step,
         "problem_id": problem_id,

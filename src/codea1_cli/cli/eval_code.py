@@ -92,8 +92,7 @@ def evaluate(
     verbose: VerboseOption = False,
 ) -> int:
     """Sample solutions and score them. Interrupted sampling goes on where it stopped."""
-    from codea1_cli.cli.eval_code_view import show_result
-    from codea1_cli.cli.eval_samples import given_samples, refuse_what_has_no_effect, usable_cache
+    from codea1_cli.cli.eval_code_view import given_samples, refuse_what_has_no_effect, show_result, usable_cache
     from codea1_cli.cli.progress import Bar, interruptible
     from codea1_cli.durable import write_atomic
     from codea1_cli.evals.benchmark import ScoreOptions
@@ -195,7 +194,7 @@ def sanitize_file(
     verbose: VerboseOption = False,
 ) -> None:
     """Write a sample file's solutions as the benchmark's own sanitiser would."""
-    from codea1_cli.cli.eval_samples import given_samples
+    from codea1_cli.cli.eval_code_view import given_samples
     from codea1_cli.durable import write_atomic
 
     chosen = registry.open_benchmark(benchmark)
@@ -250,7 +249,7 @@ def _sampled(
     from codea1_cli.evals.samples import SampleFile
     from codea1_cli.evals.scoring import sample_tasks
     from codea1_cli.models.sampler import open_sampler
-    from codea1_cli.runs.model_reference import find_model
+    from codea1_cli.runs.policies import find_model
 
     ref = find_model(model, role="code", step=step, runs_root=runs)
     file = out or _default_file(benchmark, ref.label, style, settings)

@@ -68,7 +68,7 @@ def inspect(
     """Show one problem: its live tests, who fails them and where, the trend, and what has been learned."""
     from codea1_cli.mistakes.inspect import view
     from codea1_cli.mistakes.replay import replay as run_again
-    from codea1_cli.recipe.judge import judge_of
+    from codea1_cli.recipe.resources import judge_of
 
     run_dir, store = _open(run, runs)
     problems = _problems(run_dir)
@@ -173,7 +173,7 @@ def _exported(
     """The exported text, the number of its tests, and what was left out."""
     from codea1_cli.mistakes.export import jsonl, pytest_file
     from codea1_cli.mistakes.replay import answered_cases
-    from codea1_cli.recipe.judge import judge_of
+    from codea1_cli.recipe.resources import judge_of
 
     rows = [row for row in store.live() if not wanted or row.problem_id in wanted]
     problems = _problems(run_dir)

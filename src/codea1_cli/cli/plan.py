@@ -150,7 +150,7 @@ def free_disk(root: Path) -> int:
 
 
 def _problems(recipe: "Recipe", given: int | None, notes: list[str]) -> int:
-    from codea1_cli.recipe.problems import training_problems
+    from codea1_cli.recipe.resources import training_problems
 
     if given is not None:
         return given

@@ -1,18 +1,50 @@
 """`codea1 prepare-data`: from public or your own problems to clean, verified, decontaminated training data."""
 
-from dataclasses import replace
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption
-from codea1_cli.cli.option_groups import option_groups
 from codea1_cli.data.options import Options, SourceOptions
 
 if TYPE_CHECKING:
+    from codea1_cli.data.card import Card
     from codea1_cli.data.sources.base import Source
+
+
+def option_groups(command: Callable[..., int]) -> Callable[..., int]:
+    """Makes an option of each field of the command's parameters that are dataclasses.
+
+    A field is `name: Annotated[TYPE, typer.Option(...)] = DEFAULT`; `--help` lists parameters and fields in their order.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, Any] = {
+        name: p.annotation for name, p in signature.parameters.items() if is_dataclass(p.annotation)
+    }
+    flat: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        if name not in groups:
+            flat.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        hints = get_type_hints(groups[name], include_extras=True)
+        for field in fields(groups[name]):
+            kind = inspect.Parameter.KEYWORD_ONLY
+            flat.append(inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name]))
+
+    @wraps(command)
+    def grouped(**given: Any) -> int:
+        made = {name: group(**{f.name: given.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
+        return command(**given, **made)
+
+    grouped.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]
+    grouped.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
+    return grouped
 
 
 @option_groups
@@ -49,7 +81,7 @@ def prepare_data(
 def _run(
     source: "Source", options: Options, out: Path, command: str, report: bool, as_json: bool, benchmark: bool
 ) -> int:
-    from codea1_cli.cli.prepare_data_view import STAGES, show_report, show_summary
+    from codea1_cli.cli.prepare_data import STAGES, show_report, show_summary
     from codea1_cli.cli.progress import Bar
     from codea1_cli.data.decontaminate import missing_benchmarks
     from codea1_cli.data.pipeline import Pipeline
@@ -116,3 +148,67 @@ def _command(context: typer.Context) -> str:
         for item in value if isinstance(value, list | tuple) else [value]:
             words += [flag, item.name if isinstance(item, Path) else str(item)]
     return shlex.join(["codea1", "prepare-data", *words])
+
+
+if TYPE_CHECKING:
+    from codea1_cli.data.card import Card
+
+_BAR = 40
+STAGES = {
+    "read": "reading",
+    "filter": "filtering",
+    "duplicates": "exact duplicates",
+    "benchmarks": "decontaminating",
+    "tokens": "counting tokens",
+    "verify": "verifying",
+    "near": "near-duplicates",
+    "solve": "solve rate",
+}
+
+
+def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
+    """Prints what was read, removed and kept, and how many tests and prompt tokens the problems have.
+
+    slow: how many references are. benchmark: these are problems that nobody should train on.
+    """
+    from codea1_cli.data.card import buckets
+
+    removed = [
+        (STAGES.get(stage, stage), console.cell(reason, "name"), f"-{count}")
+        for stage, counts in card.removed.items()
+        for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    kept = [[console.cell(text, "ok") for text in ("kept", *split)] for split in card.splits.items()]
+    title = f"{card.title}: {card.kept} of {card.read} rows kept"
+    rows = [("read", "", card.read), *removed, *kept]
+    console.out().print(console.table(title, ("stage", "reason", ">rows"), rows))
+    _histogram("tests a problem", buckets(card.tests))
+    _histogram("tokens of the prompt", buckets(card.prompt_tokens))
+    _histogram("solve rate", [(str(rate), count) for rate, count in sorted(card.solve_rates.items())])
+    if slow:
+        console.note(f"{slow} slow references are kept; slow.jsonl names them with their seconds")
+    console.note(f"{out / 'README.md'} is the data card, {out / 'removed.jsonl'} lists what was removed")
+    if not benchmark:
+        console.note(f"next: codea1 train --recipe RECIPE data.train={out}")
+
+
+def _histogram(title: str, rows: Sequence[tuple[str, int]]) -> None:
+    if not rows:
+        return
+    most = max(count for _, count in rows)
+    bars = ["█" * max(1 if count else 0, round(_BAR * count / most)) for _, count in rows]
+    cells = [(*row, console.cell(bar, "name")) for row, bar in zip(rows, bars, strict=True)]
+    console.out().print(console.table(title, (">", ">", ""), cells))
+
+
+def show_report(listed: Sequence[Mapping[str, Any]]) -> None:
+    """Each removed row, and below it what it collides with."""
+    rows: list[tuple[object, ...]] = []
+    for line in listed:
+        row = str(line.get("id") or line.get("where", ""))
+        said = str(line.get("text", "")) if "other" in line else str(line.get("detail") or line.get("text", ""))
+        rows.append((line["stage"], console.cell(line["reason"], "name"), row, said))
+        if "other" in line:
+            score = f"{line['score']:.2f}" if "score" in line else line.get("detail", "")
+            rows.append(("", console.cell(score, "name"), line["other"], line["other_text"]))
+    console.out().print(console.table(None, ("stage", "reason", "row", "text"), rows))

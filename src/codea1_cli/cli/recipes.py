@@ -109,7 +109,7 @@ def _holds_together(recipe: "Recipe") -> list[str]:
     from codea1_cli.methods.registry import method_of
     from codea1_cli.models.loading import resolve_model
     from codea1_cli.recipe.batching import batches
-    from codea1_cli.recipe.problems import problems_file
+    from codea1_cli.recipe.resources import problems_file
 
     notes = []
     for role in method_of(recipe).roles:

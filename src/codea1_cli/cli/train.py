@@ -63,7 +63,7 @@ def train(
     from codea1_cli.planning.devices import settle_precision, visible_gpus
     from codea1_cli.planning.fit_check import check_disk
     from codea1_cli.planning.gpu_assignment import assign_gpus
-    from codea1_cli.recipe.problems import heldout_problems, training_problems
+    from codea1_cli.recipe.resources import heldout_problems, training_problems
     from codea1_cli.runs.run_dir import runs_root
 
     root = runs_root(runs)

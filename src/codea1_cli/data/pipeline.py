@@ -156,7 +156,7 @@ class Pipeline(Stages):
 
     def _solve(self) -> None:
         from codea1_cli.data.model_filters import ProblemSampler, solve_rate
-        from codea1_cli.judging.parallel import in_order
+        from codea1_cli.sandbox.base import in_order
 
         rule, seed = self.options.solve, self.options.seed
         assert rule is not None

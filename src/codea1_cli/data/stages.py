@@ -91,7 +91,7 @@ class Stages:
     # -- stages that look at each row alone ------------------------------------------------------------------------
     def each(self, name: str, settings: dict[str, Any], judge: Callable[[Problem], Line], workers: int = 1) -> Stage:
         """Applies `judge` to the living rows that have no line yet; a line with a `reason` removes its row."""
-        from codea1_cli.judging.parallel import in_order
+        from codea1_cli.sandbox.base import in_order
 
         stage = self.work.stage(name, digest(self.read_key, name, settings), resumable=True)
         rows = self.out.rows

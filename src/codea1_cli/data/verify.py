@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.judging.grading import well_formed
 from codea1_cli.judging.judge import HASH_SEEDS, Expected, Judge, ReferenceCache
-from codea1_cli.judging.parallel import in_order
 from codea1_cli.problems.problem import Problem
-from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox
+from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox, in_order
 
 _REASONS = {
     "load_error": "reference_does_not_load",

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from codea1_cli.engine.client import Decision, RankReport
+from codea1_cli.engine.client import Decision, Heartbeats, RankReport
 from codea1_cli.engine.evaluation import figure_due
 from codea1_cli.engine.evaluators import BenchmarkEvaluator, Evaluator, HeldoutEvaluator
-from codea1_cli.engine.heartbeats import Heartbeats
 from codea1_cli.engine.nodes import several_nodes
 from codea1_cli.engine.preflight import PreflightCounts, PreflightGate
 from codea1_cli.engine.run_writer import RunWriter
@@ -25,7 +24,7 @@ from codea1_cli.errors import EnvironmentFault, SandboxOutage
 from codea1_cli.methods.exchange import CandidateView, SuiteResults
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
-from codea1_cli.recipe.judge import open_step_judge
+from codea1_cli.recipe.resources import open_step_judge
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
 

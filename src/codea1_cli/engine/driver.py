@@ -24,7 +24,7 @@ from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.devices import Gpu
 from codea1_cli.problems.problem import Problem, public_problem
 from codea1_cli.problems.prompts import code_messages
-from codea1_cli.recipe.problems import heldout_problems
+from codea1_cli.recipe.resources import heldout_problems
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
 

@@ -23,7 +23,7 @@ from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
-from codea1_cli.recipe.problems import file_hash
+from codea1_cli.recipe.resources import file_hash
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
 

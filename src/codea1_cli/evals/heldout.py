@@ -8,12 +8,12 @@ from typing import Any
 
 from codea1_cli.evals.eval_set import Figures, Texts
 from codea1_cli.evals.statistics import pass_at_k
-from codea1_cli.judging.parallel import in_order
 from codea1_cli.judging.step import StepJudge
 from codea1_cli.models.loading import render
 from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.problems.problem import Problem, public_problem
 from codea1_cli.problems.prompts import code_messages, test_messages
+from codea1_cli.sandbox.base import in_order
 
 Rows = list[dict[str, Any]]
 

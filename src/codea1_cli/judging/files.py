@@ -14,8 +14,7 @@ from codea1_cli.extract import AssertStatement, parse_suite
 from codea1_cli.game.judged_tests import judged_suite
 from codea1_cli.game.rules import Game
 from codea1_cli.judging.judge import CandidateResult, Expected, Judge, ReferenceCache
-from codea1_cli.judging.parallel import in_order
-from codea1_cli.sandbox.base import Limits, Sandbox
+from codea1_cli.sandbox.base import Limits, Sandbox, in_order
 from codea1_cli.sandbox.verdicts import Verdict
 
 NO_VALID_TEST = "no_valid_test"

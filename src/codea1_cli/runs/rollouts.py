@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-from codea1_cli.game.judged_tests import JudgedTest
-from codea1_cli.game.scoring import ProblemOutcome
-from codea1_cli.judging.step import Judged
-
 import ast
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.durable import write_atomic
+from codea1_cli.game.judged_tests import JudgedTest
+from codea1_cli.game.scoring import ProblemOutcome
+from codea1_cli.judging.step import Judged
 
 if TYPE_CHECKING:
     import pyarrow as pa

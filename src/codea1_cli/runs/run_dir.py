@@ -16,13 +16,11 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.runs.best import prunable
-from codea1_cli.durable import fsync_folder, fsync_tree
-from codea1_cli.durable import write_atomic
+from codea1_cli.durable import fsync_folder, fsync_tree, take_lock, write_atomic
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
-from codea1_cli.durable import take_lock
+from codea1_cli.runs.best import prunable
 
 COMMITTED = "COMMITTED"
 
@@ -103,7 +101,7 @@ class RunDir:
 
     def problems(self) -> dict[str, Problem]:
         """The run's training problems by id."""
-        from codea1_cli.recipe.problems import training_problems
+        from codea1_cli.recipe.resources import training_problems
 
         return {problem.id: problem for problem in training_problems(self.recipe())}
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from codea1_cli.evals.evalplus.checking import Checker, Expected
-from codea1_cli.evals.evalplus.inputs import arguments_of, shipped
+from codea1_cli.evals.evalplus.oracle import arguments_of, shipped
 from codea1_cli.evals.evalplus.tasks import PlusTask
 from codea1_cli.sandbox.base import ProgramRun
 from codea1_cli.sandbox.local import LocalSandbox

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.evals.benchmark import Status
-from codea1_cli.evals.evalplus.inputs import shipped
-from codea1_cli.evals.evalplus.oracle import Rules, post_of
+from codea1_cli.evals.evalplus.oracle import Rules, post_of, shipped
 from codea1_cli.evals.evalplus.tasks import PlusTask
 from codea1_cli.evals.evalplus.values import Unreadable
 from codea1_cli.sandbox.base import Limits, Sandbox

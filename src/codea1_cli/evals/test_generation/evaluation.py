@@ -21,9 +21,8 @@ from codea1_cli.evals.test_generation.mutants import Mutant, make_mutants
 from codea1_cli.evals.test_generation.results import read_rows, write_rows
 from codea1_cli.evals.test_generation.sampling import Progress, Suite, suite_of_text, suite_prompts
 from codea1_cli.judging.judge import Judge
-from codea1_cli.judging.parallel import in_order
 from codea1_cli.models.sampler import SamplingSettings
-from codea1_cli.sandbox.base import Sandbox
+from codea1_cli.sandbox.base import Sandbox, in_order
 
 FUNCTIONS = 64  # scored during training where the recipe sets no limit
 WARM = ("numpy", "coverage", "sqlite3")  # what a sandbox for this should have loaded
