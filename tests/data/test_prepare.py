@@ -15,9 +15,9 @@ from codea1_cli.cli.console import run_app
 from codea1_cli.cli.prepare_data import prepare_data
 from codea1_cli.data.options import Options
 from codea1_cli.data.pipeline import Pipeline
+from codea1_cli.data.publish import split_of
 from codea1_cli.data.sources.rows import FileRows
 from codea1_cli.data.sources.table import Table
-from codea1_cli.data.splits import split_of
 from codea1_cli.data.verify import Verifier
 from codea1_cli.data.work import Work
 from codea1_cli.problems.problem import read_problems

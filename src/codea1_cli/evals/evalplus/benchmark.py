@@ -24,7 +24,7 @@ from codea1_cli.evals.benchmark import (
     Status,
     default_cache,
 )
-from codea1_cli.evals.evalplus import tasks as prompts
+from codea1_cli.evals.evalplus import prompts
 from codea1_cli.evals.evalplus.checking import PARTS, Checker, Expected, in_jail_source
 from codea1_cli.evals.evalplus.tasks import Loaded, PlusTask, load, public_task
 from codea1_cli.evals.registry import benchmark_row

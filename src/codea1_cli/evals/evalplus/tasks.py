@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.evals.evalplus.inputs import arguments_of
+from codea1_cli.evals.evalplus.oracle import arguments_of
 from codea1_cli.evals.evalplus.values import Unreadable, read
 from codea1_cli.evals.registry import BenchmarkRow, benchmark_row
 from codea1_cli.problems.benchmark_files import Task, docstring_of, find_file, hub_rows, read_rows

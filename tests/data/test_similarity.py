@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codea1_cli.data.fingerprint import blind_hash, blind_tokens, text_hash
+from codea1_cli.data.similarity import blind_hash, blind_tokens, text_hash
 
 BASE = "import math\n\ndef area(radius, scale=1):\n    total = math.pi * radius\n    return total * scale\n"
 SAME = {
