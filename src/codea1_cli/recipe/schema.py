@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from codea1_cli.evals.registry import names as benchmark_names
 from codea1_cli.game.rules import Game, Positive, Share
-from codea1_cli.methods.registry import find_method
+from codea1_cli.methods.registry import check_method
 from codea1_cli.sandbox.local.host.layers import NAMES as SANDBOX_LAYERS
 
 
@@ -237,7 +237,7 @@ class Recipe(Section):
     @field_validator("method")
     @classmethod
     def _method(cls, value: str) -> str:
-        find_method(value)
+        check_method(value)
         return value
 
     @field_validator("sandbox")
