@@ -1,4 +1,4 @@
-"""Files that a crash leaves whole (written beside, flushed to disk, renamed), and the lock of a folder with one writer."""
+"""Files that a crash leaves whole (written beside, flushed to disk, renamed), and the lock of a folder."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def option_groups(command: Callable[..., int]) -> Callable[..., int]:
     """Makes an option of each field of the command's parameters that are dataclasses.
 
-    A field is `name: Annotated[TYPE, typer.Option(...)] = DEFAULT`; `--help` lists parameters and fields in their order.
+    A field is `name: Annotated[TYPE, typer.Option(...)] = DEFAULT`; `--help` lists them in the order of the signature.
     """
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {

@@ -159,7 +159,8 @@ class Arena:
         unscored = sum(c.loaded is None or any(suite.unscored for suite in c.suites) for c in candidates)
         if unscored > self.recipe.judge.max_unscored * len(candidates):
             raise SandboxOutage(
-                f"step {step}: {unscored} of {len(candidates)} candidates could not be judged, because the sandbox failed",
+                f"step {step}: {unscored} of {len(candidates)} candidates could not be judged, "
+                "because the sandbox failed",
                 hint="see what is wrong with `codea1 sandbox check`, then go on with --resume",
             )
 
@@ -196,7 +197,7 @@ class Arena:
             self.tell({"kind": "step", "line": line})
 
     async def checkpoint_written(self, label: str, step: int, optimizer_step: int) -> None:
-        """The last rank to report commits the checkpoint, so that no rank goes on believing in one that is not whole."""
+        """The last rank to report commits the checkpoint: no rank goes on believing in one that is not whole."""
         assert self.run_writer is not None
         self.written[step].add(label)
         if self.written[step] < set(self.labels):

@@ -1,4 +1,7 @@
-"""The arena as a rank calls it: one typed method per call. A test holds the signatures to those of `engine.arena.Arena`."""
+"""The arena as a rank calls it, one typed method per call, and what it knows of every rank's progress.
+
+A test holds the signatures to those of `engine.arena.Arena`.
+"""
 
 from __future__ import annotations
 

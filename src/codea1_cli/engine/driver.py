@@ -209,7 +209,8 @@ class Driver:
         who, (phase, step, seconds) = max(late.items(), key=lambda item: item[1][2])
         self._dump_stacks(who)
         raise RunFailed(
-            f"{who} hangs: {phase} step {step} for {seconds:.0f} s, the deadline is {self.recipe.faults.deadline_s:.0f} s",
+            f"{who} hangs: {phase} step {step} for {seconds:.0f} s, "
+            f"the deadline is {self.recipe.faults.deadline_s:.0f} s",
             hint=stack_hint(self.run, who, self.pids.get(who)),
         )
 

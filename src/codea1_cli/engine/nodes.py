@@ -32,7 +32,9 @@ class Node:
 
 
 def survey(address: str) -> list[Node]:
-    """The nodes of the cluster at `address`. GPUs are numbered through, the driver's node first, and each knows its node.
+    """The nodes of the cluster at `address`.
+
+    GPUs are numbered through, the driver's node first, and each knows its node.
 
     Raises:
         UserError: an address of Ray's client, through which files and processes cannot be reached.
@@ -54,7 +56,8 @@ def survey(address: str) -> list[Node]:
             found = dict(zip(probes, ray.get(list(probes.values()), timeout=_PATIENCE_S), strict=True))
         except Exception as error:
             raise EnvironmentFault(
-                f"the cluster at {address} runs no task of ours: {(str(error).strip() or type(error).__name__).splitlines()[-1]}",
+                f"the cluster at {address} runs no task of ours: "
+                f"{(str(error).strip() or type(error).__name__).splitlines()[-1]}",
                 hint="each node needs the same Python and codea1, and free CPUs",
             ) from error
     _same_software(alive, found)
@@ -128,7 +131,7 @@ def _sees(file: str, token: str) -> bool:
 
 
 def _probe() -> dict[str, Any]:
-    """What a node has. Ray hides GPUs from a task that asks for none; its own process still knows which were offered."""
+    """What a node has. Ray hides GPUs from a task that asks for none; its parent process knows which were offered."""
     from codea1_cli import __version__
 
     environment: Mapping[str, str] = {}

@@ -119,8 +119,13 @@ class RunWriter:
 
     # -- checkpoints -----------------------------------------------------------------------------------------------
     def commit(self, step: int, optimizer_step: int, pending: Collection[int] = ()) -> list[int]:
-        """Puts both sides' folders and the arena's state together as one checkpoint. Returns the pruned steps, never one
-        of `pending`, whose evaluation may yet make it the best."""
+        """Puts the policies' folders and the arena's state together as one checkpoint.
+
+        Returns the steps pruned; never one of `pending`, whose evaluation may yet make it the best.
+
+        Raises:
+            EnvironmentFault: it cannot be written.
+        """
         staged, work = self.run.pending, self.run.path / "checkpoints" / ".work"
         shutil.rmtree(staged, ignore_errors=True)
         try:

@@ -117,7 +117,8 @@ class RunSetup:
             raise UserError(
                 f"before the first step: {left_out} of {problems} prompts exceed "
                 f"{self.first}.max_prompt_tokens={self.recipe.role(self.first).max_prompt_tokens}",
-                hint=f"raise {self.first}.max_prompt_tokens to {longest} or more, or `--no-preflight` trains on the others",
+                hint=f"raise {self.first}.max_prompt_tokens to {longest} or more, "
+                "or `--no-preflight` trains on the others",
             )
 
     def resume(self, problems: Sequence[Problem], labels: Sequence[str]) -> tuple[Schedule, dict[str, Problem]]:
@@ -135,7 +136,8 @@ class RunSetup:
                 )
         if set(info["devices"]) != set(labels):
             raise UserError(
-                f"run {self.run.name} began with the ranks {', '.join(info['devices'])}; here there would be {', '.join(labels)}",
+                f"run {self.run.name} began with the ranks {', '.join(info['devices'])}; "
+                f"here there would be {', '.join(labels)}",
                 hint="offer it as many GPUs as it had, for example with CUDA_VISIBLE_DEVICES",
             )
         by_id = {problem.id: problem for problem in problems}

@@ -26,8 +26,8 @@ BENCHMARK_SEED = 13
 class SetOptions:
     """What a run's recipe says of its benchmarks.
 
-    data: their file or folder; None: CODEA1_SHARED or the hub. limit: only so many items. sampling: the longest reply is
-    the one that the policy is trained for. tests_per_suite: asserts that a suite is asked for.
+    data: their file or folder; None: CODEA1_SHARED or the hub. limit: only so many items. sampling: the longest reply
+    is the one that the policy is trained for. tests_per_suite: asserts that a suite is asked for.
     """
 
     data: Path | None

@@ -118,7 +118,7 @@ class Rank(Protocol):
 
 
 class Rollouts(ABC):
-    """How one rank of a policy gets its completions and their rewards. TRL calls `reward`, and `rollout` if there is one."""
+    """How one rank of a policy gets its completions and rewards. TRL calls `reward`, and `rollout` if there is one."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank = rank

@@ -1,1 +1,1 @@
-"""The recipe: everything that decides a run, how it is read from files, and the batch arithmetic that follows from it."""
+"""The recipe: everything that decides a run, how it is read from files, and what follows from it."""

@@ -44,7 +44,8 @@ def batches(recipe: Recipe, role: str, ranks: int) -> Batches:
     per_rank = rows // ranks
     if per_rank % train.updates_per_step:
         raise UserError(
-            f"{per_rank} rows a rank on the {role} side cannot be cut into train.updates_per_step={train.updates_per_step} equal parts",
+            f"{per_rank} rows a rank on the {role} side cannot be cut into "
+            f"train.updates_per_step={train.updates_per_step} equal parts",
             hint="choose train.updates_per_step as a divisor of train.problems_per_step",
         )
     per_update = per_rank // train.updates_per_step

@@ -88,7 +88,8 @@ class Train(Section):
     tokens_per_micro_batch: Positive = Field(16_384, description="padded tokens of one forward pass on one rank")
     threads: Positive | None = Field(
         None,
-        description="CPU threads a rank; null: the cores, shared by the ranks on the CPU; both of two cores for one rank a side",
+        description="CPU threads per rank; null: the cores, shared by the ranks on the CPU; "
+        "both of two cores for one rank a side",
     )
 
 

@@ -1,4 +1,4 @@
-"""A run's policies: which folder a name means, and a policy as a plain Hugging Face folder without the trainer's state."""
+"""A run's policies: which folder a name means, and a policy as a plain Hugging Face folder."""
 
 from __future__ import annotations
 

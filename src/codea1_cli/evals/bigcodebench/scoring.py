@@ -20,7 +20,10 @@ CHECKER_S = 240.0
 
 
 class BigCodeVerdict(StrEnum):
-    """The checker's, and two of ours: `LIE` for a pass that rests on no comparison, `UNSCORED` where the sandbox failed."""
+    """The checker's, and two of ours.
+
+    `LIE`: a pass that rests on no comparison. `UNSCORED`: the sandbox failed.
+    """
 
     PASS = "pass"
     FAIL = "fail"

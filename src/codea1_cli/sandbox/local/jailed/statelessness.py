@@ -1,7 +1,7 @@
 """Whether a program can carry state from one call to the next, judged from its syntax tree. Standard library only.
 
-Only a program that plainly cannot is called stateless, and then all its calls may share one process; every other one pays
-a fork for each call. A wrong "stateless" would cost no more than an answer that depends on the order of the calls.
+Only a program that plainly cannot is called stateless, and then all its calls may share one process; every other one
+pays a fork for each call. A wrong "stateless" costs no more than an answer that depends on the order of the calls.
 """
 
 from __future__ import annotations
