@@ -100,8 +100,8 @@ def sample_by_prompt(trainer: Any, seed: int) -> None:
 def beside_training(trainer: Any, seed: int) -> Iterator[None]:
     """Sampling that training does not notice.
 
-    It has a seed of its own, and what `sample_by_prompt` has counted stays: a prompt that training meets too does not find
-    its seed moved on.
+    It has a seed of its own, and what `sample_by_prompt` has counted stays: a prompt that training meets too does not
+    find its seed moved on.
     """
     counted: dict[Any, int] = getattr(trainer._generate_single_turn, "seen", {})
     before = dict(counted)
