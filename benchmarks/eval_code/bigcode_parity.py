@@ -23,7 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from codea1_cli.evals.benchmark import Sample
-from codea1_cli.evals.bigcodebench.rootfs import open_sandbox
+from codea1_cli.evals.bigcodebench.environment import open_sandbox
 from codea1_cli.evals.bigcodebench.scoring import Job, ScoreSettings, score_all
 from codea1_cli.evals.bigcodebench.tasks import BigCodeTask, load_tasks
 from codea1_cli.evals.samples import SampleFile

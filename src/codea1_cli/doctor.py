@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.planning.devices import Gpu, physical_gpus, visible_gpus
+from codea1_cli.planning.gpu_assignment import Gpu, physical_gpus, visible_gpus
 
 # What `codea1 train` imports, and what it can do without.
 REQUIRED = ("torch", "transformers", "trl", "ray", "accelerate", "datasets", "peft")

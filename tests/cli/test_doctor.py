@@ -7,7 +7,7 @@ import pytest
 from codea1_cli import doctor as checks
 from codea1_cli.cli.doctor import doctor
 from codea1_cli.doctor import Status, sandbox_checks, version_clashes
-from codea1_cli.planning.devices import PhysicalGpu, visible_gpus
+from codea1_cli.planning.gpu_assignment import PhysicalGpu, visible_gpus
 from codea1_cli.sandbox.base import ProgramRun
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.local.host.layers import NAMES

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from codea1_cli.data.sources.kodcode import KodCode
-from codea1_cli.data.sources.mbpp import Mbpp
+from codea1_cli.data.sources.kodcode import KodCode, Mbpp
 from codea1_cli.data.sources.rows import FileRows
 from codea1_cli.data.sources.table import Table
 from codea1_cli.data.stages import Stages

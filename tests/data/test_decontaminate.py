@@ -6,7 +6,7 @@ import json
 import pytest
 
 from codea1_cli.data.decontaminate import Decontaminator, load_benchmarks, missing_benchmarks
-from codea1_cli.data.sources.mbpp import Mbpp
+from codea1_cli.data.sources.kodcode import Mbpp
 from codea1_cli.data.thresholds import Thresholds, read_thresholds
 from codea1_cli.errors import UserError
 from codea1_cli.evals.registry import ROWS

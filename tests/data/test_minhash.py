@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from codea1_cli.data.minhash import NUM_PERM, Bands, Signer, bands
-from codea1_cli.data.similarity import jaccard, question_set
+from codea1_cli.data.similarity import NUM_PERM, Bands, Signer, bands, jaccard, question_set
 
 
 @pytest.mark.parametrize("threshold", [0.3, 0.5, 0.72, 0.85, 0.9, 1.0])

@@ -5,11 +5,11 @@ from functools import partial
 
 import pytest
 
-from codea1_cli.data.model_filters import ProblemSampler, PromptCounter, SolveRate, SolveRule, read_keep, solve_rate
 from codea1_cli.data.options import Options
 from codea1_cli.data.pipeline import Pipeline
 from codea1_cli.data.sources.rows import FileRows
 from codea1_cli.data.sources.table import Table
+from codea1_cli.data.stages import ProblemSampler, PromptCounter, SolveRate, SolveRule, read_keep, solve_rate
 from codea1_cli.data.work import Work
 from codea1_cli.errors import UserError
 from codea1_cli.problems.problem import read_problems
@@ -85,7 +85,7 @@ class Scripted:
 
 
 def test_problems_are_kept_by_their_solve_rate_and_sampling_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr("codea1_cli.data.model_filters.ProblemSampler", lambda rule: Scripted())
+    monkeypatch.setattr("codea1_cli.data.stages.ProblemSampler", lambda rule: Scripted())
     rows = [
         {"id": f"p-{i}", "question": f"Question {i} about q{i}", "reference": f"def f(x):\n    return x + {i}", "tests": [f"assert f(1) == {i + 1}"]}
         for i in range(20)

@@ -8,9 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from codea1_cli.data.options import SourceOptions
-from codea1_cli.data.sources.evalplus import MAX_PLUS, EvalPlus
-from codea1_cli.data.sources.kodcode import KodCode
-from codea1_cli.data.sources.mbpp import Mbpp
+from codea1_cli.data.sources.kodcode import MAX_PLUS, EvalPlus, KodCode, Mbpp
 from codea1_cli.data.sources.registry import make_source
 from codea1_cli.data.sources.rows import FileRows, HubRows
 from codea1_cli.data.sources.table import Table
@@ -222,7 +220,7 @@ def test_rows_of_datasets(tmp_path):
 
 def test_kodcode_as_datasets_gives_it(tmp_path, monkeypatch):
     pq.write_table(pa.Table.from_pylist([KODCODE, {**KODCODE, "gpt_difficulty": "easy"}]), tmp_path / "train.parquet")
-    monkeypatch.setattr("codea1_cli.data.sources.kodcode.DATASET", str(tmp_path))
+    monkeypatch.setattr("codea1_cli.data.sources.kodcode.DATASET_KODCODE", str(tmp_path))
     source = make_source("kodcode", SourceOptions(difficulty="hard"))
     first, second = converted(source)
     assert first.tests == ["assert double(2) == 4", "assert double(-1) == -2"]

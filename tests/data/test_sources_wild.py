@@ -6,9 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from codea1_cli.data.sources.evalplus import EvalPlus
-from codea1_cli.data.sources.kodcode import KodCode
-from codea1_cli.data.sources.mbpp import Mbpp
+from codea1_cli.data.sources.kodcode import EvalPlus, KodCode, Mbpp
 from codea1_cli.data.sources.rows import FileRows
 from codea1_cli.data.sources.table import Table
 from codea1_cli.data.stages import Stages

@@ -1,8 +1,7 @@
 import pytest
 
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.planning.devices import Gpu
-from codea1_cli.planning.gpu_assignment import assign_gpus
+from codea1_cli.planning.gpu_assignment import Gpu, assign_gpus
 from codea1_cli.recipe.files import load_recipe
 
 

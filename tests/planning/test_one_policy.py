@@ -3,9 +3,8 @@
 import pytest
 
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.planning.devices import Gpu
 from codea1_cli.planning.estimate import best_gpu_splits, estimate_run
-from codea1_cli.planning.gpu_assignment import assign_gpus, gpu_ids, named_target
+from codea1_cli.planning.gpu_assignment import Gpu, assign_gpus, gpu_ids, named_target
 from codea1_cli.planning.shapes import TABLE
 from codea1_cli.recipe.files import load_recipe
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from codea1_cli.planning import devices
+from codea1_cli.planning import gpu_assignment as devices
 from codea1_cli.recipe.files import load_recipe
 
 

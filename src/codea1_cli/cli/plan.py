@@ -163,8 +163,7 @@ def _problems(recipe: "Recipe", given: int | None, notes: list[str]) -> int:
 def _target(recipe: "Recipe", gpu: str | None, gpus: int | None, notes: list[str]) -> "tuple[Target, GpuAssignment]":
     import os
 
-    from codea1_cli.planning.devices import visible_gpus
-    from codea1_cli.planning.gpu_assignment import assign_gpus, named_target, this_target
+    from codea1_cli.planning.gpu_assignment import assign_gpus, named_target, this_target, visible_gpus
 
     if gpu is not None or gpus is not None:
         if gpu is None:

@@ -60,9 +60,8 @@ def train(
     from codea1_cli.engine.setup import check_enough
     from codea1_cli.methods.registry import method_of
     from codea1_cli.models.loading import resolve_model
-    from codea1_cli.planning.devices import settle_precision, visible_gpus
     from codea1_cli.planning.fit_check import check_disk
-    from codea1_cli.planning.gpu_assignment import assign_gpus
+    from codea1_cli.planning.gpu_assignment import assign_gpus, settle_precision, visible_gpus
     from codea1_cli.recipe.resources import heldout_problems, training_problems
     from codea1_cli.runs.run_dir import runs_root
 

@@ -12,7 +12,7 @@ from codea1_cli.methods.registry import method_of
 
 if TYPE_CHECKING:
     from codea1_cli.engine.driver import Outcome
-    from codea1_cli.planning.devices import Gpu
+    from codea1_cli.planning.gpu_assignment import Gpu
     from codea1_cli.recipe.schema import Recipe
     from codea1_cli.runs.run_dir import RunDir
 

@@ -8,9 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.minhash import NUM_PERM, Signer, bands
 from codea1_cli.data.program import stated_facts
-from codea1_cli.data.similarity import blind_hash, blind_tokens, jaccard, prose, question_set, shingles, telling, words
+from codea1_cli.data.similarity import (
+    NUM_PERM,
+    Signer,
+    bands,
+    blind_hash,
+    blind_tokens,
+    jaccard,
+    prose,
+    question_set,
+    shingles,
+    telling,
+    words,
+)
 from codea1_cli.data.thresholds import Thresholds
 from codea1_cli.errors import UserError
 from codea1_cli.evals import registry

@@ -15,7 +15,7 @@ from typer import Option
 from codea1_cli.errors import UserError
 
 if TYPE_CHECKING:
-    from codea1_cli.data.model_filters import SolveRule
+    from codea1_cli.data.stages import SolveRule
     from codea1_cli.data.thresholds import Thresholds
 
 
@@ -91,7 +91,7 @@ class Options:
     @cached_property
     def solve(self) -> SolveRule | None:
         """How problems are kept by a model's solve rate, if at all. Raises UserError when `keep` is not a range."""
-        from codea1_cli.data.model_filters import SolveRule, read_keep
+        from codea1_cli.data.stages import SolveRule, read_keep
 
         if self.solve_rate is None:
             return None

@@ -79,7 +79,7 @@ class Pipeline(Stages):
         self.each("benchmarks", settings, judge)
 
     def _tokens(self, tokenizer: str) -> None:
-        from codea1_cli.data.model_filters import PromptCounter
+        from codea1_cli.data.stages import PromptCounter
 
         o = self.options
         counter = PromptCounter(tokenizer, o.chat_template)
@@ -155,7 +155,7 @@ class Pipeline(Stages):
         self.remove(stage.name, stage)
 
     def _solve(self) -> None:
-        from codea1_cli.data.model_filters import ProblemSampler, solve_rate
+        from codea1_cli.data.stages import ProblemSampler, solve_rate
         from codea1_cli.sandbox.base import in_order
 
         rule, seed = self.options.solve, self.options.seed

@@ -21,7 +21,7 @@ from codea1_cli.engine.ranks import build_order, rank_specs
 from codea1_cli.engine.setup import RunSetup, Schedule
 from codea1_cli.errors import RunFailed, SandboxOutage, some
 from codea1_cli.methods.registry import method_of
-from codea1_cli.planning.devices import Gpu
+from codea1_cli.planning.gpu_assignment import Gpu
 from codea1_cli.problems.problem import Problem, public_problem
 from codea1_cli.problems.prompts import code_messages
 from codea1_cli.recipe.resources import heldout_problems

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.planning.devices import Gpu, physical_gpus, visible_gpus
-from codea1_cli.planning.gpu_assignment import GpuAssignment
+from codea1_cli.planning.gpu_assignment import Gpu, GpuAssignment, physical_gpus, visible_gpus
 
 _PATIENCE_S = 120.0
 

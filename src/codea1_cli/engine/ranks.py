@@ -11,7 +11,7 @@ from codea1_cli.engine.cluster import free_ports
 from codea1_cli.engine.nodes import Node, cpu_threads, meeting_points, place, threads_on
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.methods.registry import method_of
-from codea1_cli.planning.devices import Gpu
+from codea1_cli.planning.gpu_assignment import Gpu
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
 

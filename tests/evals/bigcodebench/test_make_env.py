@@ -2,7 +2,7 @@
 
 import pytest
 
-from codea1_cli.evals.bigcodebench.rootfs import _interpreter, main
+from codea1_cli.evals.bigcodebench.environment import _interpreter, main
 
 
 def uv_that(tmp_path, status):
@@ -41,6 +41,6 @@ def test_a_folder_below_tmp_is_refused(monkeypatch, tmp_path, capsys):
 
 def test_a_failure_to_make_it_names_the_way_out(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("shutil.which", lambda _: uv_that(tmp_path, 2))
-    monkeypatch.setattr("codea1_cli.evals.bigcodebench.rootfs._interpreter", lambda *_: "3.10")
+    monkeypatch.setattr("codea1_cli.evals.bigcodebench.environment._interpreter", lambda *_: "3.10")
     assert main(["/nowhere/env"]) == 2
     assert "--python PATH" in capsys.readouterr().err

@@ -81,7 +81,7 @@ def test_tasks_that_need_libraries(shared):
     python = os.environ.get("CODEA1_BIGCODE_PYTHON")
     if not python:
         pytest.skip("CODEA1_BIGCODE_PYTHON names no interpreter")
-    from codea1_cli.evals.bigcodebench.rootfs import open_sandbox
+    from codea1_cli.evals.bigcodebench.environment import open_sandbox
     from codea1_cli.evals.bigcodebench.tasks import load_tasks
 
     wanted = {f"BigCodeBench/{n}" for n in (4, 30, 51, 53, 227, 1038, 1101)}

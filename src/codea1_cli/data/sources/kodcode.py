@@ -1,18 +1,27 @@
-"""KodCode-V1: questions with a solution and pytest tests over `from solution import NAME`."""
+"""Published sets with rows of their own kind: KodCode, MBPP, HumanEval+ and MBPP+."""
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from collections.abc import Iterator
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.data.decontaminate import benchmark_folder
 from codea1_cli.data.sources.base import build, no_text
-from codea1_cli.data.sources.rows import HubRows, local_rows
+from codea1_cli.data.sources.rows import HubRows, file_identity, local_rows
+from codea1_cli.errors import UserError
+from codea1_cli.evals.evalplus.tasks import NAMES
+from codea1_cli.evals.registry import benchmark_row
+from codea1_cli.extract.source import parse, unparse
+from codea1_cli.problems.benchmark_files import docstring_of
 from codea1_cli.problems.problem import Problem
-from codea1_cli.problems.row_files import Row, Skipped
+from codea1_cli.problems.row_files import Row, Skipped, read_rows
 
-DATASET = "KodCode/KodCode-V1"
+DATASET_KODCODE = "KodCode/KodCode-V1"
 DIFFICULTIES = ("easy", "medium", "hard")
 _KEPT = ("style", "subset", "version", "gpt_difficulty", "gpt_pass_percentage", "gpt_pass_trial_num")
 
@@ -36,7 +45,7 @@ class KodCode:
     ) -> None:
         self.difficulty = difficulty
         self.license = license or "CC-BY-NC-4.0"
-        self.rows = local_rows(data) if data else HubRows(DATASET, split or "train", revision)
+        self.rows = local_rows(data) if data else HubRows(DATASET_KODCODE, split or "train", revision)
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
         """The dataset's or the file's rows."""
@@ -82,3 +91,133 @@ def _functions(info: Any) -> list[str]:
         return []
     names = (entry.get("function_name") for entry in info if isinstance(entry, dict))
     return [name for name in names if isinstance(name, str) and name]
+
+
+DATASET_MBPP = "google-research-datasets/mbpp"
+
+
+class Mbpp:
+    """The hub's dataset (all splits by default) or its published `mbpp.jsonl`, or a folder of such files."""
+
+    title = "MBPP"
+
+    def __init__(
+        self,
+        data: Path | None = None,
+        split: str | None = None,
+        revision: str | None = None,
+        license: str | None = None,
+    ) -> None:
+        self.license = license or "CC-BY-4.0"
+        splits = split or "train+validation+test+prompt"
+        self.rows = local_rows(data) if data else HubRows(DATASET_MBPP, splits, revision, "full")
+
+    def records(self) -> Iterator[tuple[str, Row | Skipped]]:
+        """The dataset's or the file's rows."""
+        return self.rows.rows()
+
+    def identity(self) -> dict[str, Any]:
+        """The rows' own identity."""
+        return {"source": "mbpp", "license": self.license, **self.rows.identity()}
+
+    def convert(self, place: str, row: Row) -> Problem | Skipped:
+        """One row. Reasons besides those of `build`: setup_code (its tests need a program of their own), bad_field."""
+        number = row.get("task_id")
+        if number is None:
+            return Skipped("missing_field", "task_id")
+        if row.get("test_setup_code"):
+            return Skipped("setup_code", "its tests need test_setup_code")
+        tests = row.get("test_list")
+        if not tests:
+            return Skipped("missing_field", "test_list")
+        if not isinstance(tests, list):
+            return Skipped("bad_field", "test_list is no list")
+        more = row.get("challenge_test_list") or []
+        if not isinstance(more, list):
+            return Skipped("bad_field", "challenge_test_list is no list")
+        return build(
+            id=f"mbpp/{number}",
+            question=row.get("text"),
+            reference=row.get("code"),
+            tests=tests,
+            extra_tests=[str(test) for test in more],
+            keep_test_code=False,
+            source=self.title,
+            license=self.license,
+        )
+
+
+MAX_PLUS = 32  # further inputs per task
+_MAX_CALL = 2_000  # characters of one of their calls
+
+
+class EvalPlus:
+    """The release files of EvalPlus: one file with --data, else both from the folder of benchmarks.
+
+    Base tests become `tests`. Up to 32 of the plus inputs become calls in `meta.calls`, which verification answers
+    with the reference and turns into `extra_tests`.
+    """
+
+    title = "EvalPlus"
+
+    def __init__(self, data: Path | None = None, benchmarks: Path | None = None, license: str | None = None) -> None:
+        self.license = license or "Apache-2.0"
+        if data is not None and data.is_file():
+            self.files = [data]
+            return
+        folder = data if data is not None else benchmark_folder(benchmarks)
+        named = [folder / benchmark_row(name).files[0] for name in NAMES]
+        self.files = [file for file in named if file.is_file()]
+        if not self.files:
+            raise UserError(f"{folder} holds no release file of EvalPlus", hint="--data humaneval_plus.jsonl.gz")
+
+    def records(self) -> Iterator[tuple[str, Row | Skipped]]:
+        """The rows of the release files, one file after the other."""
+        for file in self.files:
+            yield from read_rows(file)
+
+    def identity(self) -> dict[str, Any]:
+        """The files by their hashes."""
+        return {"source": "evalplus", "license": self.license, "files": [file_identity(file) for file in self.files]}
+
+    def convert(self, place: str, row: Row) -> Problem | Skipped:
+        """One task of either benchmark."""
+        humaneval = str(row.get("task_id")).startswith("HumanEval")
+        tests_in = "test" if humaneval else "assertion"
+        for name in ("task_id", "prompt", "canonical_solution", "entry_point", tests_in):
+            if (why := no_text(name, row.get(name))) is not None:
+                return why
+        entry, prompt, tests = row["entry_point"], row["prompt"], row[tests_in]
+        if humaneval:
+            tests = _top_level(re.sub(r"\bcandidate\b", lambda _: entry, tests))
+        made = build(
+            id=row["task_id"],
+            question=cleandoc(docstring_of(prompt)),
+            reference=prompt + row["canonical_solution"] if humaneval else row["canonical_solution"],
+            tests=tests,
+            entry_point=entry,
+            keep_test_code=False,
+            source=f"EvalPlus ({'HumanEval+' if humaneval else 'MBPP+'})",
+            license=self.license,
+        )
+        if isinstance(made, Skipped):
+            return made
+        inputs = row.get("plus_input") or []
+        if not isinstance(inputs, list):
+            return Skipped("bad_field", "plus_input is no list")
+        calls = _calls(entry, inputs)
+        # What JSON cannot hold (tuples, sets, complex numbers) MBPP+ rebuilds by rules of its own, task by task.
+        return made.model_copy(update={"meta": {**made.meta, "calls": calls}}) if humaneval and calls else made
+
+
+def _top_level(source: str) -> str:
+    """The asserts inside `check(candidate)`, which by its name is not a test function."""
+    tree = parse(source)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)] if tree else []
+    bodies = [node.body for node in functions if node.name == "check"]
+    return "\n".join(unparse(statement) or "" for body in bodies for statement in body)
+
+
+def _calls(entry_point: str, inputs: list[Any]) -> list[str]:
+    calls = (f"{entry_point}({', '.join(map(repr, arguments))})" for arguments in inputs if isinstance(arguments, list))
+    return [call for call in dict.fromkeys(calls) if len(call) <= _MAX_CALL][:MAX_PLUS]

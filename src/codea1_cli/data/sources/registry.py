@@ -9,9 +9,7 @@ from pathlib import Path
 
 from codea1_cli.data.options import SourceOptions
 from codea1_cli.data.sources.base import Source
-from codea1_cli.data.sources.evalplus import EvalPlus
-from codea1_cli.data.sources.kodcode import DIFFICULTIES, KodCode
-from codea1_cli.data.sources.mbpp import Mbpp
+from codea1_cli.data.sources.kodcode import DIFFICULTIES, EvalPlus, KodCode, Mbpp
 from codea1_cli.data.sources.python_folder import PythonFolder
 from codea1_cli.data.sources.rows import FileRows, FolderRows, HubRows, named, visible_files
 from codea1_cli.data.sources.table import Table, read_mapping

@@ -1,8 +1,8 @@
 """What this project asks of TRL's colocated vLLM engine beyond TRL's own settings.
 
 TRL builds the engine inside its trainer. There is no setting for a seed per run, for a share of memory that follows
-from what is free, or for a check that the weights arrived. This module adds the three at TRL's names `vllm_generation.LLM`,
-`VLLMGeneration.sync_weights` and `VLLMGeneration._iter_named_params`, pinned by a test.
+from what is free, or for a check that the weights arrived. This module adds the three at TRL's names
+`vllm_generation.LLM`, `VLLMGeneration.sync_weights` and `VLLMGeneration._iter_named_params`, pinned by a test.
 """
 
 from __future__ import annotations

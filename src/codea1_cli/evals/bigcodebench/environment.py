@@ -92,7 +92,7 @@ REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 
 def main(argv: list[str] | None = None) -> int:
     """Makes the environment; returns uv's exit status where it fails."""
-    parser = argparse.ArgumentParser(prog="python -m codea1_cli.evals.bigcodebench.make_env", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m codea1_cli.evals.bigcodebench.environment", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--python", default="3.10", help="version or path of the interpreter (3.10)")
     arguments = parser.parse_args(argv)
