@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from codea1_cli.cli.sandbox import show_arms
-from codea1_cli.judging.bench import compare
+from codea1_cli.judging.speed import compare
 from codea1_cli.problems.problem import read_problems
 
 

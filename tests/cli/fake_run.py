@@ -11,7 +11,7 @@ from codea1_cli.mistakes.store import MistakeStore
 from codea1_cli.problems.problem import Problem, write_problems
 from codea1_cli.recipe.files import recipe_text
 from codea1_cli.recipe.schema import Recipe
-from codea1_cli.runs.rollouts import write_rollouts
+from codea1_cli.runs.rollout_files import write_rollouts
 from codea1_cli.runs.run_dir import RunDir
 
 PROBLEMS = [

@@ -15,7 +15,7 @@ from codea1_cli.mistakes.inspect import possible_lines, sparkline
 from codea1_cli.mistakes.replay import traced_line
 from codea1_cli.recipe.resources import judge_of
 from codea1_cli.recipe.schema import Recipe
-from codea1_cli.runs.rollouts import call_of
+from codea1_cli.runs.rollout_files import call_of
 from tests.cli.fake_run import LETTERS, PROBLEMS, WRONG_DOUBLE, age, make_run, run_pytest
 
 DOUBLE = "basic/double it:1"

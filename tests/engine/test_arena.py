@@ -8,7 +8,7 @@ import pytest
 from codea1_cli.engine import arena as module
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.client import Decision
-from codea1_cli.engine.setup import Schedule
+from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.files import load_recipe

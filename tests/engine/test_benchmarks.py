@@ -9,11 +9,11 @@ import pytest
 from pydantic import ValidationError
 
 from codea1_cli.engine import arena as arena_module
-from codea1_cli.engine import evaluators
+from codea1_cli.engine import evaluation_in_arena as evaluators
 from codea1_cli.engine.arena import Arena
-from codea1_cli.engine.evaluation import benchmarks_due, engine_length, fitting, sampling_as
-from codea1_cli.engine.evaluators import BenchmarkEvaluator
-from codea1_cli.engine.setup import Schedule
+from codea1_cli.engine.evaluation_in_arena import BenchmarkEvaluator
+from codea1_cli.engine.evaluation_on_rank import benchmarks_due, engine_length, fitting, sampling_as
+from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.trl.sampling import beside_training
 from codea1_cli.errors import UserError
 from codea1_cli.models.sampler import SamplingSettings

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codea1_cli.engine.setup import make_schedule
+from codea1_cli.engine.run_setup import make_schedule
 from codea1_cli.errors import UserError
 
 IDS = st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=40, unique=True)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutSolving, solve_figures
-from codea1_cli.judging.step import SolveResult, SuiteResult
+from codea1_cli.judging.step_judge import SolveResult, SuiteResult
 from codea1_cli.problems.problem import Problem
 
 PROBLEMS = [

@@ -12,8 +12,8 @@ from codea1_cli.cli.console import run_app
 from codea1_cli.data.decontaminate import load_benchmarks, missing_benchmarks
 from codea1_cli.engine import arena as arena_module
 from codea1_cli.engine.arena import Arena
-from codea1_cli.engine.evaluation import evaluate
-from codea1_cli.engine.setup import Schedule
+from codea1_cli.engine.evaluation_on_rank import evaluate
+from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.trl.rank import TrainingRank
 from codea1_cli.errors import UserError
 from codea1_cli.evals import registry

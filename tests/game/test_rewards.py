@@ -27,12 +27,12 @@ def counts(draw: st.DrawFn) -> SuiteCounts:
 
 @given(counts(), st.floats(0, 1), st.booleans(), st.floats(0, 1))
 def test_rewards_stay_in_their_ranges(given: SuiteCounts, alpha: float, loads: bool, penalty: float) -> None:
-    found = suite_reward(given, k=K, alpha=alpha, loads=loads, penalty=penalty)
+    found = suite_reward(Game(tests_per_suite=K, alpha=alpha), given, loads=loads, penalty=penalty)
     assert found.reward is not None
     assert 0 <= found.validity <= 1
     assert 0 <= found.adversarial <= 1
     assert -penalty - 1e-12 <= found.reward <= 1 - penalty + 1e-12
-    share = code_reward(given)
+    share = code_reward(Game(), given)
     assert (share is None) == (given.valid == 0 and given.book_total == 0)
     assert share is None or 0 <= share <= 1
 
@@ -48,18 +48,22 @@ def test_a_killed_test_is_worth_more_to_the_suite_and_less_to_the_candidate(give
         given.book_total,
         given.book_passes,
     )
-    rewards = [suite_reward(c, k=K, alpha=0.5, loads=True).reward for c in (given, after)]
+    rewards = [suite_reward(Game(tests_per_suite=K, alpha=0.5), c, loads=True).reward for c in (given, after)]
     assert None not in rewards
     assert rewards[1] - rewards[0] == pytest.approx((0.25 if given.book_total else 0.5) * killing / K)
     if given.valid:
-        assert (code_reward(after) or 0) <= (code_reward(given) or 0)
+        assert (code_reward(Game(), after) or 0) <= (code_reward(Game(), given) or 0)
 
 
 def test_an_easy_book_lowers_what_a_kill_is_worth() -> None:
     """A candidate that fails the old tests anyway is no credit to the new ones."""
     failing, passing = (SuiteCounts(8, 0, 4, 4, book_total=8, book_passes=n) for n in (0, 8))
-    assert suite_reward(failing, k=K, alpha=0, loads=True).reward == pytest.approx((0.5 - 1 + 1) / 2)
-    assert suite_reward(passing, k=K, alpha=0, loads=True).reward == pytest.approx((0.5 - 0 + 1) / 2)
+    assert suite_reward(Game(tests_per_suite=K, alpha=0), failing, loads=True).reward == pytest.approx(
+        (0.5 - 1 + 1) / 2
+    )
+    assert suite_reward(Game(tests_per_suite=K, alpha=0), passing, loads=True).reward == pytest.approx(
+        (0.5 - 0 + 1) / 2
+    )
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,13 @@ def test_every_reward_case(shared: Path) -> None:
             book_passes=case["book_passed"],
         )
         loads = case["candidate_loads"]
-        found = suite_reward(counts, k=K, alpha=case["alpha"], loads=loads, penalty=case["nonprintable_ratio"])
+        found = suite_reward(
+            Game(tests_per_suite=K, alpha=case["alpha"]), counts, loads=loads, penalty=case["nonprintable_ratio"]
+        )
         assert found.reward == pytest.approx(case["test_reward"], abs=EXACT), case
         assert found.validity == pytest.approx(case["validity"], abs=EXACT), case
         assert found.adversarial == pytest.approx(case["adversarial"], abs=EXACT), case
-        assert (code_reward(counts) or 0.0) == pytest.approx(case["code_reward"], abs=EXACT), case
+        assert (code_reward(Game(), counts) or 0.0) == pytest.approx(case["code_reward"], abs=EXACT), case
 
 
 def test_every_book_sequence(shared: Path) -> None:

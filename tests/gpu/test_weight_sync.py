@@ -19,9 +19,9 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def trainer(tmp_path_factory):
-    from codea1_cli.engine import policy
+    from codea1_cli.engine import policy_worker as policy
     from codea1_cli.engine.ranks import RankSpec
-    from codea1_cli.engine.setup import make_schedule
+    from codea1_cli.engine.run_setup import make_schedule
     from codea1_cli.engine.trl.trainer import build_trainer
     from codea1_cli.models.loading import load_tokenizer
     from codea1_cli.problems.problem import Problem

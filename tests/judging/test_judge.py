@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codea1_cli.errors import UserError
-from codea1_cli.judging.files import Row, RowJudge, read_rows
 from codea1_cli.judging.judge import Judge, ReferenceCache
+from codea1_cli.judging.judge_rows import Row, RowJudge, read_rows
 from codea1_cli.sandbox.base import Limits, ProgramRun
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Value, Verdict

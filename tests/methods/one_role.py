@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from codea1_cli.game.scoring import JudgedCandidate, ProblemOutcome
-from codea1_cli.judging.step import Judged
+from codea1_cli.judging.step_judge import Judged
 from codea1_cli.methods.base import Method, SamplePlan
 from codea1_cli.methods.rollouts import CodeRollouts
 

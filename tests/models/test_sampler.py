@@ -11,7 +11,7 @@ from codea1_cli.errors import UserError
 from codea1_cli.models.loading import resolve_model
 from codea1_cli.models.sampler import ModelRef, SamplingSettings, cut_at_stop, open_sampler, prompt_seed
 from codea1_cli.models.sampler_transformers import TransformersSampler, _picker
-from codea1_cli.runs.policies import find_model
+from codea1_cli.runs.policy_folders import find_model
 
 TINY = ModelRef(resolve_model("builtin:tiny"), label="builtin:tiny")
 

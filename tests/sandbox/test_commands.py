@@ -10,7 +10,7 @@ import typer
 from codea1_cli.cli import judge as judge_command
 from codea1_cli.cli import sandbox as sandbox_command
 from codea1_cli.cli.console import run_app
-from codea1_cli.judging.bench import build_work
+from codea1_cli.judging.speed import build_work
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.tiny import problems_path
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.judging.files import Row, RowJudge
 from codea1_cli.judging.judge import Judge
+from codea1_cli.judging.judge_rows import Row, RowJudge
 from codea1_cli.sandbox.base import ProgramRun
 from codea1_cli.sandbox.fusion import FusionSandbox
 from tests.sandbox.fusion_standin import StandIn, stand_in

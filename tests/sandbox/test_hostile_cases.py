@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from codea1_cli.judging.files import Row, RowJudge
+from codea1_cli.judging.judge_rows import Row, RowJudge
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.local import LocalSandbox
 

@@ -249,7 +249,7 @@ def _sampled(
     from codea1_cli.evals.samples import SampleFile
     from codea1_cli.evals.scoring import sample_tasks
     from codea1_cli.models.sampler import open_sampler
-    from codea1_cli.runs.policies import find_model
+    from codea1_cli.runs.policy_folders import find_model
 
     ref = find_model(model, role="code", step=step, runs_root=runs)
     file = out or _default_file(benchmark, ref.label, style, settings)

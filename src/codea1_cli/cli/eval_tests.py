@@ -97,7 +97,7 @@ def eval_tests(
     from codea1_cli.evals.test_generation.functions import functions_of_file
     from codea1_cli.evals.test_generation.job import Job, run_benchmark, run_file, sample_only
     from codea1_cli.models.sampler import SamplingSettings
-    from codea1_cli.runs.policies import find_model
+    from codea1_cli.runs.policy_folders import find_model
 
     goes_on = listed or only_sample
     with interruptible(_GOES_ON if goes_on else "suites are kept, the same command scores again"), Bar() as bar:

@@ -22,7 +22,7 @@ def export(
     verbose: VerboseOption = False,
 ) -> None:
     """Write one policy of a checkpoint as a folder that `from_pretrained` loads; LoRA adapters are merged."""
-    from codea1_cli.runs.policies import export_policy
+    from codea1_cli.runs.policy_folders import export_policy
     from codea1_cli.runs.run_dir import find_run, runs_root
 
     done = export_policy(find_run(run, runs_root(runs)), role, to, step)

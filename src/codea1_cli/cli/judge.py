@@ -44,7 +44,7 @@ def judge(
 ) -> None:
     """Judge candidates against references. Each row holds `id`, `reference`, `candidate`, `entry_point`, and `tests`
     (a list of asserts) or `suite` (a reply's text); it may set `tolerance`, `time_limit_s` and `memory_mb`."""
-    from codea1_cli.judging.files import RowJudge, read_rows
+    from codea1_cli.judging.judge_rows import RowJudge, read_rows
     from codea1_cli.sandbox.base import Limits
 
     count = workers or os.cpu_count() or 1

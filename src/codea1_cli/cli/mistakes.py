@@ -162,7 +162,7 @@ def _with_line(shown: "ProblemView", replayed: "list[Replayed]") -> "ProblemView
 
 
 def _same_call(one: str, other: str) -> bool:
-    from codea1_cli.runs.rollouts import call_of
+    from codea1_cli.runs.rollout_files import call_of
 
     return call_of(one) == call_of(other)
 

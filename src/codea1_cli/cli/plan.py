@@ -57,7 +57,7 @@ def plan(
     from dataclasses import replace
 
     from codea1_cli.cli.plan_view import estimate_data, show_estimate
-    from codea1_cli.engine.setup import check_enough
+    from codea1_cli.engine.run_setup import check_enough
     from codea1_cli.planning.estimate import best_gpu_splits, estimate_run
     from codea1_cli.planning.fit_check import check_disk, check_fits, suggestions
     from codea1_cli.planning.gpu_assignment import gpu_ids

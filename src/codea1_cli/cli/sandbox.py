@@ -13,8 +13,8 @@ from codea1_cli.cli.console import JsonOption, VerboseOption
 from codea1_cli.cli.judge import PythonOption, RequireOption, open_sandbox
 
 if TYPE_CHECKING:
-    from codea1_cli.judging.bench import Arm
     from codea1_cli.judging.canaries import Canary
+    from codea1_cli.judging.speed import Arm
     from codea1_cli.problems.problem import Problem
 
 app = typer.Typer(no_args_is_help=True, help="Check the sandbox and measure it.")
@@ -70,7 +70,7 @@ def bench(
     verbose: VerboseOption = False,
 ) -> None:
     """Judge the same jobs by plain Python processes, by EvalPlus' checker and by this sandbox, and compare."""
-    from codea1_cli.judging.bench import compare
+    from codea1_cli.judging.speed import compare
 
     show_arms(list(compare(_problems(problems), jobs, workers, python, evalplus, console.note)), as_json)
 
@@ -87,7 +87,7 @@ def _problems(path: Path | None) -> list[Problem]:
 
 def show_arms(arms: Sequence[Arm], as_json: bool) -> None:
     """The arms as a table, or as JSON."""
-    from codea1_cli.judging.bench import cores, table
+    from codea1_cli.judging.speed import cores, table
 
     rows = table(arms)
     if as_json:

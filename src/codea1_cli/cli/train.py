@@ -56,8 +56,8 @@ def train(
 
     from codea1_cli.cli.plan import estimate_here, free_disk
     from codea1_cli.cli.plan_view import headline, run_data, show_run
-    from codea1_cli.engine.evaluation import check_benchmarks
-    from codea1_cli.engine.setup import check_enough
+    from codea1_cli.engine.evaluation_on_rank import check_benchmarks
+    from codea1_cli.engine.run_setup import check_enough
     from codea1_cli.methods.registry import method_of
     from codea1_cli.models.loading import resolve_model
     from codea1_cli.planning.fit_check import check_disk

@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from codea1_cli.engine.client import Decision, Heartbeats, RankReport
-from codea1_cli.engine.evaluation import figure_due
-from codea1_cli.engine.evaluators import BenchmarkEvaluator, Evaluator, HeldoutEvaluator
+from codea1_cli.engine.evaluation_in_arena import BenchmarkEvaluator, Evaluator, HeldoutEvaluator
+from codea1_cli.engine.evaluation_on_rank import figure_due
 from codea1_cli.engine.nodes import several_nodes
 from codea1_cli.engine.preflight import PreflightCounts, PreflightGate
+from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.run_writer import RunWriter
-from codea1_cli.engine.setup import Schedule
-from codea1_cli.engine.step import Step
+from codea1_cli.engine.step_state import Step
 from codea1_cli.errors import EnvironmentFault, SandboxOutage
 from codea1_cli.methods.exchange import CandidateView, SuiteResults
 from codea1_cli.methods.registry import method_of

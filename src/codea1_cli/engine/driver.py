@@ -16,9 +16,9 @@ from codea1_cli.engine.failures import as_error, resume_hint, stack_hint
 from codea1_cli.engine.interrupts import EXIT_INTERRUPTED, interrupts, stop_note, stoppable
 from codea1_cli.engine.nodes import Node, check_shared, on_node, pinned
 from codea1_cli.engine.orphan_reaper import MARK
-from codea1_cli.engine.policy import PolicyWorker
+from codea1_cli.engine.policy_worker import PolicyWorker
 from codea1_cli.engine.ranks import build_order, rank_specs
-from codea1_cli.engine.setup import RunSetup, Schedule
+from codea1_cli.engine.run_setup import RunSetup, Schedule
 from codea1_cli.errors import RunFailed, SandboxOutage, some
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.gpu_assignment import Gpu

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from codea1_cli.durable import write_atomic
-from codea1_cli.engine.step import new_future
+from codea1_cli.engine.step_state import new_future
 from codea1_cli.engine.trl.sampling import beside_training, sample_groups, sync_weights
 from codea1_cli.errors import UserError
 from codea1_cli.extract import extract_code, parse_suite

@@ -15,12 +15,12 @@ from codea1_cli.engine.client import RankReport
 from codea1_cli.errors import EnvironmentFault, RunFailed
 from codea1_cli.game.book import Book
 from codea1_cli.game.scoring import ProblemOutcome
-from codea1_cli.judging.step import Judged
+from codea1_cli.judging.step_judge import Judged
 from codea1_cli.methods.registry import method_of
 from codea1_cli.mistakes.store import MistakeStore
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.best import mark_best
-from codea1_cli.runs.rollouts import rollout_rows, write_rollouts
+from codea1_cli.runs.rollout_files import rollout_rows, write_rollouts
 from codea1_cli.runs.run_dir import RunDir
 
 

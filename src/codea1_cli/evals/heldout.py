@@ -8,7 +8,7 @@ from typing import Any
 
 from codea1_cli.evals.eval_set import Figures, Texts
 from codea1_cli.evals.statistics import pass_at_k
-from codea1_cli.judging.step import StepJudge
+from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.models.loading import render
 from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.problems.problem import Problem, public_problem

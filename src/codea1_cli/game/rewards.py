@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass
 
+from codea1_cli.game.rules import Game
+
 _NOT_PRINTABLE = re.compile(r"[^\t-\r -~]")  # printable: ASCII 32 to 126 and tab, newline, VT, FF, CR
 
 
@@ -38,12 +40,13 @@ def nonprintable_share(reply: str) -> float:
     return len(_NOT_PRINTABLE.findall(reply)) / len(reply) if reply else 0.0
 
 
-def suite_reward(counts: SuiteCounts, *, k: int, alpha: float, loads: bool, penalty: float = 0.0) -> SuiteReward:
+def suite_reward(rules: Game, counts: SuiteCounts, *, loads: bool, penalty: float = 0.0) -> SuiteReward:
     """`alpha * validity + (1 - alpha) * adversarial` if the candidate loads, else 0; less `penalty`, always.
 
     validity is min(valid / K, 1 - invalid / K), clamped to [0, 1]; adversarial is the fails among the first K over
     K, or with a replayed book (fails / K - book fails / book + 1) / 2, and 0 without a valid test.
     """
+    k, alpha = rules.tests_per_suite, rules.alpha
     validity = max(0.0, min(1.0, counts.valid / k, 1 - counts.invalid / k))
     new_fail = counts.early_fails / k
     if counts.valid == 0:
@@ -57,7 +60,7 @@ def suite_reward(counts: SuiteCounts, *, k: int, alpha: float, loads: bool, pena
     return SuiteReward(earned - penalty, validity, adversarial, penalty)
 
 
-def code_reward(counts: SuiteCounts) -> float | None:
+def code_reward(rules: Game, counts: SuiteCounts) -> float | None:
     """What one suite gives its candidate: the mean of the book's and the suite's pass rates, of those there are.
 
     None when there is neither: the suite says nothing about the candidate (0 in the published code).

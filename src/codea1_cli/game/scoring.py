@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from codea1_cli.game.book import Book, BookEvent, Entries
-from codea1_cli.game.figures import Stats, problem_stats
 from codea1_cli.game.judged_tests import JudgedCandidate, JudgedSuite, JudgedTest, read_book_test
 from codea1_cli.game.rewards import SuiteCounts, SuiteReward, code_reward, nonprintable_share, suite_reward
 from codea1_cli.game.rules import Game
+from codea1_cli.game.step_counts import Stats, problem_stats
 from codea1_cli.sandbox.verdicts import Verdict
 
 MAX_BOOK_TEST_CHARS = 4_000
@@ -62,17 +62,11 @@ def _score(rules: Game, candidate: JudgedCandidate) -> tuple[float | None, list[
     parts = []
     for suite in candidate.suites:
         counts = _counts(rules, candidate, suite, book)
-        part = suite_reward(
-            counts,
-            k=rules.tests_per_suite,
-            alpha=rules.alpha,
-            loads=bool(candidate.loaded),
-            penalty=nonprintable_share(suite.text),
-        )
+        part = suite_reward(rules, counts, loads=bool(candidate.loaded), penalty=nonprintable_share(suite.text))
         # A suite is not to blame for a candidate that does not load, nor for a sandbox that fails.
         scorable = rules.paper or (bool(candidate.loaded) and not suite.unscored)
         parts.append(part if scorable else SuiteReward(None, part.validity, part.adversarial, part.penalty))
-        share = code_reward(counts) if scorable else None
+        share = code_reward(rules, counts) if scorable else None
         shares.append(0.0 if share is None and rules.paper else share)
     if candidate.loaded is False or (rules.paper and not candidate.loaded):
         return 0.0, parts

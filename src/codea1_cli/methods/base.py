@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 from codea1_cli.game.book import Entries
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import ProblemOutcome
-from codea1_cli.judging.step import Candidate, Judged
+from codea1_cli.judging.step_judge import Candidate, Judged
 from codea1_cli.methods.exchange import Exchange
 from codea1_cli.problems.problem import Problem
 
@@ -36,7 +36,7 @@ class SamplePlan:
 
 
 class Step(Protocol):
-    """One step as the arena sees it (`engine.step.Step`): what the ranks have posted, and the judge."""
+    """One step as the arena sees it (`engine.step_state.Step`): what the ranks have posted, and the judge."""
 
     async def candidates(self, problem_id: str) -> list[Candidate]:
         """The problem's candidates in the order sampled, loaded; waits until they are posted."""

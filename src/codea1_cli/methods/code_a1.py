@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from codea1_cli.game.book import Entries
-from codea1_cli.game.figures import merge_stats
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import ProblemOutcome, score_problem, select
-from codea1_cli.judging.step import Judged
+from codea1_cli.game.step_counts import merge_stats
+from codea1_cli.judging.step_judge import Judged
 from codea1_cli.methods.base import Method, Rollouts, SamplePlan, Step
 from codea1_cli.methods.rollouts import CodeRollouts, TestRollouts
 

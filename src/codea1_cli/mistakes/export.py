@@ -14,7 +14,7 @@ from typing import Any
 
 from codea1_cli.mistakes.store import BookRow
 from codea1_cli.problems.problem import Problem
-from codea1_cli.runs.rollouts import call_of
+from codea1_cli.runs.rollout_files import call_of
 
 _EXACT_REPR = (bool, str, bytes, bytearray, range, slice, Decimal, Fraction, date, datetime, time, timedelta, timezone)
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from codea1_cli.mistakes.store import BookRow, MistakeStore, StoredEvent
-from codea1_cli.runs.rollouts import CandidateRecord, RecordedTest, history
+from codea1_cli.runs.rollout_files import CandidateRecord, RecordedTest, history
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from codea1_cli.mistakes.export import Case, value_source
 from codea1_cli.mistakes.inspect import LiveTest
 from codea1_cli.mistakes.store import BookRow
 from codea1_cli.problems.problem import Problem
-from codea1_cli.runs.rollouts import call_of
+from codea1_cli.runs.rollout_files import call_of
 
 if TYPE_CHECKING:
     from codea1_cli.judging.judge import Judge

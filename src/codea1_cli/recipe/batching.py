@@ -8,8 +8,6 @@ from codea1_cli.errors import UserError
 from codea1_cli.methods.registry import method_of
 from codea1_cli.recipe.schema import Recipe
 
-ROLES = ("code", "test")
-
 
 @dataclass(frozen=True)
 class Batches:

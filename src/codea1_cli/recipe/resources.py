@@ -9,7 +9,7 @@ from pathlib import Path
 
 from codea1_cli.errors import UserError
 from codea1_cli.judging.judge import Judge, ReferenceCache
-from codea1_cli.judging.step import StepJudge
+from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.problems.problem import Problem, read_problems
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.sandbox.base import Limits

@@ -14,6 +14,7 @@ from codea1_cli.evals.registry import names as benchmark_names
 from codea1_cli.game.rules import Game, Positive, Share
 from codea1_cli.methods.registry import check_method
 from codea1_cli.sandbox.local.host.layers import NAMES as SANDBOX_LAYERS
+from codea1_cli.sandbox.make import BACKENDS
 
 
 class Section(BaseModel):
@@ -40,9 +41,7 @@ class JudgeSection(Section):
 
 
 class SandboxSection(Section):
-    backend: Literal["local", "fusion"] = Field(
-        "local", description="where programs run: this machine, or a sandbox-fusion service"
-    )
+    backend: str = Field("local", description="where programs run: `local`, this machine; `fusion`, a service")
     endpoint: str | None = Field(None, description="the service's address; null: SANDBOX_FUSION_ENDPOINT")
     python: str | None = Field(None, description="interpreter for candidates; null: the one that runs codea1")
     require: list[str] = Field(
@@ -243,7 +242,9 @@ class Recipe(Section):
 
     @field_validator("sandbox")
     @classmethod
-    def _layers(cls, value: SandboxSection) -> SandboxSection:
+    def _sandbox(cls, value: SandboxSection) -> SandboxSection:
+        if value.backend not in BACKENDS:
+            raise ValueError(f"backend: unknown backend {value.backend!r}; there are {', '.join(BACKENDS)}")
         for layer in value.require:
             if layer not in (*SANDBOX_LAYERS, "all"):
                 raise ValueError(f"require: unknown layer {layer!r}; there are {', '.join(SANDBOX_LAYERS)}")

@@ -74,7 +74,7 @@ class RunDir:
         return self.path / "checkpoints" / ".pending"
 
     def rollout_file(self, step: int) -> Path:
-        """The rollouts of a step (`runs.rollouts`)."""
+        """The rollouts of a step (`runs.rollout_files`)."""
         return self.path / "rollouts" / f"step-{step:06d}.parquet"
 
     def checkpoint(self, step: int) -> Path:

@@ -12,7 +12,7 @@ from codea1_cli.cli.console import run_app
 from codea1_cli.errors import UserError
 from codea1_cli.evals.test_generation import evaluation, job
 from codea1_cli.models.sampler import ModelRef
-from codea1_cli.runs import policies as model_reference
+from codea1_cli.runs import policy_folders as model_reference
 from tests.evals.test_generation.hand_made import ADD, NEG, SIGN
 
 TASKS = [

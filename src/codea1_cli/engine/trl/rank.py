@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from codea1_cli.engine import evaluation
+from codea1_cli.engine import evaluation_on_rank as evaluation
 from codea1_cli.engine.client import ArenaClient
 from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.engine.trl.sampling import random_state, restore_random_state, sample_groups, sync_weights

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.engine.ranks import RankSpec
-from codea1_cli.engine.setup import Schedule
+from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.trl.sampling import sample_by_prompt
 from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings
 from codea1_cli.errors import UserError

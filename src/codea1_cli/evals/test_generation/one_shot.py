@@ -140,7 +140,7 @@ def score(judge: Judge, runner: TestRunner, function: Function, text: str, k: in
 def _validity(tests: Sequence[JudgedTest], k: int) -> float:
     valid = sum(test.valid for test in tests)
     invalid = len(tests) - valid + sum(test.stated_correctly is False for test in tests)
-    return suite_reward(SuiteCounts(valid, invalid, 0, 0), k=k, alpha=1.0, loads=True).validity
+    return suite_reward(Game(tests_per_suite=k), SuiteCounts(valid, invalid, 0, 0), loads=True).validity
 
 
 def known_wrong(runner: CallRunner, mutants: Sequence[Mutant], calls: Sequence[str]) -> list[int] | None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from codea1_cli.judging.step import Candidate, Judged, StepJudge
+from codea1_cli.judging.step_judge import Candidate, Judged, StepJudge
 from codea1_cli.methods.exchange import CandidateView
 from codea1_cli.problems.problem import Problem
 

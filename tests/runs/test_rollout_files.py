@@ -1,6 +1,6 @@
 """The file of a step's rollouts: its columns, and what is read back of it."""
 
-from codea1_cli.runs.rollouts import CandidateRecord, RecordedTest, candidates_of, history, schema, write_rollouts
+from codea1_cli.runs.rollout_files import CandidateRecord, RecordedTest, candidates_of, history, schema, write_rollouts
 
 RAN = "test: string, verdict: string, expected: string, got: string"
 TEST = (

@@ -11,7 +11,7 @@ from typing import Any
 from codea1_cli.engine.client import ArenaClient
 from codea1_cli.engine.failures import LOG_HEAD
 from codea1_cli.engine.ranks import RankSpec
-from codea1_cli.engine.setup import Schedule
+from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.errors import CodeA1Error, RunFailed, SandboxOutage
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from codea1_cli.engine.setup import RunSetup
+from codea1_cli.engine.run_setup import RunSetup
 from codea1_cli.errors import UserError
 from codea1_cli.problems.problem import Problem, write_problems
 from codea1_cli.recipe.files import load_recipe

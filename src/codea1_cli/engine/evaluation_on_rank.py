@@ -17,7 +17,7 @@ from codea1_cli.evals.benchmark import ScoreOptions, default_cache
 from codea1_cli.evals.eval_set import EvalSet, SetOptions, open_set
 from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutSolving
 from codea1_cli.evals.registry import benchmark_row
-from codea1_cli.judging.step import StepJudge
+from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.methods.registry import method_of
 from codea1_cli.models.sampler import SamplingSettings, cut_at_stop
 from codea1_cli.problems.problem import Problem

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from codea1_cli.durable import write_atomic
 from codea1_cli.game.judged_tests import JudgedTest
 from codea1_cli.game.scoring import ProblemOutcome
-from codea1_cli.judging.step import Judged
+from codea1_cli.judging.step_judge import Judged
 
 if TYPE_CHECKING:
     import pyarrow as pa

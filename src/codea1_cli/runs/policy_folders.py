@@ -72,7 +72,7 @@ def _named_run(text: str | None, root: Path) -> RunDir | None:
 
 def _policy(run: RunDir, role: str, step: int | None) -> ModelRef:
     from codea1_cli.models.loading import resolve_model
-    from codea1_cli.runs.policies import policy_folder
+    from codea1_cli.runs.policy_folders import policy_folder
 
     base = run.recipe().model_of(role)
     if step == 0:
