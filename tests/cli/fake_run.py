@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,12 @@ def ran(test: str, verdict: str, expected: str, got: str) -> dict[str, str]:
     return {"test": test, "verdict": verdict, "expected": expected, "got": got}
 
 
+def weights(size: int) -> bytes:
+    """A file of weights in so many bytes: one tensor of zeros."""
+    header = json.dumps({"w": {"dtype": "U8", "shape": [size - 108], "data_offsets": [0, size - 108]}}).encode()
+    return (100).to_bytes(8, "little") + header.ljust(100) + bytes(size - 108)
+
+
 def rollout_row(step: int, problem_id: str, index: int, code: str, book: list[dict], new: list[dict]) -> dict[str, Any]:
     tests = [{**entry, "valid": True, "reason": "", "stated_correctly": True} for entry in new]
     suite = {"text": "", "reward": 0.5, "validity": 1.0, "adversarial": 0.0, "tests": tests}
@@ -86,10 +93,14 @@ def make_run(root: Path, name: str = "first", *, steps: int = 3, total: int = 3,
         for role in ("code", "test", "arena"):
             (run.pending / role).mkdir(parents=True)
         for role in ("code", "test"):
-            (run.pending / role / "model.safetensors").write_bytes(bytes(1000 * step))
+            (run.pending / role / "model.safetensors").write_bytes(weights(1000 * step))
+            for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+                with zipfile.ZipFile(run.pending / role / name, "w") as file:
+                    file.writestr("data", bytes(4000))
+            (run.pending / role / "trainer_state.json").write_text("{}")
             (run.pending / role / "config.json").write_text(json.dumps({"step": step, "role": role}))
             (run.pending / role / "tokenizer.json").write_text("{}")
-            (run.pending / role / "optimizer.pt").write_bytes(bytes(4000))
+        (run.pending / "arena" / "state.json").write_text(json.dumps({"step": step, "book": {}}))
         run.commit(step)
     run.append_metrics({"step": steps, "eval": {"set": "heldout", "code": {"pass@1": 0.5}, "test": {"validity": None}}})
     double = "basic/double it:1"

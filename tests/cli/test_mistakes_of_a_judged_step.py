@@ -39,7 +39,7 @@ def judged(tmp_path_factory):
     run.recipe_file.write_text(recipe_text(recipe))
     problem = next(problem for problem in PROBLEMS if problem.id == RATIO)
     judge = open_step_judge(recipe, run.path)
-    writer = RunWriter(recipe, run, 0)
+    writer = RunWriter(recipe, run)
     for step, sources in CODE.items():
         candidates = judge.load_candidates(problem, [f"```python\n{source}\n```" for source in sources])
         book = writer.replayed(RATIO)

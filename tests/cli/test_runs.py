@@ -89,6 +89,13 @@ def test_prune_keeps_the_newest_and_dry_run_deletes_nothing(run, call):
     assert call(runs.app, "prune", "--keep", "0").code == 2
 
 
+def test_prune_does_not_count_a_damaged_checkpoint(run, call):
+    (run.checkpoint(3) / "code" / "model.safetensors").unlink()
+    deleted = call(runs.app, "prune", "--yes", "--json").data["deleted"]
+    assert [entry["step"] for entry in deleted] == [1]
+    assert run.committed_steps() == [2, 3]
+
+
 def test_prune_asks_and_leaves_runs_in_progress_alone(run, call, monkeypatch):
     monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: SIM115
     refused = call(runs.app, "prune")

@@ -3,6 +3,7 @@
 import pytest
 
 from codea1_cli.cli.train_view import TrainView
+from codea1_cli.engine.driver import Outcome
 from codea1_cli.recipe.files import load_recipe
 from codea1_cli.runs.run_dir import RunDir
 
@@ -13,7 +14,7 @@ def view(tmp_path):
     run.path.mkdir()
     run.create()
     with TrainView(load_recipe("tiny"), run, {"code": [None], "test": [None]}) as view:
-        view.total = 10
+        view.event({"kind": "length", "total": 10, "last": 10})
         yield view
 
 
@@ -77,3 +78,24 @@ def test_an_evaluation_that_nothing_could_score_is_shown_as_such(view, capsys):
     view.event(step(1))
     view.event(evaluation(1, None))
     assert "held-out at step 1:  pass@1 n/a" in capsys.readouterr().err
+
+
+def test_a_run_that_stops_early_counts_to_its_stop(view, capsys):
+    view.event({"kind": "length", "total": 10, "last": 3})
+    view.event(step(1))
+    view.event(step(2))
+    out = capsys.readouterr().err
+    assert "stops after step 3 of 10 (--max-steps)" in out
+    assert "step 2/3" in out
+
+
+@pytest.mark.parametrize(
+    ("reached", "last", "interrupted", "word"),
+    [(10, 10, False, "finished at step 10 of 10"), (3, 3, False, "stopped and saved at step 3 of 10"),
+     (2, 3, True, "interrupted and saved at step 2 of 10")],
+)  # fmt: skip
+def test_the_closing_line_says_how_a_run_ended(view, capsys, reached, last, interrupted, word):
+    view.finish(Outcome(reached, 10, last, interrupted, {}))
+    out = capsys.readouterr().err
+    assert word in out
+    assert ("--resume" in out) == (reached < 10)

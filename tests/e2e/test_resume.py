@@ -64,3 +64,33 @@ def test_killed_in_the_middle_of_a_step_and_inside_a_checkpoint_write(cli: Cli, 
         assert resumed.returncode == 0, resumed.stderr
         assert not list(checkpoints.glob(".[wps]*"))
     assert_same_run(cli, whole, "killed")
+
+
+@pytest.mark.slow
+def test_a_finished_run_that_goes_on_longer_is_the_run_that_was_as_long_from_the_start(cli: Cli, whole: str) -> None:
+    """Stopped by --max-steps on the way, and damaged in between; the learning rate of the recipe is constant."""
+    shorter = [s.replace("train.max_steps=6", "train.max_steps=4") for s in SMALL]
+    done = cli("train", "--recipe", "tiny", "--run", "longer", *shorter, "--max-steps", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["state"], told["step"], told["last"], told["total"]) == ("stopped", 3, 3, 4)
+    assert "step 2/3" in done.stderr
+    assert "stopped and saved at step 3 of 4" in done.stderr
+    assert "stopped" in cli("runs", "list").stdout
+    assert cli("train", "--run", "longer", "--resume").returncode == 0
+    over = cli("train", "--run", "longer", "--resume")
+    assert over.returncode == 2
+    assert "--resume train.max_steps=8" in over.stderr
+
+    run = cli.path("longer")
+    (run / "checkpoints" / "step-000004" / "test" / "model.safetensors").unlink()
+    done = cli("train", "--run", "longer", "--resume", "train.max_steps=6", "checkpoint.every=2")
+    assert done.returncode == 0, done.stderr
+    assert "checkpoint 4 is damaged: test/model.safetensors is missing" in done.stderr
+    assert "set-aside/after-step-000003: 1 line of metrics" in done.stderr
+    assert "changed from here on: train.max_steps=6, checkpoint.every=2" in done.stderr
+    info = json.loads((run / "run.json").read_text())
+    assert info["total_steps"] == 6
+    assert info["resumed"][-1]["changed"] == {"train.max_steps": [4, 6], "checkpoint.every": [3, 2]}
+    assert "max_steps: 6" in (run / "recipe.yaml").read_text()
+    assert_same_run(cli, whole, "longer")

@@ -13,6 +13,7 @@ from codea1_cli.engine import evaluation_in_arena as evaluators
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.evaluation_in_arena import BenchmarkEvaluator
 from codea1_cli.engine.evaluation_on_rank import benchmarks_due, engine_length, fitting, sampling_as
+from codea1_cli.engine.resume import ResumePoint, set_aside
 from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.trl.sampling import beside_training
 from codea1_cli.errors import UserError
@@ -92,7 +93,7 @@ def test_a_figure_before_its_checkpoint_marks_nothing_and_a_run_that_starts_over
     commit(run, 1)
     assert mark_best(run, FIGURE)["step"] == 1
     run.delete_checkpoint(1)
-    run.drop_after(0)
+    set_aside(run, ResumePoint(0, {}))
     assert mark_best(run, FIGURE) is None
     assert run.best() is None
     assert not os.path.lexists(run.path / "checkpoints" / "best")

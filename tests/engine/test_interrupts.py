@@ -2,11 +2,20 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
 from codea1_cli.engine import interrupts as module
 from codea1_cli.engine.interrupts import interrupts, stop_note, stoppable
+
+
+@pytest.fixture(autouse=True)
+def never_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test is a process that nobody has interrupted, and that does not end ten seconds later."""
+    monkeypatch.setattr(module, "_since", None)
+    monkeypatch.setattr(module, "_end_later", lambda: None)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -47,3 +56,76 @@ def test_cleaning_up_is_not_disturbed_by_the_same_interrupt(number: signal.Signa
 def test_the_first_interrupt_says_what_a_second_one_loses() -> None:
     assert "back to step 40" in stop_note(40)
     assert "nothing is saved yet" in stop_note(0)
+
+
+# -- the command, from its first line to its end -----------------------------------------------------------------------
+PROGRAM = """
+import os, signal, sys, time
+import codea1_cli.cli as cli
+from codea1_cli import __main__
+from codea1_cli.engine import interrupts
+
+interrupts.GRACE_S = 0.3
+number = getattr(signal, sys.argv[1])
+
+def interrupt():
+    os.kill(os.getpid(), number)
+
+def plain():
+    try:
+        interrupt()
+    finally:
+        print("cleaned up")
+
+def swallowed():
+    while True:
+        try:
+            interrupt()
+            time.sleep(60)
+        except KeyboardInterrupt:
+            pass
+
+def importing():
+    import amid_an_import
+
+def at_the_end():
+    import atexit
+    atexit.register(interrupt)
+    print("all done", end="")
+    sys.exit(0)
+
+def done():
+    print("all done", end="")
+    sys.exit(4)
+
+cli.main = globals()[sys.argv[2]]
+__main__.main()
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    ("what", "code", "out"),
+    [
+        ("plain", 130, "cleaned up\n"),
+        ("swallowed", 130, ""),
+        ("importing", 130, ""),
+        ("at_the_end", 0, "all done"),
+        ("done", 4, "all done"),
+    ],
+)
+def test_the_command_ends_with_the_documented_code(tmp_path, number: str, what: str, code: int, out: str) -> None:
+    (tmp_path / "amid_an_import.py").write_text(
+        "import __main__\ntry:\n    __main__.interrupt()\nexcept BaseException:\n    __main__.time.sleep(60)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, number, what],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert (done.returncode, done.stdout) == (code, out)
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("interrupted") == (what not in ("done", "at_the_end"))

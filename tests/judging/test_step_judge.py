@@ -143,7 +143,7 @@ def test_shared_suites_are_one_group_to_learn_from(judge, tmp_path, share):
     run = RunDir(tmp_path / "run")
     run.path.mkdir()
     run.create()
-    writer = RunWriter(recipe, run, 0)
+    writer = RunWriter(recipe, run)
     candidates = one.load_candidates(DOUBLE, [WRONG, WRONG, BROKEN])
     texts = [
         suite("assert double(3) == 6", "assert double(4) == 8"),
@@ -171,7 +171,7 @@ def test_the_book_switched_off_stays_empty(judge, tmp_path):
     run = RunDir(tmp_path / "run")
     run.path.mkdir()
     run.create()
-    writer = RunWriter(recipe, run, 0)
+    writer = RunWriter(recipe, run)
     judged_one = one.judge_suites(DOUBLE, one.load_candidates(DOUBLE, [WRONG])[0], [suite("assert double(3) == 6")], ())
     _, stats = writer.score_step(1, {"double": [judged_one]})
     assert stats["book_tests"] == 0

@@ -18,8 +18,16 @@ if TYPE_CHECKING:
     from codea1_cli.recipe.schema import Recipe
 
 
-def run_data(recipe: Recipe, problems: int, assignment: GpuAssignment, estimate: RunEstimate | None) -> dict[str, Any]:
-    """What `train --dry-run` says a run would do; `problems` counts the file's rows before any is left out.
+def run_data(
+    recipe: Recipe,
+    problems: int,
+    assignment: GpuAssignment,
+    estimate: RunEstimate | None,
+    first: int = 1,
+    stop: int | None = None,
+) -> dict[str, Any]:
+    """What `train --dry-run` says a run would do; `problems` counts the file's rows before any is left out. `first` is
+    the step that it begins with, `stop` what --max-steps says.
 
     Raises:
         UserError: as `recipe.batching.batches`.
@@ -35,7 +43,9 @@ def run_data(recipe: Recipe, problems: int, assignment: GpuAssignment, estimate:
         "method": recipe.method,
         "game": game.mode,
         "data": f"{recipe.data.train} ({problems} problems), held out: {recipe.data.heldout or 'none'}",
-        "steps": f"{steps} of {train.problems_per_step} problems, {per_epoch} an epoch",
+        "steps": f"{min(steps, stop or steps) - first + 1} of {train.problems_per_step} problems, {per_epoch} an epoch"
+        + (f", from step {first} on" if first > 1 else "")
+        + (f"; --max-steps ends it there, the schedule is that of {steps}" if stop and stop < steps else ""),
         "sampled a step": ", ".join(_sampled({role: sampled(recipe, role) for role in assignment}))
         + (f" of {game.tests_per_suite} asserts" if "test" in assignment else ""),
     }

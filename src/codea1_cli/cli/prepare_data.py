@@ -82,7 +82,7 @@ def _run(
     source: "Source", options: Options, out: Path, command: str, report: bool, as_json: bool, benchmark: bool
 ) -> int:
     from codea1_cli.cli.prepare_data import STAGES, show_report, show_summary
-    from codea1_cli.cli.progress import Bar
+    from codea1_cli.cli.progress import Bar, interruptible
     from codea1_cli.data.decontaminate import missing_benchmarks
     from codea1_cli.data.pipeline import Pipeline
     from codea1_cli.data.publish import WORK, check_out, new_card, publish, removed, shown
@@ -96,19 +96,16 @@ def _run(
         notes.append(f"Not decontaminated against {', '.join(missing)}: no file of theirs was there.")
     for note in notes:
         console.warn(note)
-    try:
-        with Work(out / WORK).locked() as work, Bar(_EVERY_S, STAGES) as bar:
-            pipeline = Pipeline(source, options, work, bar)
-            card = new_card(source.title, command, options, pipeline.identity)
-            prepared = pipeline.run()
-            card.notes = notes
-            if prepared.unscored:
-                card.notes.append(f"The sandbox failed on {prepared.unscored} rows; the same command tries them again.")
-                console.warn(card.notes[-1])
-            publish(prepared, card, options, work)
-    except KeyboardInterrupt:
-        console.note("interrupted; the same command goes on from here")
-        return console.EXIT_INTERRUPTED
+    goes_on = "the same command goes on from here"
+    with interruptible(goes_on), Work(out / WORK).locked() as work, Bar(_EVERY_S, STAGES) as bar:
+        pipeline = Pipeline(source, options, work, bar)
+        card = new_card(source.title, command, options, pipeline.identity)
+        prepared = pipeline.run()
+        card.notes = notes
+        if prepared.unscored:
+            card.notes.append(f"The sandbox failed on {prepared.unscored} rows; the same command tries them again.")
+            console.warn(card.notes[-1])
+        publish(prepared, card, options, work)
     slow = sum(prepared.rows.alive[row] for row, _ in prepared.slow)
     listed = [{"stage": stage, **shown(line)} for stage, line in removed(prepared)] if report else []
     if as_json:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -60,15 +59,9 @@ class Bar:
         self._progress.update(self._tasks[stage], completed=done, total=total)
 
 
-@contextlib.contextmanager
-def interruptible(said: str) -> Iterator[None]:
+def interruptible(said: str) -> contextlib.AbstractContextManager[None]:
     """Inside the block the first SIGINT or SIGTERM says "interrupted; SAID" on stderr and raises KeyboardInterrupt, a
     second one ends the process at once. The main thread only."""
-    from codea1_cli.engine.interrupts import interrupts
+    from codea1_cli.engine.interrupts import stoppable
 
-    def first() -> None:
-        os.write(2, f"\ninterrupted; {said}\n".encode())  # a handler may stand amid a print of the same stream
-        raise KeyboardInterrupt
-
-    with interrupts(first, lambda: os._exit(console.EXIT_INTERRUPTED)):
-        yield
+    return stoppable(lambda: f"interrupted; {said}")

@@ -38,6 +38,7 @@ def list_(runs: RunsOption = None, as_json: JsonOption = False, verbose: Verbose
         "running": "ok",
         "finished": "ok",
         "interrupted": "warn",
+        "stopped": "ok",
         "stopped before step 1": "warn",
         "failed": "bad",
     }
@@ -183,8 +184,20 @@ def _plan(chosen: "list[RunDir]", keep: int, whole: bool) -> list[dict[str, Any]
     return [
         {"run": item.name, "step": step, "bytes": folder_bytes(item.checkpoint(step))}
         for item in chosen
-        for step in item.prunable(keep)
+        for step in item.prunable(keep, steps=_whole_steps(item))
     ]
+
+
+def _whole_steps(run: "RunDir") -> list[int]:
+    """A damaged checkpoint is neither deleted nor counted: those before it are what the run can go on from."""
+    from codea1_cli.methods.registry import method_of
+    from codea1_cli.runs.checkpoint_files import damage
+
+    try:
+        roles = method_of(run.recipe()).roles
+    except UserError:
+        roles = ()
+    return [step for step in run.committed_steps() if damage(run.checkpoint(step), step, roles) is None]
 
 
 def _delete(chosen: "list[RunDir]", plan: list[dict[str, Any]]) -> None:

@@ -1,6 +1,8 @@
 """`codea1 train`: the main job."""
 
 import contextlib
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,11 +19,17 @@ if TYPE_CHECKING:
     from codea1_cli.recipe.schema import Recipe
     from codea1_cli.runs.run_dir import RunDir
 
+Changes = dict[str, list[object]]
+
 
 def train(
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Recipe keys to override, such as train.max_steps=20."),
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help="Recipe keys to override, such as train.max_steps=20; with --resume only the length of the run, "
+            "checkpoint.*, eval.*, faults.* and preflight.*.",
+        ),
     ] = None,
     recipe: Annotated[
         str | None, typer.Option("--recipe", "-r", metavar="NAME|FILE", help="A shipped recipe or a YAML file.")
@@ -31,6 +39,9 @@ def train(
         typer.Option("--run", metavar="NAME", help="The run's name; the recipe's name and the time when left out."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run: --run, or the newest one.")] = False,
+    start_over: Annotated[
+        bool, typer.Option("--start-over", help="With --resume: begin at the first step again, whatever is saved.")
+    ] = False,
     max_steps: Annotated[
         int | None,
         typer.Option(
@@ -57,21 +68,31 @@ def train(
     from codea1_cli.cli.plan import estimate_here, free_disk
     from codea1_cli.cli.plan_view import headline, run_data, show_run
     from codea1_cli.engine.evaluation_on_rank import check_benchmarks
-    from codea1_cli.engine.run_setup import check_enough
+    from codea1_cli.engine.interrupts import stoppable
+    from codea1_cli.engine.run_setup import check_enough, run_length
     from codea1_cli.methods.registry import method_of
     from codea1_cli.models.loading import resolve_model
     from codea1_cli.planning.fit_check import check_disk
     from codea1_cli.planning.gpu_assignment import assign_gpus, settle_precision, visible_gpus
+    from codea1_cli.recipe.files import resumed_recipe
     from codea1_cli.recipe.resources import heldout_problems, training_problems
     from codea1_cli.runs.run_dir import runs_root
 
     root = runs_root(runs)
-    if no_preflight and not resume:
+    if no_preflight:
         overrides = [*(overrides or []), "preflight.enabled=false"]
-    chosen, source = (
-        _resumed(recipe, overrides or [], run, root) if resume else _new(recipe, overrides or [], run, root)
-    )
-    directory = _directory(chosen, run, root, resume)
+    changes: Changes = {}
+    source = ""
+    if resume:
+        if recipe is not None:
+            raise UserError("--resume takes no recipe: a run keeps its own", hint="leave it out, or start a new run")
+        directory = _directory("", run, root, resume)
+        chosen, changes = resumed_recipe(directory.recipe_file, overrides or [])
+    else:
+        if start_over:
+            raise UserError("--start-over goes with --resume", hint="a new run begins at its first step anyway")
+        chosen, source = _new(recipe, overrides or [], run, root)
+        directory = _directory(chosen.name, run, root, resume)
     problems = training_problems(chosen)
     check_enough(len(problems), chosen.train.problems_per_step, f"problems of {chosen.data.train}")
     heldout_problems(chosen)  # a broken held-out file or a missing benchmark shall be found now, not after an hour
@@ -89,9 +110,13 @@ def train(
     else:
         ranks = assign_gpus(chosen, visible_gpus(), os.cpu_count() or 1)
     chosen = settle_precision(chosen, on_gpu=any(gpu is not None for group in ranks.values() for gpu in group))
-    estimate = estimate_here(chosen, len(problems), ranks, hosts=max(len(nodes), 1))
+    done = 0 if start_over or not resume else directory.latest_step()
+    length = run_length(chosen, len(problems))
+    ahead = max(min(length, max_steps or length) - done, 1)
+    rest = chosen.model_copy(update={"train": chosen.train.model_copy(update={"max_steps": ahead})})
+    estimate = estimate_here(rest, len(problems), ranks, hosts=max(len(nodes), 1))
     if dry_run:
-        plan = run_data(chosen, len(problems), ranks, estimate)
+        plan = run_data(chosen, len(problems), ranks, estimate, done + 1, max_steps)
         if as_json:
             console.emit(plan)
         else:
@@ -102,17 +127,23 @@ def train(
             console.note(line)
         if not resume:  # a run that goes on replaces its own checkpoints
             check_disk(estimate, free_disk(root), str(root))
-    try:
-        with directory.locked():
-            return _train(chosen, source, directory, problems, ranks, nodes, resume, max_steps, address, as_json)
-    except KeyboardInterrupt:  # not of a running step: that one is finished and saved
-        saved = directory.latest_step()
-        console.note(
-            f"stopped; step {saved} is saved: codea1 train {directory.options} --resume"
-            if saved
-            else "stopped before the first step; nothing to resume"
-        )
-        return console.EXIT_INTERRUPTED
+    # Not during a step: that one is finished and saved.
+    with stoppable(lambda: _stopped(directory)), directory.locked():
+        resume_step = 0
+        if resume:
+            resume_step = _prepare_resume(directory, chosen, changes, start_over, max_steps)
+        else:
+            _write_recipe(directory, chosen, source)
+        return _train(chosen, directory, problems, ranks, nodes, resume_step, max_steps, address, as_json)
+
+
+def _stopped(directory: "RunDir") -> str:
+    saved = directory.latest_step()
+    if not saved:
+        return "stopped before the first step; nothing to resume"
+    if saved >= directory.info().get("total_steps", saved + 1):
+        return f"stopped; all {saved} steps are done and saved"
+    return f"stopped; step {saved} is saved: codea1 train {directory.options} --resume"
 
 
 def _new(recipe: str | None, overrides: list[str], run: str | None, root: Path) -> "tuple[Recipe, str]":
@@ -134,17 +165,7 @@ def _new(recipe: str | None, overrides: list[str], run: str | None, root: Path) 
     return chosen, f"# recipe: {recipe}\n{heading}{recipe_path(recipe).read_text(encoding='utf-8')}"
 
 
-def _resumed(recipe: str | None, overrides: list[str], run: str | None, root: Path) -> "tuple[Recipe, str]":
-    from codea1_cli.runs.run_dir import find_run
-
-    if recipe is not None or overrides:
-        raise UserError(
-            "--resume takes no recipe and no overrides: a run keeps its own", hint="leave them out, or start a new run"
-        )
-    return find_run(run, root).recipe(), ""
-
-
-def _directory(recipe: "Recipe", run: str | None, root: Path, resume: bool) -> "RunDir":
+def _directory(recipe: str, run: str | None, root: Path, resume: bool) -> "RunDir":
     from datetime import datetime
 
     from codea1_cli.runs.run_dir import RunDir, find_run
@@ -153,7 +174,7 @@ def _directory(recipe: "Recipe", run: str | None, root: Path, resume: bool) -> "
         return find_run(run, root)
     if run is not None and (run in {".", ".."} or "/" in run or not run.strip()):
         raise UserError(f"{run!r} is no name for a run", hint="a plain name; the folder of runs is --runs")
-    directory = RunDir(root / (run or f"{recipe.name}-{datetime.now():%Y%m%d-%H%M%S}"))
+    directory = RunDir(root / (run or f"{recipe}-{datetime.now():%Y%m%d-%H%M%S}"))
     never_started = directory.exists() and not directory.info()
     if directory.path.is_dir() and not never_started and any(p.name != "lock" for p in directory.path.iterdir()):
         with directory.locked():  # a run that is being trained is neither to go on with nor to remove
@@ -166,57 +187,82 @@ def _directory(recipe: "Recipe", run: str | None, root: Path, resume: bool) -> "
     return directory
 
 
+def _prepare_resume(
+    directory: "RunDir", recipe: "Recipe", changes: Changes, start_over: bool, max_steps: int | None
+) -> int:
+    """Finds where the run goes on, sets aside what is later, and records what was changed. Returns the step."""
+    import sys
+    import time
+
+    from codea1_cli.engine.resume import resume_point, set_aside
+    from codea1_cli.engine.run_setup import run_length
+
+    point = resume_point(directory, start_over)
+    step = point.step
+    total = run_length(recipe, len(directory.info()["problem_ids"])) if step else 0
+    if step and step >= min(total, max_steps or total):
+        raise UserError(
+            f"run {directory.name} is at step {step} of {total}: there is nothing left to do",
+            hint=f"go on to the end: codea1 train {directory.options} --resume"
+            if step < total
+            else f"make it longer: codea1 train {directory.options} --resume train.max_steps={2 * step}",
+        )
+    for number, fault in sorted(point.damaged.items() if not start_over else ()):
+        console.warn(f"checkpoint {number} is damaged: {fault}")
+    if moved := set_aside(directory, point):
+        folder, what = moved
+        console.note(f"what came after step {step} is set aside in {folder}: {', '.join(what)}")
+    console.note(f"run {directory.name} goes on from step {step}" if step else f"run {directory.name} starts over")
+    _write_recipe(directory, recipe, "")
+    if changes:
+        words = [f"{key}={json.dumps(now)}" for key, (_, now) in changes.items()]
+        with open(directory.path / "recipe.source.yaml", "a", encoding="utf-8") as file:
+            file.write(f"# after step {step}: {' '.join(words)}\n")
+        console.note(f"changed from here on: {', '.join(words)}")
+    now = {"step": step, "time": round(time.time(), 3), "command": sys.argv, "changed": changes}
+    directory.note(resumed=[*directory.info().get("resumed", []), now])
+    return step
+
+
+def _write_recipe(directory: "RunDir", recipe: "Recipe", source: str) -> None:
+    from codea1_cli.durable import write_atomic
+    from codea1_cli.recipe.files import recipe_text
+
+    directory.create()
+    if source:
+        write_atomic(directory.path / "recipe.source.yaml", source)
+    write_atomic(directory.recipe_file, recipe_text(recipe))
+
+
 def _train(
     recipe: "Recipe",
-    source: str,
     directory: "RunDir",
     problems: "list[Problem]",
     ranks: "GpuAssignment",
     nodes: "list[Node]",
-    resume: bool,
+    resume_step: int,
     max_steps: int | None,
     address: str | None,
     as_json: bool,
 ) -> int:
     from codea1_cli.cli.train_view import TrainView
-    from codea1_cli.durable import write_atomic
     from codea1_cli.engine.driver import Driver
     from codea1_cli.engine.nodes import place
-    from codea1_cli.engine.run_writer import prepare_resume
-    from codea1_cli.recipe.files import recipe_text
 
-    resume_step = 0
-    if resume and directory.info():
-        resume_step = prepare_resume(directory)
-        total = directory.info()["total_steps"]
-        if resume_step >= min(total, max_steps or total):
-            raise UserError(
-                f"run {directory.name} is at step {resume_step} of {total}: there is nothing left to do",
-                hint=f"raise --max-steps {max_steps}, or leave it out" if resume_step < total else None,
-            )
-        console.note(f"run {directory.name} goes on from step {resume_step}")
-    elif not resume:
-        directory.create()
-        write_atomic(directory.path / "recipe.source.yaml", source)
-        write_atomic(directory.recipe_file, recipe_text(recipe))
-    directory.note_error(None)
+    directory.note(error=None, stop=None)
     hosts = {role: [node.host for node in group] for role, group in place(ranks, nodes).items()} if nodes else None
     with TrainView(recipe, directory, ranks, hosts) as view:
         try:
             outcome = Driver(recipe, directory, ranks, view, nodes).train(problems, resume_step, max_steps, address)
         except Exception as error:
             with contextlib.suppress(OSError):  # on a full disk, say what the run says
-                directory.note_error(str(error))
+                directory.note(error=str(error))
             raise
+        if outcome.state == "stopped":
+            directory.note(stop=outcome.step)
         view.finish(outcome)
     if as_json:
-        console.emit(
-            {
-                "run": str(directory.path),
-                "step": outcome.step,
-                "total": outcome.total,
-                "interrupted": outcome.interrupted,
-                **outcome.summary,
-            }
-        )
+        where = asdict(outcome)
+        summary = where.pop("summary")
+        console.emit({"run": str(directory.path), "state": outcome.state, **where, **summary})
     return console.EXIT_INTERRUPTED if outcome.interrupted else console.EXIT_OK

@@ -28,7 +28,7 @@ class TrainView:
         self.status: Any = None
         self.started = time.monotonic()
         self.times: list[float] = []
-        self.total = 0
+        self.last = 0  # the step at which this call of the command ends
         self.warned: set[str] = set()
         self.rewards: list[float] = []
         self.solved: list[tuple[int, float]] = []  # (reward lines seen, pass@1) at each evaluation
@@ -58,9 +58,14 @@ class TrainView:
             console.note(f"{text} ({time.monotonic() - self.started:.0f} s)")
 
     def event(self, event: dict[str, Any]) -> None:
-        """Shows an event of the run: a `step` or `eval` with its line of metrics.jsonl, a `checkpoint` or a `note`."""
+        """Shows an event of the run: its `length`, a `step` or `eval` with its line of metrics.jsonl, a `checkpoint` or a
+        `note`."""
         kind = event["kind"]
-        if kind == "step":
+        if kind == "length":
+            self.last = event["last"]
+            if self.last < event["total"]:
+                self._say(f"  stops after step {self.last} of {event['total']} (--max-steps)")
+        elif kind == "step":
             self._step(event["line"])
         elif kind == "eval":
             self._evaluation(event["line"])
@@ -74,13 +79,12 @@ class TrainView:
 
     def _step(self, line: dict[str, Any]) -> None:
         arena = line["arena"]
-        self.total = self.total or int(self.run.info().get("total_steps", 0))
         self.times.append(time.monotonic())
         recent = self.times[-11:]
         pace = (recent[-1] - recent[0]) / (len(recent) - 1) if len(recent) > 1 else None
-        left = f"  {_clock(pace * (self.total - line['step']))} left" if pace is not None else ""
+        left = f"  {_clock(pace * (self.last - line['step']))} left" if pace is not None else ""
         parts = [
-            f"step {line['step']:>{len(str(self.total))}}/{self.total}",
+            f"step {line['step']:>{len(str(self.last))}}/{self.last}",
             *method_of(self.recipe).step_line(line),
             f"{line['timing']['step_s']:.1f} s{left}",
         ]
@@ -173,13 +177,7 @@ class TrainView:
                 if role in first["eval"]
             ]
             console.err().print(console.table(title, ("", ">before", ">after"), rows, framed=True))
-        word = (
-            "interrupted and saved"
-            if outcome.interrupted
-            else "finished"
-            if outcome.step == outcome.total
-            else "stopped and saved"
-        )
+        word = outcome.state if outcome.state == "finished" else f"{outcome.state} and saved"
         self._say(f"{word} at step {outcome.step} of {outcome.total} after {_clock(time.monotonic() - self.started)}")
         tests, problems = (outcome.summary.get(key, 0) for key in ("book_tests", "book_problems"))
         self._say(f"tests in the Mistake Book: {tests} on {problems} problems")

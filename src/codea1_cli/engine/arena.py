@@ -88,7 +88,7 @@ class Arena:
     ) -> None:
         """`last_step` is where this call of the command stops: the schedule's end, or earlier with --max-steps."""
         self.schedule, self.problems, self.last_step = schedule, problems, last_step
-        self.run_writer = await self.in_writer(RunWriter, self.recipe, self.run, resume_step)
+        self.run_writer = await self.in_writer(RunWriter, self.recipe, self.run)
         self.gate = PreflightGate(self.recipe, self.run, self.labels, problems)
         self.heldout = HeldoutEvaluator(self, heldout)
         self.benchmarks = BenchmarkEvaluator(self)
@@ -172,7 +172,8 @@ class Arena:
             self.outage = await self._canary()
         if step not in self.decisions:
             last = self.stop_requested or step >= self.last_step or self.outage is not None
-            save = last or step % self.recipe.checkpoint.every == 0 or figure_due(self.recipe, step, len(self.schedule))
+            ends = (len(self.schedule), self.last_step)
+            save = last or step % self.recipe.checkpoint.every == 0 or figure_due(self.recipe, step, *ends)
             self.decisions[step] = Decision(save=save, stop=last)
         return self.decisions[step]
 

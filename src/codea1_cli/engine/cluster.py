@@ -49,9 +49,10 @@ def _connected(ray: Any, address: str | None, temp: str | None = None) -> Iterat
     """Joins the cluster at `address`, or starts one with its files in `temp`; leaves it with the block."""
     try:
         if address is not None:
-            _join(ray, address)
+            with _signals_left_alone(ray):
+                _join(ray, address)
         else:
-            with _in_a_session_of_their_own():
+            with _signals_left_alone(ray), _in_a_session_of_their_own():
                 ray.init(
                     address="local",
                     num_cpus=max(os.cpu_count() or 1, 4),
@@ -62,15 +63,29 @@ def _connected(ray: Any, address: str | None, temp: str | None = None) -> Iterat
                     logging_level=logging.ERROR,
                     _temp_dir=temp,
                 )
-    except SystemExit as exit:  # of the handler that Ray sets for SIGTERM
-        raise KeyboardInterrupt from exit
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         where = f"no Ray cluster answers at {address}" if address else "Ray does not start"
         raise EnvironmentFault(f"{where}: {first_line(error)}") from error
     try:
         yield
-    finally:
+    except KeyboardInterrupt:  # the guard ends what there is
+        raise
+    except BaseException:
         ray.shutdown()
+        raise
+    ray.shutdown()
+
+
+@contextlib.contextmanager
+def _signals_left_alone(ray: Any) -> Iterator[None]:
+    """Ray sets a handler of its own for SIGTERM, which exits with the signal's number; inside the block it does not."""
+    utils = ray._private.utils
+    plain = utils.set_sigterm_handler
+    utils.set_sigterm_handler = lambda handler: None
+    try:
+        yield
+    finally:
+        utils.set_sigterm_handler = plain
 
 
 @contextlib.contextmanager

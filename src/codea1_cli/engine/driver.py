@@ -8,12 +8,12 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.cluster import ray_cluster
 from codea1_cli.engine.failures import as_error, resume_hint, stack_hint
-from codea1_cli.engine.interrupts import EXIT_INTERRUPTED, interrupts, stop_note, stoppable
+from codea1_cli.engine.interrupts import EXIT_INTERRUPTED, interrupts, stop_note
 from codea1_cli.engine.nodes import Node, check_shared, on_node, pinned
 from codea1_cli.engine.orphan_reaper import MARK
 from codea1_cli.engine.policy_worker import PolicyWorker
@@ -41,12 +41,21 @@ class View(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """`interrupted` runs are saved and can be resumed; `summary` holds the closing figures."""
+    """Where a run has come to: `total` is its length, `last` where this call of the command was to stop. An interrupted
+    run is saved and can be resumed. `summary` holds the closing figures."""
 
     step: int
     total: int
+    last: int
     interrupted: bool
     summary: dict[str, Any]
+
+    @property
+    def state(self) -> Literal["finished", "interrupted", "stopped"]:
+        """As `runs list` calls it; `stopped` is short of the whole length because --max-steps said so."""
+        if self.step >= self.total:
+            return "finished"
+        return "interrupted" if self.interrupted else "stopped"
 
 
 class Driver:
@@ -64,7 +73,7 @@ class Driver:
         self.workers: dict[str, Any] = {}
         self.where: dict[str, tuple[str, int]] = {}  # each rank's node and process id
         self.arena: Any = None
-        self.interrupted = False
+        self.interrupted = self.over = False
 
     def train(
         self, problems: Sequence[Problem], resume_step: int, max_steps: int | None, address: str | None
@@ -75,28 +84,34 @@ class Driver:
             RunFailed, UserError, EnvironmentFault: one error that names side, rank, step and cause.
         """
         self.view.phase("starting Ray")
-        # Once more inside, because Ray sets a handler of its own, which exits with the signal's number.
-        with stoppable(), ray_cluster(self.run.path, address, self.run.lock_file) as ray, stoppable():
+        # From the first step on an interrupt is a request, until Ray has ended: then nothing is left to interrupt.
+        with contextlib.ExitStack() as to_the_end, ray_cluster(self.run.path, address, self.run.lock_file) as ray:
             self.ray = ray
             self.node = ray.get_runtime_context().get_node_id()
             try:
                 self._start()
                 schedule, kept = self._prepare(problems, resume_step)
                 last = min(len(schedule), max_steps or len(schedule))
+                self.view.event({"kind": "length", "total": len(schedule), "last": last})
                 heldout = heldout_problems(self.recipe)
                 self._build(schedule, kept, heldout, resume_step, last)
                 self.view.phase("training" if not heldout or resume_step else "evaluating before the first step")
-                with interrupts(self._stop, self._stop_at_once):
-                    self._watch(self._launch(resume_step))
-                    self._wait_for_benchmarks()
+                to_the_end.enter_context(interrupts(self._stop, self._stop_at_once))
+                self._watch(self._launch(resume_step))
+                self._wait_for_benchmarks()
                 summary = self._call(self.arena.close.remote(), "the arena", self._patience)
-                return Outcome(
-                    self.run.latest_step(), len(schedule), self.interrupted and self.run.latest_step() < last, summary
-                )
-            finally:
-                for actor in (*self.workers.values(), *([self.arena] if self.arena else [])):
-                    with contextlib.suppress(Exception):
-                        ray.kill(actor)
+            except Exception:
+                self._end_actors()
+                raise
+            self._end_actors()
+        reached = self.run.latest_step()
+        return Outcome(reached, len(schedule), last, self.interrupted and reached < last, summary)
+
+    def _end_actors(self) -> None:
+        self.over = True
+        for actor in (*self.workers.values(), *([self.arena] if self.arena else [])):
+            with contextlib.suppress(Exception):
+                self.ray.kill(actor)
 
     # -- starting --------------------------------------------------------------------------------------------------
     def _start(self) -> None:
@@ -134,15 +149,14 @@ class Driver:
         first = f"{method_of(self.recipe).roles[0]}[0]"
         chats = [code_messages(problem) for problem in problems]
         lengths = self._call(self.workers[first].prompt_lengths.remote(chats), first, self._patience)
-        schedule, kept = setup.fresh(
-            problems, faults, lengths, {label: self._device(info) for label, info in loaded.items()}
-        )
+        devices = {
+            label: info["device"] + (f" of node {info['node'][:8]}" if self.nodes else "")
+            for label, info in loaded.items()
+        }
+        schedule, kept = setup.fresh(problems, faults, lengths, devices)
         for reason, names in setup.skipped.items():
             self.view.event({"kind": "note", "text": f"left out {len(names)} problems, {reason}: {some(names, 3)}"})
         return schedule, kept
-
-    def _device(self, info: dict[str, Any]) -> str:
-        return f"{info['device']} of node {info['node'][:8]}" if self.nodes else info["device"]
 
     def _build(
         self, schedule: Schedule, problems: dict[str, Problem], heldout: list[Problem], resume_step: int, last: int
@@ -153,7 +167,7 @@ class Driver:
         # Model-written text is all that a policy needs besides the questions: references stay in the arena.
         public = {pid: public_problem(problem) for pid, problem in problems.items()}
         for group in build_order(self.specs):
-            told = self._gather({label: self.workers[label].build.remote(schedule, public) for label in group})
+            told = self._gather({label: self.workers[label].build.remote(schedule, last, public) for label in group})
             for label, chosen in told.items():
                 if chosen:
                     self.view.event({"kind": "note", "text": _engine_line(label, chosen)})
@@ -267,6 +281,8 @@ class Driver:
     def _stop(self) -> None:
         """The first interrupt: finish the step and save."""
         self.interrupted = True
+        if self.over:
+            return
         self.arena.request_stop.remote()
         self.view.event({"kind": "note", "text": stop_note(self.run.latest_step())})
 

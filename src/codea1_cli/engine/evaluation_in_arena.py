@@ -89,7 +89,10 @@ class HeldoutEvaluator(Evaluator):
         if given or not problems:
             return given
         file = self.folder / "targets.json"
-        return [tuple(pair) for pair in json.loads(file.read_text(encoding="utf-8"))] if file.is_file() else None
+        if not file.is_file():
+            return None
+        asked = {problem.id for problem in problems}  # a run that goes on may have another eval.limit
+        return [(pid, source) for pid, source in json.loads(file.read_text(encoding="utf-8")) if pid in asked]
 
     async def items(self, name: str) -> Sequence[Any]:
         """Of `attacking`: when its wrong programs are known, the same for the whole run."""

@@ -71,33 +71,34 @@ def check_benchmarks(recipe: Recipe) -> None:
 
 
 # -- when they are due -------------------------------------------------------------------------------------------------
-def heldout_due(recipe: Recipe, step: int, total: int) -> bool:
-    """Before the first step, after the last, and every `eval.every`."""
+def heldout_due(recipe: Recipe, step: int, *ends: int) -> bool:
+    """Before the first step, at `ends` (the last one of the run, and of a call with --max-steps), and every
+    `eval.every`."""
     every = recipe.eval.every
-    return recipe.data.heldout is not None and (step in (0, total) or (every is not None and step % every == 0))
+    return recipe.data.heldout is not None and (step in (0, *ends) or (every is not None and step % every == 0))
 
 
-def benchmarks_due(recipe: Recipe, step: int, total: int) -> bool:
-    """Before the first step, after the last, and every `eval.benchmark_every` or else `eval.every`."""
+def benchmarks_due(recipe: Recipe, step: int, *ends: int) -> bool:
+    """Before the first step, at `ends`, and every `eval.benchmark_every` or else `eval.every`."""
     every = recipe.eval.benchmark_every or recipe.eval.every
-    return bool(recipe.eval.benchmarks) and (step in (0, total) or (every is not None and step % every == 0))
+    return bool(recipe.eval.benchmarks) and (step in (0, *ends) or (every is not None and step % every == 0))
 
 
-def figure_due(recipe: Recipe, step: int, total: int) -> bool:
+def figure_due(recipe: Recipe, step: int, *ends: int) -> bool:
     """Whether the figure that marks the best checkpoint is measured after this step."""
     figure = recipe.eval.best
     if figure is None:
         return False
-    return (heldout_due if figure.startswith("heldout/") else benchmarks_due)(recipe, step, total)
+    return (heldout_due if figure.startswith("heldout/") else benchmarks_due)(recipe, step, *ends)
 
 
 # -- a rank's share ----------------------------------------------------------------------------------------------------
 def evaluate(rank: TrainingRank, step: int) -> None:
     """Samples this rank's share of every set that is due after this step, or before the first, and posts it to the
     arena, which scores it meanwhile."""
-    recipe, total = rank.recipe, rank.total_steps
-    sets: list[EvalSet] = list(heldout_sets(recipe)) if heldout_due(recipe, step, total) else []
-    if benchmarks_due(recipe, step, total):
+    recipe = rank.recipe
+    sets: list[EvalSet] = list(heldout_sets(recipe)) if heldout_due(recipe, step, *rank.ends) else []
+    if benchmarks_due(recipe, step, *rank.ends):
         sets += benchmark_sets(recipe)
     for chosen in sets:
         if chosen.role == rank.spec.role:

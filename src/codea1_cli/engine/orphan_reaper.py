@@ -40,12 +40,20 @@ def guarded(folders: Sequence[Path], lock: int | None = None) -> Iterator[None]:
     os.environ[MARK] = mark
     try:
         yield
-    finally:
-        del os.environ[MARK]
-        assert guard.stdin is not None
-        guard.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            guard.wait(timeout=10)
+    except KeyboardInterrupt:  # it cleans up when this process has ended, whose libraries may be in any state
+        raise
+    except BaseException:
+        _close(guard)
+        raise
+    _close(guard)
+
+
+def _close(guard: subprocess.Popen[bytes]) -> None:
+    del os.environ[MARK]
+    assert guard.stdin is not None
+    guard.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        guard.wait(timeout=10)
 
 
 def belongs(pid: int, mark: bytes, folders: Sequence[str]) -> bool:

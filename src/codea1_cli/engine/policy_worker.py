@@ -52,8 +52,9 @@ class PolicyWorker:
 
         return [len(render(self.tokenizer, chat)) for chat in chats]
 
-    def build(self, schedule: Schedule, problems: dict[str, Problem]) -> dict[str, Any]:
-        """Builds the trainer. `problems` hold no reference: a policy's process has no business with one.
+    def build(self, schedule: Schedule, last: int, problems: dict[str, Problem]) -> dict[str, Any]:
+        """Builds the trainer; this call of the command ends at step `last`. `problems` hold no reference: a policy's
+        process has no business with one.
 
         Returns what was chosen for the sampling engine.
         """
@@ -62,7 +63,7 @@ class PolicyWorker:
         from codea1_cli.engine.trl.trainer import build_trainer
 
         spec, recipe = self.spec, self.recipe
-        rank = TrainingRank(spec, recipe, ArenaClient(self.arena), problems, len(schedule))
+        rank = TrainingRank(spec, recipe, ArenaClient(self.arena), problems, (len(schedule), last))
         rollouts = method_of(recipe).rollouts(spec.role)(rank)
         told: dict[str, Any] = {}
         try:

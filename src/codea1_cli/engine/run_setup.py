@@ -50,6 +50,12 @@ def check_enough(count: int, problems_per_step: int, what: str) -> None:
         )
 
 
+def run_length(recipe: Recipe, problems: int) -> int:
+    """Steps of a run over so many usable problems."""
+    train = recipe.train
+    return train.max_steps or problems // train.problems_per_step * train.epochs
+
+
 def make_schedule(
     ids: Sequence[str], *, problems_per_step: int, epochs: int, seed: int, max_steps: int | None = None
 ) -> Schedule:
@@ -122,7 +128,8 @@ class RunSetup:
             )
 
     def resume(self, problems: Sequence[Problem], labels: Sequence[str]) -> tuple[Schedule, dict[str, Problem]]:
-        """The order that the run began with; `labels` are the ranks that would go on with it.
+        """The order that the run began with, as long as the recipe says now; `labels` are the ranks that would go on
+        with it.
 
         Raises:
             UserError: a file of problems, or the number of ranks, is not the one that the run began with.
@@ -142,7 +149,9 @@ class RunSetup:
             )
         by_id = {problem.id: problem for problem in problems}
         kept = {pid: by_id[pid] for pid in info["problem_ids"]}
-        return self._schedule(list(kept)), kept
+        schedule = self._schedule(list(kept))
+        self.run.note(total_steps=len(schedule))
+        return schedule, kept
 
     def _schedule(self, ids: list[str]) -> Schedule:
         train = self.recipe.train

@@ -12,7 +12,8 @@ from typing import Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.engine.client import RankReport
-from codea1_cli.errors import EnvironmentFault, RunFailed
+from codea1_cli.engine.resume import book_state
+from codea1_cli.errors import EnvironmentFault
 from codea1_cli.game.book import Book
 from codea1_cli.game.scoring import ProblemOutcome
 from codea1_cli.judging.step_judge import Judged
@@ -27,7 +28,7 @@ from codea1_cli.runs.run_dir import RunDir
 class RunWriter:
     """The one writer of a run directory, inside the arena's process. Methods block; `lock` guards what ranks report."""
 
-    def __init__(self, recipe: Recipe, run: RunDir, resume_step: int) -> None:
+    def __init__(self, recipe: Recipe, run: RunDir) -> None:
         self.recipe, self.run, self.rules, self.method = recipe, run, recipe.game, method_of(recipe)
         self.store = MistakeStore(run.mistakes_file)
         self.books = {pid: Book(tuple(entries)) for pid, entries in self.store.all_books().items()}
@@ -36,22 +37,6 @@ class RunWriter:
         self.lock = threading.Lock()
         self.last_line = time.monotonic()
         mark_best(run, recipe.eval.best)
-        if resume_step:
-            self._check_book(resume_step)
-
-    def _check_book(self, step: int) -> None:
-        """A checkpoint knows the book of its step: a lost or foreign file must not pass for an empty book."""
-        state = json.loads((self.run.checkpoint(step) / "arena" / "state.json").read_text(encoding="utf-8"))
-        if state["book"] != self._book_state():
-            raise RunFailed(
-                f"{self.run.mistakes_file} does not hold the Mistake Book of checkpoint {step}",
-                hint="restore the file that belongs to this run; an empty book would change the game",
-            )
-
-    def _book_state(self) -> dict[str, list[list[Any]]]:
-        return {
-            pid: [list(entry) for entry in book.entries] for pid, book in sorted(self.books.items()) if book.entries
-        }
 
     def training_begins(self) -> None:
         """Step times count from here: what came before was starting up and evaluating."""
@@ -133,7 +118,7 @@ class RunWriter:
             for role in self.method.roles:
                 os.replace(work / role / f"checkpoint-{optimizer_step}", staged / role)
             (staged / "arena").mkdir()
-            state = {"step": step, "book": self._book_state()}
+            state = {"step": step, "book": book_state(self.books)}
             write_atomic(staged / "arena" / "state.json", json.dumps(state) + "\n")
             self.run.commit(step)
             shutil.rmtree(work, ignore_errors=True)
@@ -155,13 +140,3 @@ class RunWriter:
             "book_tests": sum(len(book.entries) for book in self.books.values()),
             "book_problems": sum(bool(book.entries) for book in self.books.values()),
         }
-
-
-def prepare_resume(run: RunDir) -> int:
-    """Drops everything later than the newest whole checkpoint, the book's events included, and returns its step."""
-    step = run.latest_step()
-    run.drop_after(step)
-    if run.mistakes_file.is_file():
-        with MistakeStore(run.mistakes_file) as store:
-            store.truncate_after(step)
-    return step

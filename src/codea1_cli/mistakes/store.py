@@ -161,6 +161,23 @@ class MistakeStore:
                 )
             return deleted
 
+    def move_after(self, step: int, target: Path) -> int:
+        """Moves the events later than `step` to a Mistake Book of their own in the new file `target`, its folder made,
+        and returns their number; without any, no file is made. A crash leaves them in both."""
+        with self._faults():
+            query = (
+                "SELECT step, problem_id, test, change, text FROM changes LEFT JOIN sources ON sources.id = source "
+                "WHERE step > ? ORDER BY changes.rowid"
+            )
+            later = self._db.execute(query, (step,)).fetchall()
+        if not later:
+            return 0
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with MistakeStore(target) as other:
+            for number, events in groupby(later, key=lambda event: event[0]):
+                other.append(number, (event[1:] for event in events))
+        return self.truncate_after(step)
+
     def last_step(self) -> int | None:
         """The newest step that changed the book; None for an empty one."""
         with self._faults():
@@ -179,10 +196,14 @@ class MistakeStore:
             )
             return fold(rows)
 
-    def all_books(self) -> dict[str, list[tuple[str, int]]]:
-        """Every problem's ordered book; problems whose tests have all retired are left out."""
+    def all_books(self, step: int | None = None) -> dict[str, list[tuple[str, int]]]:
+        """Every problem's ordered book, now or after `step`; problems whose tests have all retired are left out."""
         with self._faults():
-            rows = self._db.execute("SELECT problem_id, step, test, change FROM changes ORDER BY problem_id, rowid")
+            rows = self._db.execute(
+                "SELECT problem_id, step, test, change FROM changes WHERE step <= COALESCE(?, step) "
+                "ORDER BY problem_id, rowid",
+                (step,),
+            )
             books = {
                 problem_id: fold((step, test, change) for _, step, test, change in group)
                 for problem_id, group in groupby(rows, key=lambda row: row[0])

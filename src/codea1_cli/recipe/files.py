@@ -173,6 +173,37 @@ def validate_recipe(content: dict[str, Any], origin: str) -> Recipe:
         ) from None
 
 
+# What may change while a run goes on: how far it goes, what it keeps, how it is looked at and watched. Everything else
+# would make it another run.
+MAY_CHANGE = ("train.max_steps", "train.epochs", "checkpoint", "eval", "faults", "preflight")
+
+
+def resumed_recipe(file: Path, overrides: Sequence[str]) -> tuple[Recipe, dict[str, list[Any]]]:
+    """A run's recipe with overrides for the rest of it, and what they change: [before, now] by key.
+
+    Raises:
+        UserError: a key that may not change, an unknown one, or a wrong value.
+    """
+    for override in overrides:
+        parts, _ = parse_override(override)
+        if parts[0] not in MAY_CHANGE and ".".join(parts) not in MAY_CHANGE:
+            raise UserError(
+                f"{'.'.join(parts)} cannot change on --resume: it would be another run",
+                hint=f"what may: train.max_steps, train.epochs and the sections {', '.join(MAY_CHANGE[2:])}; "
+                "start a new run for the rest",
+            )
+    before, now = load_recipe(str(file)), load_recipe(str(file), overrides)
+    flat, changed = _flat(before.dump()), _flat(now.dump())
+    return now, {key: [flat[key], value] for key, value in changed.items() if flat[key] != value}
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat
+
+
 def with_absolute_paths(recipe: Recipe) -> Recipe:
     """The recipe with its files and model folders named in full: a run can be resumed from any folder."""
     pinned = recipe.model_copy(deep=True)

@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,7 @@ from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.best import prunable
-
-COMMITTED = "COMMITTED"
+from codea1_cli.runs.checkpoint_files import COMMITTED, commit_note
 
 
 def runs_root(root: str | Path | None = None) -> Path:
@@ -123,10 +122,10 @@ class RunDir:
             return dict(json.loads((self.path / "best.json").read_text(encoding="utf-8")))
         return None
 
-    def prunable(self, keep: int, spared: Collection[int] = ()) -> list[int]:
-        """The steps whose checkpoints pruning would delete."""
-        best = self.best()
-        return prunable(self.committed_steps(), keep, {*spared, *([best["step"]] if best else [])})
+    def prunable(self, keep: int, spared: Collection[int] = (), steps: Sequence[int] | None = None) -> list[int]:
+        """Which of `steps`, the committed ones when it is None, pruning would delete."""
+        best, steps = self.best(), self.committed_steps() if steps is None else steps
+        return prunable(steps, keep, {*spared, *([best["step"]] if best else [])})
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl; a torn last line, which only a crash leaves, is not one."""
@@ -183,12 +182,12 @@ class RunDir:
             finally:
                 self.lock_file = None
 
-    def note_error(self, what: str | None) -> None:
-        """Keeps in run.json why the run failed; None clears it."""
+    def note(self, **facts: Any) -> None:
+        """Keeps facts in run.json, where there is one; None clears one."""
         info = self.info()
-        if info and info.get("error") != what:
-            info.pop("error", None)
-            write_atomic(self.path / "run.json", json.dumps(info | ({"error": what} if what else {}), indent=2) + "\n")
+        noted = {key: value for key, value in (info | facts).items() if key not in facts or value is not None}
+        if info and noted != info:
+            write_atomic(self.path / "run.json", json.dumps(noted, indent=2) + "\n")
 
     def create(self) -> None:
         """Makes the folder and those inside it."""
@@ -209,10 +208,9 @@ class RunDir:
         shutil.rmtree(staged, ignore_errors=True)
         os.replace(self.pending, staged)
         fsync_tree(staged)
-        shutil.rmtree(target, ignore_errors=True)  # only a leftover without COMMITTED can lie here
+        write_atomic(staged / COMMITTED, commit_note(staged, step))
         os.replace(staged, target)
         fsync_folder(target.parent)
-        write_atomic(target / COMMITTED, json.dumps({"step": step}) + "\n")
         self.point("latest", step)
 
     def point(self, name: str, step: int) -> None:
@@ -233,27 +231,13 @@ class RunDir:
         return old
 
     def delete_checkpoint(self, step: int) -> None:
-        """COMMITTED goes first, so that a half-deleted folder is never taken for a checkpoint."""
+        """It is renamed first, so that a half-deleted folder is never taken for a checkpoint."""
         folder = self.checkpoint(step)
-        (folder / COMMITTED).unlink(missing_ok=True)
-        fsync_folder(folder)
-        shutil.rmtree(folder)
-
-    def drop_after(self, step: int) -> None:
-        """Removes everything later than the committed `step`, all of it for 0: what an interrupted run left behind."""
-        for leftover in (self.path / "checkpoints").glob("*"):
-            if leftover.is_symlink() or leftover.name == f"step-{step:06d}":
-                continue
-            if leftover.is_dir() and not (leftover / COMMITTED).is_file():
-                shutil.rmtree(leftover)
-        if step:
-            self.point("latest", step)  # a crash between a commit and its link leaves the old one
-        for file in (*self.path.glob("rollouts/step-*.parquet"), *self.path.glob("evaluation/step-*.json")):
-            if int(file.stem.split("-")[1]) > step:
-                file.unlink()
-        # A run that starts over evaluates before its first step again.
-        kept = [line for line in self.metrics() if line["step"] <= step] if step else []
-        write_atomic(self.metrics_file, "".join(json.dumps(line) + "\n" for line in kept))
+        doomed = folder.with_name(f".{folder.name}.deleted")
+        shutil.rmtree(doomed, ignore_errors=True)
+        os.replace(folder, doomed)
+        fsync_folder(folder.parent)
+        shutil.rmtree(doomed)
 
 
 def list_runs(root: Path) -> list[RunDir]:

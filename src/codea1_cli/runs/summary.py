@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from codea1_cli.runs.run_dir import RunDir
 
-State = Literal["running", "finished", "failed", "interrupted", "stopped before step 1"]
+State = Literal["running", "finished", "failed", "interrupted", "stopped", "stopped before step 1"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _state(run: RunDir, info: dict[str, Any], step: int, total: int | None) -> S
         return "finished"
     if not step and not run.latest_step():  # nothing on disk tells a failure of the start from an interrupt
         return "stopped before step 1"
-    return "interrupted"
+    return "stopped" if run.latest_step() >= info.get("stop", step + 1) else "interrupted"
 
 
 def _recipe_name(run: RunDir) -> str:

@@ -4,6 +4,8 @@ import math
 from types import SimpleNamespace
 
 import pytest
+import torch
+from transformers import get_scheduler
 
 from codea1_cli.engine.trl.callback import make_callback
 from codea1_cli.errors import RunFailed
@@ -17,7 +19,7 @@ class Rank:
         self.spec = SimpleNamespace(role="code", rank=0, label="code[0]")
         self.updates_per_step = updates
         self.arena = SimpleNamespace(report=lambda report: self.reports.append(report))
-        self.recipe, self.total_steps = load_recipe("tiny"), 10
+        self.recipe, self.ends = load_recipe("tiny"), (10, 10)
         self.logs, self.seconds = [], {"sampling": 1.0}
         self.sampled_tokens = 5
         self.reports = []
@@ -56,3 +58,32 @@ def test_trls_closing_line_is_no_step():
     rank = Rank(updates=1)
     make_callback(rank).on_log(None, SimpleNamespace(global_step=4), None, logs={"train_runtime": 3.0})
     assert rank.reports == []
+
+
+@pytest.mark.parametrize("kind", ["cosine", "linear", "constant"])
+def test_a_run_that_goes_on_longer_has_the_longer_run_s_learning_rates(kind):
+    """The checkpoint of a finished run of 6 steps, continued to 10: each rate is that of a run of 10 steps."""
+
+    def make(steps):
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
+        return optimizer, get_scheduler(kind, optimizer, num_warmup_steps=2, num_training_steps=steps)
+
+    def rates(optimizer, scheduler, steps):
+        found = []
+        for _ in range(steps):
+            found.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            scheduler.step()
+        return found
+
+    whole = rates(*make(10), 10)
+    short = make(6)
+    rates(*short, 6)
+    longer = make(10)
+    for part, saved in zip(longer, short, strict=True):
+        part.load_state_dict(saved.state_dict())
+    state = SimpleNamespace(global_step=6)
+    rank = Rank(updates=1)
+    rank.step_begins = lambda: None
+    make_callback(rank).on_train_begin(None, state, None, lr_scheduler=longer[1])
+    assert rates(*longer, 4) == whole[6:]

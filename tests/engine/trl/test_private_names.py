@@ -11,7 +11,7 @@ import codea1_cli.engine as engine
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-PINNED = {"_generate_single_turn", "_last_loaded_step", "_save_checkpoint", "_iter_named_params"}
+PINNED = {"_private", "_generate_single_turn", "_last_loaded_step", "_save_checkpoint", "_iter_named_params"}
 
 
 def private_names_of_others() -> set[str]:
@@ -22,7 +22,7 @@ def private_names_of_others() -> set[str]:
             if not isinstance(node, ast.Attribute) or not node.attr.startswith("_") or node.attr.startswith("__"):
                 continue
             owner = node.value.id if isinstance(node.value, ast.Name) else None
-            if owner not in {"self", "os"} and not (
+            if owner not in {"self", "os", "sys"} and not (
                 owner is None and ast.unparse(node.value).startswith("self._arena")
             ):
                 found.add(node.attr)
@@ -35,6 +35,15 @@ def parameters(function: object) -> list[str]:
 
 def test_no_other_private_name_is_used():
     assert private_names_of_others() == PINNED
+
+
+def test_ray_sets_its_handler_through_the_function_that_is_replaced():
+    import ray
+
+    connect = inspect.getsource(ray._private.worker.connect)
+    init = inspect.getsource(ray._private.worker)
+    assert "ray._private.utils.set_sigterm_handler(sigterm_handler)" in init
+    assert "signal.signal(" not in connect + inspect.getsource(ray._private.worker.init)
 
 
 def test_generate_single_turn_takes_prompt_ids_and_returns_ids_and_logprobs():

@@ -45,6 +45,8 @@ def make_callback(rank: TrainingRank) -> Any:
             if state.global_step == 0:
                 preflight(rank)
                 rank.evaluate(0)
+            else:
+                _follow_schedule(kwargs["lr_scheduler"])
             rank.step_begins()
 
         def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -95,6 +97,16 @@ def make_callback(rank: TrainingRank) -> Any:
                 rank.step_begins()
 
     return StepCallback()
+
+
+def _follow_schedule(scheduler: Any) -> None:
+    """Sets the learning rates of the next update from this run's length: a checkpoint brings those of the length that
+    the run had when it was saved. Without a change they are the same."""
+    scheduler = getattr(scheduler, "scheduler", scheduler)  # accelerate wraps it
+    for group, base, share in zip(
+        scheduler.optimizer.param_groups, scheduler.base_lrs, scheduler.lr_lambdas, strict=True
+    ):
+        group["lr"] = base * share(scheduler.last_epoch)
 
 
 def _machine(rank: TrainingRank) -> dict[str, float]:

@@ -25,7 +25,7 @@ class TrainingRank:
 
     Args:
         problems: without references; a policy's process has no use for one.
-        total_steps: the length of the run.
+        ends: the last step of the run, and of this call of the command; both are evaluated.
     """
 
     def __init__(
@@ -34,10 +34,10 @@ class TrainingRank:
         recipe: Recipe,
         arena: ArenaClient,
         problems: Mapping[str, Problem],
-        total_steps: int,
+        ends: tuple[int, int],
     ) -> None:
         self.spec, self.recipe, self.arena = spec, recipe, arena
-        self.problems, self.total_steps = problems, total_steps
+        self.problems, self.ends = problems, ends
         self.label, self.game = spec.label, recipe.game
         self.plan = method_of(recipe).plan(recipe.game, spec.role)
         self.max_prompt_tokens = recipe.role(spec.role).max_prompt_tokens

@@ -1,0 +1,165 @@
+"""What a resumed run goes on from, and where it keeps what it does not: nothing of a run is lost without a word."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.durable import fsync_folder, write_atomic
+from codea1_cli.errors import UserError
+from codea1_cli.game.book import Book
+from codea1_cli.methods.registry import method_of
+from codea1_cli.mistakes.store import MistakeStore
+from codea1_cli.runs.checkpoint_files import damage
+from codea1_cli.runs.run_dir import RunDir
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """The whole checkpoint to go on from, 0 for the start, and what is wrong with each later one."""
+
+    step: int
+    damaged: dict[int, str]
+
+
+def resume_point(run: RunDir, start_over: bool = False) -> ResumePoint:
+    """Looks for the newest whole checkpoint, and changes nothing.
+
+    Raises:
+        UserError: none of what was saved is whole, or run.json or the Mistake Book does not belong to it, and nobody
+            asked to start over.
+    """
+    damaged: dict[int, str] = {}
+    if start_over:
+        return ResumePoint(0, dict.fromkeys(_saved(run), "the run starts over"))
+    if (_saved(run) or run.metrics()) and not _info_is_whole(run):
+        raise _nothing_whole(run, f"{run.path / 'run.json'} is missing or broken")
+    recipe = run.recipe()
+    roles = method_of(recipe).roles
+    for step in sorted(_saved(run), reverse=True):
+        fault = damage(run.checkpoint(step), step, roles)
+        if fault is None:
+            _check_book(run, step)
+            return ResumePoint(step, damaged)
+        damaged[step] = fault
+    done = max((line["step"] for line in run.metrics() if "eval" not in line), default=0)
+    if not damaged and done > recipe.checkpoint.every:
+        raise _nothing_whole(run, f"the metrics of run {run.name} go to step {done}, and its checkpoints are gone")
+    if damaged:
+        what = "; ".join(f"checkpoint {step} is damaged: {fault}" for step, fault in damaged.items())
+        raise _nothing_whole(run, f"no checkpoint of run {run.name} is whole: {what}")
+    return ResumePoint(0, {})
+
+
+def _nothing_whole(run: RunDir, what: str) -> UserError:
+    return UserError(what, hint=f"restore it, or start over: codea1 train {run.options} --resume --start-over")
+
+
+def _info_is_whole(run: RunDir) -> bool:
+    try:
+        return {"problem_ids", "devices", "data"} <= set(run.info())
+    except (ValueError, TypeError):
+        return False
+
+
+def _saved(run: RunDir) -> set[int]:
+    """The steps of all checkpoints that there are, whole or not, and of the one that `latest` leads to."""
+    folder = run.path / "checkpoints"
+    names = {path.name for path in folder.glob("step-*")}
+    if (folder / "latest").is_symlink():
+        names.add(os.readlink(folder / "latest"))
+    return {int(number) for name in names if (number := name.removeprefix("step-")).isdigit()}
+
+
+def _check_book(run: RunDir, step: int) -> None:
+    """A checkpoint knows the book of its step: a lost or foreign file must not pass for an empty book."""
+    state = json.loads((run.checkpoint(step) / "arena" / "state.json").read_text(encoding="utf-8"))
+    books: dict[str, list[tuple[str, int]]] = {}
+    if run.mistakes_file.is_file():
+        with MistakeStore(run.mistakes_file, read_only=True) as store:
+            books = store.all_books(step)
+    if state["book"] != book_state({pid: Book(tuple(entries)) for pid, entries in books.items()}):
+        raise _nothing_whole(run, f"{run.mistakes_file} does not hold the Mistake Book of checkpoint {step}")
+
+
+def book_state(books: dict[str, Book]) -> dict[str, list[list[Any]]]:
+    """The Mistake Book as a checkpoint keeps it."""
+    return {pid: [list(entry) for entry in book.entries] for pid, book in sorted(books.items()) if book.entries}
+
+
+_FILES = {
+    "rollouts": ("file", "of rollouts"),
+    "evaluation": ("file", "of evaluations"),
+    "checkpoints": ("checkpoint", ""),
+}
+
+
+def set_aside(run: RunDir, point: ResumePoint) -> tuple[Path, list[str]] | None:
+    """Moves everything later than the resume point to a folder of the run, and says what, in words; None where there
+    was nothing. What a crash left half-written is deleted.
+
+    A crash in the middle leaves the rest to the next call; nothing is cut before its copy is on disk.
+    """
+    step = point.step
+    for leftover in (run.path / "checkpoints").glob(".*"):
+        if leftover.is_dir() and not leftover.is_symlink():
+            shutil.rmtree(leftover)
+    target = _free_name(run.path / "set-aside", f"after-step-{step:06d}")
+    moved = []
+    # A run that starts over evaluates before its first step again.
+    lines = [(line["step"] > step or not step, line) for line in run.metrics()]
+    if cut := [line for late, line in lines if late]:
+        target.mkdir(parents=True)
+        _write_lines(target / "metrics.jsonl", cut)
+        moved.append(_count(len(cut), "line", "of metrics"))
+    _write_lines(run.metrics_file, [line for late, line in lines if not late])
+    if run.mistakes_file.is_file():
+        with MistakeStore(run.mistakes_file) as store:
+            if events := store.move_after(step, target / "mistakes.sqlite"):
+                moved.append(_count(events, "event", "of the Mistake Book"))
+    for folder, (noun, rest) in _FILES.items():
+        late = [path for path in (run.path / folder).glob("step-*") if _is_late(path, point)]
+        for path in late:
+            (target / folder).mkdir(parents=True, exist_ok=True)
+            os.replace(path, target / folder / path.name)
+        if late:
+            moved.append(_count(len(late), noun, rest))
+            fsync_folder(run.path / folder)
+    if not _info_is_whole(run) and (run.path / "run.json").exists():
+        target.mkdir(parents=True, exist_ok=True)
+        os.replace(run.path / "run.json", target / "run.json")
+        moved.append("a broken run.json")
+    if step:
+        run.point("latest", step)  # a crash between a commit and its link leaves the old one
+    else:
+        (run.path / "checkpoints" / "latest").unlink(missing_ok=True)
+    return (target, moved) if moved else None
+
+
+def _count(number: int, noun: str, rest: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''} {rest}".strip()
+
+
+def _is_late(path: Path, point: ResumePoint) -> bool:
+    step = int(path.name.split("-")[1].partition(".")[0])
+    return step in point.damaged if path.parent.name == "checkpoints" else step > point.step
+
+
+def _free_name(folder: Path, name: str) -> Path:
+    def names() -> Iterator[str]:
+        yield name
+        number = 2
+        while True:
+            yield f"{name}-{number}"
+            number += 1
+
+    return next(folder / free for free in names() if not (folder / free).exists())
+
+
+def _write_lines(file: Path, lines: list[dict[str, Any]]) -> None:
+    write_atomic(file, "".join(json.dumps(line) + "\n" for line in lines))
