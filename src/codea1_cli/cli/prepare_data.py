@@ -81,7 +81,6 @@ def prepare_data(
 def _run(
     source: "Source", options: Options, out: Path, command: str, report: bool, as_json: bool, benchmark: bool
 ) -> int:
-    from codea1_cli.cli.prepare_data import STAGES, show_report, show_summary
     from codea1_cli.cli.progress import Bar, interruptible
     from codea1_cli.data.decontaminate import missing_benchmarks
     from codea1_cli.data.pipeline import Pipeline

@@ -58,8 +58,8 @@ class TrainView:
             console.note(f"{text} ({time.monotonic() - self.started:.0f} s)")
 
     def event(self, event: dict[str, Any]) -> None:
-        """Shows an event of the run: its `length`, a `step` or `eval` with its line of metrics.jsonl, a `checkpoint` or a
-        `note`."""
+        """Shows an event of the run: its `length`, a `step` or `eval` with its line of metrics.jsonl, a `checkpoint`
+        or a `note`."""
         kind = event["kind"]
         if kind == "length":
             self.last = event["last"]

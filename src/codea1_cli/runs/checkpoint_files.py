@@ -88,7 +88,7 @@ def _fault(path: Path) -> str | None:
 
 
 def _safetensors_size(path: Path) -> int:
-    """The size that a safetensors file's header gives: 8 bytes, the header, and the tensors up to the last one's end."""
+    """The size that a safetensors file's header gives: 8 bytes, the header, the tensors up to the last one's end."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(min(length, 1 << 28)))
