@@ -3,20 +3,24 @@
 import atexit
 import contextlib
 import os
+import signal
 import sys
-
-from codea1_cli.engine.interrupts import EXIT_INTERRUPTED, end_at_once, interrupts, stoppable
 
 
 def main() -> None:
     """Runs the command line and ends the process with its exit code."""
-    with interrupts(end_at_once, end_at_once):
-        code = _run()
-        with interrupts(lambda: None, end_at_once):  # everything is done
-            _leave(code)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: os._exit(130))
+    from codea1_cli.engine.interrupts import end_at_once, interrupts
+
+    code = _run()
+    with interrupts(lambda: None, end_at_once):  # everything is done
+        _leave(code)
 
 
 def _run() -> object:
+    from codea1_cli.engine.interrupts import EXIT_INTERRUPTED, stoppable
+
     try:
         with stoppable():
             from codea1_cli import cli
@@ -32,7 +36,7 @@ def _run() -> object:
 def _leave(code: object) -> None:
     """Ends here: as the interpreter shuts down, signals have their defaults back, and threads of libraries that were
     interrupted may crash."""
-    if code != EXIT_INTERRUPTED:
+    if code != 130:
         atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
