@@ -218,7 +218,7 @@ def interrupt(
     while (alive := left_alive(family, folder)) and time.monotonic() - sent - took < GONE_S:
         time.sleep(0.1)
     wrong = [f"alive: {line}" for line in alive] + torn(folder)
-    if code == -number and "codea1_cli" not in log:  # Python's own handler, which it sets as it starts
+    if code == -number and "/codea1_cli/" not in log:  # Python's own handler, which it sets as it starts
         early, log = True, ""
     if early:
         known = "before the first line" if code in (-number, 0, 130) else f"{code} before the first line"
