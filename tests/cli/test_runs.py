@@ -129,3 +129,13 @@ def test_train_without_a_recipe_on_a_run_that_exists_suggests_to_resume_it(run, 
     done = call(train, "--run", "first")
     assert done.code == 2
     assert "codea1 train --run first --resume" in done.err
+
+
+def test_show_tells_what_each_resume_changed_and_list_where_a_run_was_to_stop(tmp_path, call, monkeypatch):
+    run = make_run(tmp_path, "longer", steps=3, total=9)
+    run.note(stop=3, resumed=[{"step": 1, "changed": {}}, {"step": 2, "changed": {"train.max_steps": [4, 9]}}])
+    monkeypatch.setenv("CODEA1_RUNS", str(tmp_path))
+    assert "resumed        after step 1; after step 2 with train.max_steps 4 -> 9" in call(runs.app, "show").out
+    assert call(runs.app, "list", "--json").data[0]["state"] == "stopped"
+    run.note(stop=None)
+    assert call(runs.app, "list", "--json").data[0]["state"] == "interrupted"

@@ -88,10 +88,17 @@ def show(
         facts["error"] = row.error
     if isinstance(info.get("command"), list):
         facts["command"] = shlex.join(map(str, info["command"]))
+    if info.get("resumed"):
+        facts["resumed"] = "; ".join(map(_resumed, info["resumed"]))
     for key, value in {**facts, **_flat(info, skip=(*facts, "name", "problem_ids"))}.items():
         out.print(f"  {key:<14} {console.printable(str(value))}", markup=False, soft_wrap=True)
     _print_lines("last steps", step_lines, _STEP_COLUMNS)
     _print_lines("evaluations", eval_lines, _EVAL_COLUMNS)
+
+
+def _resumed(entry: dict[str, Any]) -> str:
+    changed = ", ".join(f"{key} {before} -> {now}" for key, (before, now) in entry["changed"].items())
+    return f"after step {entry['step']}" + (f" with {changed}" if changed else "")
 
 
 # What a person looks for first; --json and metrics.jsonl hold the rest.

@@ -69,12 +69,12 @@ def stoppable(said: Callable[[], str] = lambda: "interrupted") -> contextlib.Abs
     The process has `GRACE_S` to clean up and end. Amid an import it ends at once: libraries do not survive an exception
     there.
     """
-    return interrupts(lambda: _raise(said()), end_at_once)
+    return interrupts(lambda: _raise(said), end_at_once)
 
 
-def _raise(said: str) -> NoReturn:
-    with contextlib.suppress(OSError):
-        os.write(2, f"\n{said}\n".encode(errors="replace"))  # a handler may stand amid a print of the same stream
+def _raise(said: Callable[[], str]) -> NoReturn:
+    with contextlib.suppress(Exception):  # of a file that it reads, or a stderr that is closed
+        os.write(2, f"\n{said()}\n".encode(errors="replace"))  # a handler may stand amid a print of the same stream
     if _importing():
         end_at_once()
     _thread.start_new_thread(_end_later, ())  # threading's own lock may be held where the handler stands
