@@ -196,6 +196,10 @@ def test_a_book_that_is_not_the_checkpoint_s_is_refused_before_anything_is_cut(r
     with pytest.raises(UserError, match="Mistake Book"):
         resume_point(run)
     assert len(run.metrics()) == 4
+    _, moved = set_aside(run, resume_point(run, start_over=True))
+    assert any("Mistake Book" in what for what in moved) == (harm != "lost")
+    with MistakeStore(run.mistakes_file) as store:
+        assert store.problems() == []
 
 
 def test_what_a_crash_leaves_is_no_checkpoint_and_goes_on_resume(run):
@@ -247,3 +251,13 @@ def test_what_may_change_while_a_run_goes_on(run):
             resumed_recipe(run.recipe_file, [refused])
     with pytest.raises(UserError, match="unknown key"):
         resumed_recipe(run.recipe_file, ["eval.evry=2"])
+
+
+def test_copies_that_somebody_keeps_are_left_alone(run):
+    shutil.copytree(run.checkpoint(3), run.path / "checkpoints" / "step-000003-mine")
+    (run.path / "rollouts" / "step-one.parquet").write_text("")
+    (run.checkpoint(3) / COMMITTED).unlink()
+    assert run.committed_steps() == [1, 2]
+    set_aside(run, resume_point(run))
+    assert (run.path / "checkpoints" / "step-000003-mine").is_dir()
+    assert (run.path / "rollouts" / "step-one.parquet").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -119,9 +120,7 @@ def set_aside(run: RunDir, point: ResumePoint) -> tuple[Path, list[str]] | None:
         moved.append(_count(len(cut), "line", "of metrics"))
     _write_lines(run.metrics_file, [line for late, line in lines if not late])
     if run.mistakes_file.is_file():
-        with MistakeStore(run.mistakes_file) as store:
-            if events := store.move_after(step, target / "mistakes.sqlite"):
-                moved.append(_count(events, "event", "of the Mistake Book"))
+        moved += _move_events(run, step, target)
     for folder, (noun, rest) in _FILES.items():
         late = [path for path in (run.path / folder).glob("step-*") if _is_late(path, point)]
         for path in late:
@@ -141,13 +140,30 @@ def set_aside(run: RunDir, point: ResumePoint) -> tuple[Path, list[str]] | None:
     return (target, moved) if moved else None
 
 
+def _move_events(run: RunDir, step: int, target: Path) -> list[str]:
+    try:
+        with MistakeStore(run.mistakes_file) as store:
+            events = store.move_after(step, target / "mistakes.sqlite")
+        return [_count(events, "event", "of the Mistake Book")] if events else []
+    except UserError:
+        if step:
+            raise
+    target.mkdir(parents=True, exist_ok=True)
+    for file in run.path.glob(f"{run.mistakes_file.name}*"):  # with its journal, which is not the next book's
+        os.replace(file, target / file.name)
+    return ["a broken Mistake Book"]
+
+
 def _count(number: int, noun: str, rest: str) -> str:
     return f"{number} {noun}{'s' if number != 1 else ''} {rest}".strip()
 
 
 def _is_late(path: Path, point: ResumePoint) -> bool:
-    step = int(path.name.split("-")[1].partition(".")[0])
-    return step in point.damaged if path.parent.name == "checkpoints" else step > point.step
+    found = re.match(r"step-(\d+)", path.name)
+    if found is None:
+        return False
+    step = int(found[1])
+    return path.name == f"step-{step:06d}" and step in point.damaged if path.is_dir() else step > point.step
 
 
 def _free_name(folder: Path, name: str) -> Path:

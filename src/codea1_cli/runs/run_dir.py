@@ -109,8 +109,8 @@ class RunDir:
         folder = self.path / "checkpoints"
         if not folder.is_dir():
             return []
-        steps = (int(p.name.removeprefix("step-")) for p in folder.glob("step-*") if (p / COMMITTED).is_file())
-        return sorted(steps)
+        marks = (path.parent.name.removeprefix("step-") for path in folder.glob(f"step-*/{COMMITTED}"))
+        return sorted(int(step) for step in marks if step.isdigit())  # somebody may keep a copy beside one
 
     def latest_step(self) -> int:
         """The newest committed step; 0 when there is none."""
