@@ -191,7 +191,7 @@ def _disk(runs: Path) -> Check:
         return Check("runs folder", Status.BROKEN, f"{folder} cannot be written", "set CODEA1_RUNS or --runs")
     free = shutil.disk_usage(folder).free / 1e9
     status = Status.OK if free >= _FREE_DISK_GB else Status.BROKEN
-    hint = None if status is Status.OK else "free some, or set CODEA1_RUNS to another disk; codea1 runs prune helps"
+    hint = None if status is Status.OK else "free some, or set CODEA1_RUNS to another disk; `codea1 runs prune` helps"
     data = {"folder": str(runs.absolute()), "free_gb": round(free, 1)}
     return Check("runs folder", status, f"{runs.absolute()}: {free:.1f} GB free", hint, data)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codea1_cli.evals.statistics import bootstrap, mean, paired_bootstrap, pass_at_k
+from codea1_cli.evals.statistics import bootstrap, mean, paired_bootstrap, pass_at_k, share_interval
 
 
 @pytest.mark.parametrize("n", range(1, 8))
@@ -70,3 +70,13 @@ def test_results_of_other_problems_are_refused() -> None:
 def test_one_problem_has_an_interval_of_no_width() -> None:
     interval = bootstrap([0.5])
     assert (interval.mean, interval.low, interval.high) == (0.5, 0.5, 0.5)
+
+
+@pytest.mark.parametrize(("passed", "of", "low", "high"), [(0, 5, 0.0, 0.522), (5, 5, 0.478, 1.0), (0, 1, 0.0, 0.975)])
+def test_a_few_problems_that_agree_prove_little(passed: int, of: int, low: float, high: float) -> None:
+    interval = share_interval([1.0] * passed + [0.0] * (of - passed))  # the values are scipy's and R's
+    assert (interval.mean, interval.low, interval.high) == pytest.approx((passed / of, low, high), abs=5e-4)
+
+
+def test_shares_that_differ_are_resampled() -> None:
+    assert share_interval([0.0, 1.0, 1.0, 0.0]) == bootstrap([0.0, 1.0, 1.0, 0.0])

@@ -114,9 +114,9 @@ def test_a_killed_driver_s_lock_is_free_when_its_guard_has_cleaned_up(run, tmp_p
 
 def test_the_options_that_name_a_run_again(run, monkeypatch):
     monkeypatch.setenv("CODEA1_RUNS", str(run.path.parent))
-    assert run.options == "--run r"
+    assert run.options == ["--run", "r"]
     monkeypatch.delenv("CODEA1_RUNS")
-    assert run.options == f"--run r --runs {run.path.parent}"
+    assert run.options == ["--run", "r", "--runs", str(run.path.parent)]
 
 
 def test_an_unwritable_place_is_an_environment_fault(tmp_path):

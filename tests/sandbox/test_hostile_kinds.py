@@ -1,18 +1,16 @@
 """Further programs of the kinds that fool or stop a judge. `f` should return its argument plus one."""
 
 import os
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-import codea1_cli
 from codea1_cli.judging.judge import Judge
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.local import LocalSandbox
-from codea1_cli.sandbox.verdicts import AnswerKind, Verdict
+from codea1_cli.sandbox.verdicts import AnswerKind
 from tests.sandbox.shared import QUICK, children, verdicts
 
 REFERENCE = "def f(x):\n    return x + 1\n"
@@ -102,9 +100,6 @@ STATE = {
 }  # fmt: skip
 
 
-INSTALLED_IN_TMP = any(path.startswith("/tmp/") for path in (sys.prefix, codea1_cli.__file__))
-
-
 @pytest.fixture(scope="module")
 def expected(judge: Judge):
     return judge.expected(REFERENCE, "f", CALLS)
@@ -133,9 +128,6 @@ def test_each_program_gets_its_verdict_and_the_next_one_its_own(name: str, judge
 @pytest.mark.parametrize("name", STATE)
 def test_every_call_finds_the_program_as_it_was_loaded(name: str, judge: Judge, expected) -> None:
     found = verdicts(judge.check(STATE[name], "f", CALLS, expected))
-    if name == "a file elsewhere" and INSTALLED_IN_TMP:  # then /tmp is read-only in the room: no call can leave a file
-        assert found == [Verdict.RAISED] * 3
-        return
     assert found == [P] * 3
     backwards = judge.check(STATE[name], "f", CALLS[::-1], expected)
     assert verdicts(backwards) == [P] * 3

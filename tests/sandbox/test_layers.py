@@ -1,11 +1,14 @@
 """The layers: probed, named, required, and what is left when a host grants few of them."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ import pytest
 import codea1_cli
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.judging.judge import Judge
+from codea1_cli.sandbox.base import AnswerKind, Limits
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.local.host.layers import NAMES, demand, missing, report, warning
 from tests.sandbox.shared import QUICK, verdicts
@@ -65,6 +69,44 @@ def test_what_is_left_still_holds(without: list[str]) -> None:
     }
     assert found["parent"] in ("passed", "failed", "crashed")
     assert not orphans()
+
+
+THREADS = "import threading, time; [threading.Thread(target=time.sleep, args=(60,)).start() for _ in range({})]; print(1, flush=True)"
+
+
+@contextlib.contextmanager
+def other_work(tasks: int) -> Iterator[None]:
+    """So many threads of the user whom the sandbox's programs run as."""
+    user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    python = readable_python() if user else sys.executable
+    if python is None:
+        pytest.skip("needs a Python that an ordinary user may run")
+    code = THREADS.format(tasks)
+    with subprocess.Popen([python, "-c", code], stdout=subprocess.PIPE, cwd="/", **user) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def test_other_work_of_the_same_user_makes_no_verdict() -> None:
+    forks = "import os, threading\ndef f(x):\n    if os.fork() == 0: os._exit(0)\n    os.wait()\n    t = threading.Thread()\n    t.start()\n    t.join()\n    return x"
+    waits = forks.replace("    if", "    import time; time.sleep(3)\n    if", 1)
+    limits = Limits(time_s=20, processes=16)
+    with LocalSandbox(2, without=["user_namespace", "pids_cgroup"]) as box:
+        with other_work(200):
+            assert box.run(forks, "f", ["f(1)"], limits).answers[0].kind is AnswerKind.VALUE
+        found: list[AnswerKind] = []
+        running = threading.Thread(target=lambda: found.append(box.run(waits, "f", ["f(1)"], limits).answers[0].kind))
+        running.start()
+        time.sleep(1)
+        with other_work(300):
+            running.join(3)  # tried once: the second time they are counted from the beginning
+            time.sleep(1)
+        running.join()
+        assert found[0] in (AnswerKind.VALUE, AnswerKind.UNSCORED)
 
 
 def orphans() -> list[str]:
@@ -173,13 +215,17 @@ def test_a_killed_parent_leaves_nothing(without: list[str]) -> None:
         f"box = LocalSandbox(2, without={without!r})\n"
         "loop = 'import os, time\\nif os.fork() == 0: time.sleep(99)\\ndef f():\\n    while True: pass'\n"
         "for _ in range(2): threading.Thread(target=box.run, args=(loop, 'f', ['f()'], Limits(time_s=60))).start()\n"
-        "time.sleep(1)\nprint(*[w for w in box.pids()], flush=True)\ntime.sleep(60)\n"
+        "while len(box.pids()) < 2: time.sleep(0.1)\nprint(*box.pids(), flush=True)\ntime.sleep(60)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     zygotes = [int(pid) for pid in parent.stdout.readline().split()]
     assert len(zygotes) == 2
-    started = [int(p) for z in zygotes for p in Path(f"/proc/{z}/task/{z}/children").read_text().split()]
+    started: list[int] = []
+    deadline = time.monotonic() + 20
+    while len(started) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+        started = [int(p) for z in zygotes for p in Path(f"/proc/{z}/task/{z}/children").read_text().split()]
     assert started
     parent.send_signal(signal.SIGKILL)
     parent.wait()

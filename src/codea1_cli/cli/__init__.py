@@ -20,6 +20,7 @@ from codea1_cli.cli import (
     train,
 )
 from codea1_cli.cli.console import run_app
+from codea1_cli.cli.streams import in_utf8
 
 app = typer.Typer(
     name="codea1",
@@ -61,4 +62,5 @@ def _root(
 
 def main() -> None:
     """The command `codea1`; ends the process with the exit code."""
-    sys.exit(run_app(app))
+    in_utf8()
+    sys.exit(run_app(app, last=True))

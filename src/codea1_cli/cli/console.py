@@ -1,24 +1,27 @@
 """What every command shares: two themed consoles, `--json` output, errors with hints, exit codes.
 
-Data goes to stdout, everything else (tables' notes, warnings, errors) to stderr. With `--json` stdout carries one JSON
-document and nothing more. Rich is imported on the first line printed, so that `codea1 --help` stays quick.
+Data goes to stdout, everything else (tables' notes, warnings, errors, what libraries print) to stderr: `streams`. With
+`--json` stdout carries one JSON document and nothing more. Rich is imported on the first line printed, so that
+`codea1 --help` stays quick.
 """
 
 import errno
 import json
 import math
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from codea1_cli.cli import streams
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError
+from codea1_cli.hints import did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_ENVIRONMENT, EXIT_BELOW, EXIT_INTERRUPTED = 0, 1, 2, 3, 4, 130
+EXIT_NO_READER = 141  # as a shell shows a program that SIGPIPE ended
 
 THEME = {
     "error": "bold red",
@@ -53,7 +57,15 @@ def _set_verbose(value: bool) -> bool:
     return value
 
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Put the data alone on stdout, as one JSON document.")]
+def begin(value: bool) -> bool:
+    """Callback of every command's `--json`: called once the command line is read, and help was not asked for."""
+    streams.divert()
+    return value
+
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Put the data alone on stdout, as one JSON document.", callback=begin)
+]
 VerboseOption = Annotated[
     bool,
     typer.Option("--verbose", "-v", help="Show tracebacks.", callback=_set_verbose, is_eager=True),
@@ -72,9 +84,9 @@ def _console(stderr: bool) -> "Console":
     from rich.console import Console
     from rich.theme import Theme
 
-    stream = sys.stderr if stderr else sys.stdout
+    stream: Any = streams.Stderr() if stderr else streams.Data()
     width = None if stream.isatty() or os.environ.get("COLUMNS") else PIPE_WIDTH
-    return Console(stderr=stderr, theme=Theme(THEME), highlight=False, width=width)
+    return Console(file=stream, theme=Theme(THEME), highlight=False, width=width)
 
 
 def out() -> "Console":
@@ -160,34 +172,24 @@ def jsonable(value: Any) -> Any:
 
 def emit(data: Any) -> None:
     """Writes `data` as the one JSON document of stdout; lone surrogates and odd terminals cannot break it."""
-    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    text = json.dumps(jsonable(data), ensure_ascii=not unicode, allow_nan=False, indent=2)
-    # A lone surrogate, which models do write, becomes \udXXX: the same escape in JSON.
-    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
-    sys.stdout.flush()
+    write(json.dumps(jsonable(data), ensure_ascii=not unicode(), allow_nan=False, indent=2) + "\n")
+
+
+def write(text: str) -> None:
+    """Puts text that is data (JSON, YAML, Python) on stdout as it is; what stdout cannot take becomes an escape."""
+    streams.write(text)
+
+
+def unicode() -> bool:
+    """Whether stdout takes every character."""
+    return streams.encoding().lower().replace("-", "") in {"utf8", "utf16", "utf32"}
 
 
 def printable(text: str) -> str:
-    """`text` without control sequences: what a model wrote must not steer the reader's terminal."""
+    """`text` without control sequences, which must not steer the reader's terminal, and in characters that it shows."""
     cleaned = "".join(c if c == "\n" or c == "\t" or c.isprintable() else f"\\x{ord(c):02x}" for c in text)
-    return cleaned.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def near(name: str, names: Iterable[str], count: int = 3) -> list[str]:
-    """Up to `count` of `names` close to `name`, best first; case and the part behind the last '/' are forgiven."""
-    pool = list(dict.fromkeys(names))
-    folded: dict[str, list[str]] = {}
-    for candidate in pool:
-        for key in {candidate.casefold(), candidate.casefold().rsplit("/", 1)[-1]}:
-            folded.setdefault(key, []).append(candidate)
-    matches = get_close_matches(name.casefold(), folded, n=count * 2, cutoff=0.6)
-    return list(dict.fromkeys(candidate for match in matches for candidate in folded[match]))[:count]
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str | None:
-    """The hint 'did you mean ...?' or None when nothing is near."""
-    matches = near(name, names)
-    return f"did you mean {' or '.join(repr(match) for match in matches)}?" if matches else None
+    encoding = streams.encoding()
+    return cleaned.encode(encoding, "codea1").decode(encoding)
 
 
 def confirm(question: str, yes: bool) -> bool:
@@ -234,39 +236,57 @@ def _describe(error: BaseException) -> tuple[str, str | None, int]:
 
 
 def _describe_usage(error: typer.TyperException) -> tuple[str, str | None, int]:
-    message = error.format_message().rstrip(".")
+    message = error.format_message().partition(" (Possible options")[0].partition(" Did you mean ")[0].rstrip(".")
     context = getattr(error, "ctx", None)
-    hint = f"see {context.command_path} --help" if context is not None else None
-    if " Did you mean " in message:
-        message, _, rest = message.partition(" Did you mean ")
-        hint = f"did you mean {rest}"
-    elif getattr(error, "possibilities", None):
-        options: Sequence[str] = sorted(error.possibilities)  # type: ignore[attr-defined]
-        message, hint = message.partition(" (Possible options")[0], f"did you mean {' or '.join(options)}?"
-    return message[:1].lower() + message[1:].rstrip("."), hint, error.exit_code
+    hint = None
+    if context is not None:
+        hint = f"see {context.command_path} --help"
+        if option := getattr(error, "option_name", None):
+            hint = did_you_mean(option, [name for param in context.command.params for name in param.opts]) or hint
+        elif stranger := re.fullmatch("No such command '(.*)'", message):
+            names = list(context.command.commands)
+            hint = did_you_mean(stranger[1], names) or f"one of {', '.join(names)}"
+    return message[:1].lower() + message[1:], hint, error.exit_code
 
 
-def run_app(app: Any, argv: Sequence[str] | None = None, prog_name: str = "codea1") -> int:
+def run_app(app: Any, argv: Sequence[str] | None = None, prog_name: str = "codea1", *, last: bool = False) -> int:
     """Runs a Typer app or a command of it and returns the exit code; nothing is raised for a user to see.
 
-    `argv` is without the program's name; None takes the process's own.
+    argv: without the program's name; None takes the process's own. last: the process ends with this, and what its
+    libraries print at their exit is not to follow the data on stdout.
     """
     global _verbose
     _verbose = False
+    streams.prepare()
+    try:
+        code = _run(app, argv, prog_name)
+        if sys.stdout is not None:
+            streams.write("")
+    except streams.NoReader:
+        code = EXIT_NO_READER
+    except EnvironmentFault as error:
+        code = show_error(error)
+    finally:
+        if not last:
+            streams.restore()
+    return code
+
+
+def _run(app: Any, argv: Sequence[str] | None, prog_name: str) -> int:
     try:
         result = app(args=None if argv is None else list(argv), prog_name=prog_name, standalone_mode=False)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Keeps the interpreter's last flush from complaining about the reader that went away.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILED
+    except SystemExit as error:  # Typer's answer to any broken pipe
+        if not streams.working() or error.__context__ is None:
+            raise streams.NoReader from None
+        return show_error(error.__context__)
     except typer.TyperException as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             return EXIT_USAGE
         return show_error(error)
+    except streams.NoReader:
+        raise
     except Exception as error:
         return show_error(error)
     return result if isinstance(result, int) and not isinstance(result, bool) else EXIT_OK

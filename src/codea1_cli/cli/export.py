@@ -11,9 +11,11 @@ from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 
 
 def export(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's name or folder.")],
     role: Annotated[Literal["code", "test"], typer.Option("--role", help="Which of the two policies.")],
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="A new or empty folder.")],
+    run: Annotated[
+        str | None, typer.Argument(metavar="RUN", help="A run's name or folder; the newest run when left out.")
+    ] = None,
     step: Annotated[
         int | None, typer.Option("--step", min=1, help="A checkpoint's step; the newest when left out.")
     ] = None,

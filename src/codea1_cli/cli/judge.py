@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,7 +37,8 @@ def judge(
     memory_mb: Annotated[int, typer.Option("--memory-mb", min=64, help="Memory of a candidate, in MiB.")] = 1024,
     tolerance: Annotated[float, typer.Option("--tolerance", min=0.0, help="Float tolerance.")] = 1e-6,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Put the data alone on stdout, one JSON object a row.")
+        bool,
+        typer.Option("--json", help="Put the data alone on stdout, one JSON object a row.", callback=console.begin),
     ] = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -73,8 +73,7 @@ def open_sandbox(workers: int, python: str | None, require: list[str] | None) ->
 
 def _write(report: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(report) + "\n")
-        sys.stdout.flush()
+        console.write(json.dumps(report) + "\n")
         return
     valid = [test for test in report["tests"] if test["valid"]]
     passed = sum(test["verdict"] == "passed" for test in valid)

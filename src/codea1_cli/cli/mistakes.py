@@ -1,5 +1,6 @@
 """`codea1 mistakes`: the tests that a run's candidates keep failing."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,6 +10,7 @@ import typer
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunOption, RunsOption, VerboseOption
 from codea1_cli.errors import UserError
+from codea1_cli.hints import command, did_you_mean
 
 if TYPE_CHECKING:
     from codea1_cli.mistakes.inspect import ProblemView
@@ -48,7 +50,7 @@ def list_(
     console.out().print(console.table(f"Mistake Book of {run_dir.name}", columns, cells))
     if limit and len(rows) > limit:
         console.note(f"and {len(rows) - limit} problems more: --limit 0 shows all")
-    console.note("next: codea1 mistakes inspect PROBLEM_ID")
+    console.note(f"next: {command('mistakes', 'inspect', *run_dir.options, rows[0].problem_id)}")
 
 
 @app.command()
@@ -77,8 +79,8 @@ def inspect(
         if problem_id not in known and problem_id not in problems:
             raise UserError(
                 f"no problem {problem_id!r} in {run_dir.name}",
-                hint=console.did_you_mean(problem_id, [*known, *problems])
-                or "codea1 mistakes list shows what there is",
+                hint=did_you_mean(problem_id, [*known, *problems])
+                or f"`{command('mistakes', 'list', *run_dir.options)}` shows what there is",
             )
         problem = problems.get(problem_id)
         question, entry_point = (problem.question, problem.entry_point) if problem else ("", "")
@@ -119,7 +121,7 @@ def export(
 ) -> None:
     """Write the live tests as jsonl, or as a pytest file that passes on the references."""
     if as_json and to is None:
-        raise UserError("--json needs --to: the exported file itself would go to stdout", hint="add --to FILE")
+        raise UserError("--json needs --to: the exported file itself would go to stdout", hint="add --to FILE.jsonl")
     if to is not None and to.exists() and not force:
         raise UserError(f"{to} exists", hint="add --force to replace it")
     kind = format_ or ("pytest" if to is not None and to.suffix == ".py" else "jsonl")
@@ -128,16 +130,18 @@ def export(
         for wanted in problem or ():
             if wanted not in (known := store.problems()):
                 raise UserError(
-                    f"no problem {wanted!r} in the book of {run_dir.name}", hint=console.did_you_mean(wanted, known)
+                    f"no problem {wanted!r} in the book of {run_dir.name}",
+                    hint=did_you_mean(wanted, known)
+                    or f"`{command('mistakes', 'list', *run_dir.options)}` shows what there is",
                 )
         text, tests, skipped = _exported(kind, run_dir, store, problem)
     if to is None:
-        typer.echo(text, nl=False)
+        console.write(text)
     else:
         from codea1_cli.durable import write_atomic
 
         if not to.absolute().parent.is_dir():
-            raise UserError(f"no folder {to.parent}", hint="create it first")
+            raise UserError(f"no folder {to.parent}", hint=f"`{shlex.join(['mkdir', '-p', str(to.parent)])}` makes it")
         write_atomic(to, text)
     if as_json:
         console.emit({"run": run_dir.name, "file": to, "format": kind, "tests": tests, "skipped": skipped})
@@ -205,7 +209,7 @@ def _open(run: str | None, runs: Path | None) -> "tuple[RunDir, MistakeStore]":
         elif not chosen.mistakes_file.is_file() and other is not None:
             raise UserError(
                 f"run {chosen.name} has no Mistake Book: it did not come to its first step",
-                hint=f"the newest run with one: {other.options}",
+                hint=f"the newest run with one: {shlex.join(other.options)}",
             )
     return chosen, MistakeStore(chosen.mistakes_file, read_only=True)
 

@@ -56,7 +56,7 @@ def show(
     if as_json:
         console.emit(loaded.dump())
     else:
-        typer.echo(commented_yaml(loaded), nl=False)
+        console.write(commented_yaml(loaded))
 
 
 @app.command()

@@ -9,6 +9,7 @@ import typer
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.errors import UserError
+from codea1_cli.hints import command
 
 if TYPE_CHECKING:
     from codea1_cli.runs.run_dir import RunDir
@@ -23,7 +24,7 @@ NameArgument = Annotated[
 @app.command("list")
 def list_(runs: RunsOption = None, as_json: JsonOption = False, verbose: VerboseOption = False) -> None:
     """List the runs, newest first."""
-    from codea1_cli.runs.run_dir import list_runs, runs_root
+    from codea1_cli.runs.run_dir import list_runs, runs_option, runs_root
     from codea1_cli.runs.summary import summarise
 
     root = runs_root(runs)
@@ -32,7 +33,7 @@ def list_(runs: RunsOption = None, as_json: JsonOption = False, verbose: Verbose
         console.emit(rows)
         return
     if not rows:
-        console.note(f"no run in {root}: start one with codea1 train --recipe tiny")
+        console.note(f"no run in {root}; next: {command('train', '--recipe', 'tiny', *runs_option(root))}")
         return
     styles = {
         "running": "ok",

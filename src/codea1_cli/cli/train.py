@@ -11,6 +11,7 @@ import typer
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.errors import UserError
+from codea1_cli.hints import command
 
 if TYPE_CHECKING:
     from codea1_cli.engine.nodes import Node
@@ -79,20 +80,21 @@ def train(
     from codea1_cli.runs.run_dir import runs_root
 
     root = runs_root(runs)
+    given, options = list(overrides or []), ["--no-preflight"] if no_preflight else []
     if no_preflight:
-        overrides = [*(overrides or []), "preflight.enabled=false"]
+        overrides = [*given, "preflight.enabled=false"]
     changes: Changes = {}
     source = ""
     if resume:
         if recipe is not None:
             raise UserError("--resume takes no recipe: a run keeps its own", hint="leave it out, or start a new run")
-        directory = _directory("", run, root, resume)
+        directory = _directory("", run, root, resume, options)
         chosen, changes = resumed_recipe(directory.recipe_file, overrides or [])
     else:
         if start_over:
             raise UserError("--start-over goes with --resume", hint="a new run begins at its first step anyway")
-        chosen, source = _new(recipe, overrides or [], run, root)
-        directory = _directory(chosen.name, run, root, resume)
+        chosen, source = _new(recipe, overrides or [], run, root, options)
+        directory = _directory(chosen.name, run, root, resume, options)
     problems = training_problems(chosen)
     check_enough(len(problems), chosen.train.problems_per_step, f"problems of {chosen.data.train}")
     heldout_problems(chosen)  # a broken held-out file or a missing benchmark shall be found now, not after an hour
@@ -121,6 +123,11 @@ def train(
             console.emit(plan)
         else:
             show_run(plan, estimate)
+            words = ["train", *(["--recipe", recipe] if recipe else []), *(["--resume"] if resume else [])]
+            words += ["--start-over"] if start_over else []
+            words += [*(["--run", run] if run else []), *(["--runs", str(runs)] if runs else []), *options]
+            words += [f"--{name}={value}" for name, value in (("max-steps", max_steps), ("address", address)) if value]
+            console.note(f"next: {command(*words, *given)}")
         return console.EXIT_OK
     if estimate is not None:
         for line in headline(estimate):
@@ -143,10 +150,12 @@ def _stopped(directory: "RunDir") -> str:
         return "stopped before the first step; nothing to resume"
     if saved >= directory.info().get("total_steps", saved + 1):
         return f"stopped; all {saved} steps are done and saved"
-    return f"stopped; step {saved} is saved: codea1 train {directory.options} --resume"
+    return f"stopped; step {saved} is saved; next: {command('train', *directory.options, '--resume')}"
 
 
-def _new(recipe: str | None, overrides: list[str], run: str | None, root: Path) -> "tuple[Recipe, str]":
+def _new(
+    recipe: str | None, overrides: list[str], run: str | None, root: Path, options: list[str]
+) -> "tuple[Recipe, str]":
     from codea1_cli.recipe.files import load_recipe, recipe_names, recipe_path, with_absolute_paths
     from codea1_cli.runs.run_dir import RunDir
 
@@ -154,18 +163,19 @@ def _new(recipe: str | None, overrides: list[str], run: str | None, root: Path) 
         if run and (there := RunDir(root / run)).exists():
             raise UserError(
                 f"no recipe given, and run {there.name} exists already",
-                hint=f"go on with it: codea1 train {there.options} --resume",
+                hint=f"`{command('train', *there.options, '--resume', *options)}` goes on with it",
             )
         raise UserError(
             "no recipe given",
-            hint=f"--recipe NAME, one of {', '.join(recipe_names())}; `--recipe tiny` needs no GPU and no network",
+            hint=f"--recipe NAME, one of {', '.join(recipe_names())}; `{command('train', '--recipe', 'tiny')}` needs no GPU "
+            "and no network",
         )
     chosen = with_absolute_paths(load_recipe(recipe, overrides))
     heading = "".join(f"# override: {override}\n" for override in overrides)
     return chosen, f"# recipe: {recipe}\n{heading}{recipe_path(recipe).read_text(encoding='utf-8')}"
 
 
-def _directory(recipe: str, run: str | None, root: Path, resume: bool) -> "RunDir":
+def _directory(recipe: str, run: str | None, root: Path, resume: bool, options: list[str]) -> "RunDir":
     from datetime import datetime
 
     from codea1_cli.runs.run_dir import RunDir, find_run
@@ -181,8 +191,8 @@ def _directory(recipe: str, run: str | None, root: Path, resume: bool) -> "RunDi
             pass
         raise UserError(
             f"run {directory.name} exists already",
-            hint=f"go on with it: {directory.options} --resume; start another: --run OTHER; "
-            f"remove it: codea1 runs prune {directory.options} --whole --yes",
+            hint=f"`{command('train', *directory.options, '--resume', *options)}` goes on with it, "
+            f"`{command('runs', 'prune', *directory.options, '--whole', '--yes')}` removes it; or choose another --run",
         )
     return directory
 
@@ -203,9 +213,9 @@ def _prepare_resume(
     if step and step >= min(total, max_steps or total):
         raise UserError(
             f"run {directory.name} is at step {step} of {total}: there is nothing left to do",
-            hint=f"go on to the end: codea1 train {directory.options} --resume"
+            hint=f"go on to the end: `{command('train', *directory.options, '--resume')}`"
             if step < total
-            else f"make it longer: codea1 train {directory.options} --resume train.max_steps={2 * step}",
+            else f"make it longer: `{command('train', *directory.options, '--resume', f'train.max_steps={2 * step}')}`",
         )
     for number, fault in sorted(point.damaged.items() if not start_over else ()):
         console.warn(f"checkpoint {number} is damaged: {fault}")

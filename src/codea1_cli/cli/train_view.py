@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from codea1_cli.cli import console
 from codea1_cli.evals.registry import benchmark_row
+from codea1_cli.hints import command
 from codea1_cli.methods.code_a1 import percent
 from codea1_cli.methods.registry import method_of
 
@@ -42,7 +43,7 @@ class TrainView:
             where = ", ".join(places)
             console.note(f"{role} policy {self.recipe.model_of(role)} on {where}")
         if console.err().is_terminal:
-            self.status = console.err().status("starting")
+            self.status = console.err().status("starting", spinner="dots" if console.unicode() else "line")
             self.status.start()
         return self
 
@@ -185,9 +186,9 @@ class TrainView:
             self._say(f"best checkpoint: step {best['step']}, {best['figure']} {best['value']:.4g}")
         self._say(f"run: {self.run.path}")
         if outcome.step < outcome.total:
-            self._say(f"next: codea1 train {self.run.options} --resume")
+            self._say(f"next: {command('train', *self.run.options, '--resume')}")
         else:
-            self._say(f"next: codea1 mistakes list {self.run.options}")
+            self._say(f"next: {command('mistakes', 'list', *self.run.options)}")
 
 
 def _share(percent: float | None) -> float | None:

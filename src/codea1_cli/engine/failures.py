@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, RunFailed
+from codea1_cli.hints import command
 from codea1_cli.runs.run_dir import RunDir
 
 LOG_HEAD = "--- codea1: a rank starts\n"
@@ -66,9 +67,10 @@ def _disk_full(cause: Any, run: RunDir) -> bool:
 
 def resume_hint(run: RunDir) -> str | None:
     step = run.latest_step()
+    typed = f"`{command('train', *run.options, '--resume')}`"
     if step:
-        return f"step {step} is saved: `codea1 train {run.options} --resume` goes on from there (logs in {run.logs})"
-    return f"nothing was saved yet: `codea1 train {run.options} --resume` starts over (logs in {run.logs})"
+        return f"step {step} is saved: {typed} goes on from there (logs in {run.logs})"
+    return f"nothing was saved yet: {typed} starts over (logs in {run.logs})"
 
 
 def stack_hint(run: RunDir, who: str, pid: int | None) -> str:

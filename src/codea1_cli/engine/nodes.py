@@ -42,7 +42,7 @@ def survey(address: str) -> list[Node]:
     if address.startswith("ray://"):
         raise UserError(
             "--address takes the address of the cluster's head, not of Ray's client",
-            hint="run codea1 on one of the nodes, with --address auto or --address HOST:6379",
+            hint="start it on one of the nodes, with --address auto or --address HOST:6379",
         )
     from codea1_cli.engine.cluster import connect
 

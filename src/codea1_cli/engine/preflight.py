@@ -16,6 +16,7 @@ from codea1_cli.engine.step_state import new_future
 from codea1_cli.engine.trl.sampling import beside_training, sample_groups, sync_weights
 from codea1_cli.errors import UserError
 from codea1_cli.extract import extract_code, parse_suite
+from codea1_cli.hints import command
 from codea1_cli.models.loading import render
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.prompts import code_messages, test_messages
@@ -170,7 +171,8 @@ class PreflightGate:
             UserError(
                 f"before the first step: {'; '.join(reason.what for reason in reasons)}",
                 hint=f"{'; '.join(dict.fromkeys(reason.advice for reason in reasons))} (the replies are in "
-                f"{self.run.path / 'preflight.json'}; `--no-preflight` starts anyway)",
+                f"{self.run.path / 'preflight.json'}; "
+                f"`{command('train', *self.run.options, '--resume', '--no-preflight')}` starts anyway)",
             )
         )
 

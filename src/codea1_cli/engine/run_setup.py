@@ -21,6 +21,7 @@ from typing import Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
+from codea1_cli.hints import command
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.resources import file_hash
@@ -123,8 +124,8 @@ class RunSetup:
             raise UserError(
                 f"before the first step: {left_out} of {problems} prompts exceed "
                 f"{self.first}.max_prompt_tokens={self.recipe.role(self.first).max_prompt_tokens}",
-                hint=f"raise {self.first}.max_prompt_tokens to {longest} or more, "
-                "or `--no-preflight` trains on the others",
+                hint=f"raise {self.first}.max_prompt_tokens to {longest} or more; "
+                f"`{command('train', *self.run.options, '--resume', '--no-preflight')}` trains on the others",
             )
 
     def resume(self, problems: Sequence[Problem], labels: Sequence[str]) -> tuple[Schedule, dict[str, Problem]]:

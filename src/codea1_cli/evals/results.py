@@ -17,6 +17,7 @@ from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals import registry
 from codea1_cli.evals.benchmark import ReferenceReport, Scored, Status
 from codea1_cli.evals.statistics import Interval, paired_bootstrap
+from codea1_cli.hints import command
 
 FORMAT = "codea1-eval-code-1"
 
@@ -111,7 +112,7 @@ def read_result(path: Path) -> dict[str, Any]:
         if scored and chosen != path and path.exists() and samples_hash(path) != scored:
             raise UserError(
                 f"{path} was changed after it was scored: {chosen.name} is of other samples",
-                hint=f"score it again: codea1 eval-code {result['benchmark']} --samples {path}",
+                hint=f"`{command('eval-code', result['benchmark'], '--samples', path)}` scores it again",
             )
         return result
     if isinstance(result, dict) and isinstance(result.get("eval"), dict):

@@ -47,7 +47,7 @@ def figures(
             continue
         n = min(row["n"] for row in counted.values())
         single = [row[column] / row["n"] for row in counted.values()]
-        spread = bootstrap(single)
+        spread = share_interval(single)
         found: dict[str, Any] = {"tasks": len(counted), "n": n}
         for k in sorted({k for k in KS if k <= n} | {n}):
             found[f"pass@{k}"] = mean([pass_at_k(row["n"], row[column], k) for row in counted.values()])
@@ -122,6 +122,18 @@ def bootstrap(scores: Sequence[float], *, resamples: int = 10_000, level: float 
     )
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return Interval(centre, float(low), float(high), level)
+
+
+def share_interval(scores: Sequence[float], *, level: float = 0.95) -> Interval:
+    """The mean of shares in [0, 1] with its interval over problems: `bootstrap`, but where all of them are 0, or all 1.
+
+    Resampling knows nothing but what it has seen, and would be sure of it after five problems. There the exact bound
+    takes its place (Clopper and Pearson 1934): what makes `len(scores)` times the same as unlikely as (1 - level) / 2.
+    """
+    if len(set(scores)) > 1 or scores[0] not in (0.0, 1.0):
+        return bootstrap(scores, level=level)
+    bound = ((1 - level) / 2) ** (1 / len(scores))
+    return Interval(0.0, 0.0, 1 - bound, level) if scores[0] == 0.0 else Interval(1.0, bound, 1.0, level)
 
 
 def paired_bootstrap(

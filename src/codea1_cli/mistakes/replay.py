@@ -84,7 +84,7 @@ def answered_cases(
                 continue
             cases.setdefault(problem_id, []).append(Case(row.test, call_of(row.test), source, row.count))
     if skipped and not cases and all(reason == "unscored" for _, reason in skipped):
-        raise EnvironmentFault("the sandbox answered none of the tests", hint="codea1 doctor shows what is wrong")
+        raise EnvironmentFault("the sandbox answered none of the tests", hint="`codea1 doctor` shows what is wrong")
     return cases, skipped
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
+import copy
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -12,6 +12,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from codea1_cli.errors import UserError
+from codea1_cli.hints import command, did_you_mean, meant, near
+from codea1_cli.recipe.aliases import ALIASES
 from codea1_cli.recipe.schema import Recipe
 
 
@@ -46,12 +48,8 @@ def recipe_path(name: str) -> Path:
         return path
     shipped = recipe_folder() / f"{name}.yaml"
     if not shipped.is_file():
-        near = difflib.get_close_matches(name, recipe_names(), 1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise UserError(
-            f"no recipe named {name!r}",
-            hint=f"{hint}shipped recipes: {', '.join(recipe_names())}; or give a .yaml file",
-        )
+        known = f"shipped recipes: {', '.join(recipe_names())}; or give a .yaml file"
+        raise UserError(f"no recipe named {name!r}", hint=did_you_mean(name, recipe_names()) or known)
     return shipped
 
 
@@ -132,45 +130,58 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
         UserError: an unknown recipe, key or value; the message names the key and the nearest known one.
     """
     path = recipe_path(name)
-    content = _read(path)
-    content.setdefault("name", path.stem)
+    plain = _read(path)
+    plain.setdefault("name", path.stem)
+    content = copy.deepcopy(plain)
+    keys: dict[str, str] = {}
     for override in overrides:
         parts, value = parse_override(override)
         target = content
         for part in parts[:-1]:
-            nested = target.get(part)
-            if not isinstance(nested, dict):
-                nested = {}
-            target[part] = dict(nested)
+            if not isinstance(target.get(part), dict):
+                target[part] = {}
             target = target[part]
         target[parts[-1]] = value
-    return validate_recipe(content, str(path))
-
-
-def validate_recipe(content: dict[str, Any], origin: str) -> Recipe:
-    """A checked Recipe from plain data.
-
-    Raises:
-        UserError: names every wrong key with the reason.
-    """
+        keys[".".join(parts)] = override
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:
-        lines, hints = [], []
-        for problem in error.errors():
-            key = ".".join(str(part) for part in problem["loc"])
-            if problem["type"] == "extra_forbidden":
-                lines.append(f"unknown key {key}")
-                near = _nearest(key)
-                if near:
-                    hints.append(f"did you mean {near}?")
-            elif problem["type"] == "missing":
-                lines.append(f"{key} is missing")
-            else:
-                lines.append(f"{key}: {problem['msg'].removeprefix('Value error, ')}" if key else problem["msg"])
-        raise UserError(
-            f"{origin}: {'; '.join(lines)}", hint=" ".join(hints) or "`codea1 recipes show NAME` lists every key"
-        ) from None
+        raise _fault(error, str(path), keys, plain) from None
+
+
+def _fault(error: ValidationError, file: str, overrides: dict[str, str], plain: dict[str, Any]) -> UserError:
+    """What is wrong with which key, and whether the file or an override (by its key) made it so."""
+    lines: dict[str, list[str]] = {}
+    hints: list[str] = []
+    for problem in error.errors():
+        key = ".".join(str(part) for part in problem["loc"])
+        named = next((name for name in overrides if f"{name}.".startswith(f"{key}.") or key.startswith(f"{name}.")), "")
+        origin = overrides.get(named, file)
+        if problem["type"] == "extra_forbidden":
+            line = f"unknown key {named or key}"
+            hints += filter(None, [_meant(named or key)])
+        elif problem["type"] == "missing":
+            line = f"{key} is missing"
+        else:
+            message = problem["msg"].removeprefix("Value error, ")
+            line = f"{key}: {message}" if key else message
+            if isinstance(problem["input"], bool | int | float | str):
+                line += f", not {problem['input']!r}" if message.startswith("Input should") else ""
+            if not named and overrides and _holds(plain):  # keys that do not go together
+                origin = " ".join(overrides.values())
+        lines.setdefault(origin, []).append(line)
+    what = "; ".join(f"{origin}: {'; '.join(said)}" for origin, said in lines.items())
+    return UserError(
+        what, hint=" ".join(dict.fromkeys(hints)) or f"`{command('recipes', 'show', 'tiny')}` explains every key"
+    )
+
+
+def _holds(content: dict[str, Any]) -> bool:
+    try:
+        Recipe.model_validate(content)
+    except ValidationError:
+        return False
+    return True
 
 
 # What may change while a run goes on: how far it goes, what it keeps, how it is looked at and watched. Everything else
@@ -220,20 +231,19 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
     return pinned
 
 
-def _nearest(key: str) -> str | None:
-    """The known key that was probably meant: the same last part, else the same section, else a similar last part."""
-    keys = all_keys()
+def _meant(key: str) -> str | None:
+    """The hint for an unknown key: the same last part elsewhere, another name for it, or a misspelt last part."""
     section, _, leaf = key.rpartition(".")
-    same_leaf = [known for known in keys if known.rpartition(".")[2] == leaf]
-    siblings = [known for known in keys if known.rpartition(".")[0] == section]
-    leaves = {known.rpartition(".")[2]: known for known in keys}
-    near = (
-        same_leaf
-        or difflib.get_close_matches(key, siblings, 1, cutoff=0.6)
-        or [leaves[name] for name in difflib.get_close_matches(leaf, leaves, 1, cutoff=0.7)]
-        or difflib.get_close_matches(key, keys, 1, cutoff=0.5)
-    )
-    return near[0] if near else None
+    leaf = leaf.replace("-", "_").lower()
+    by_leaf: dict[str, list[str]] = {}
+    for known in all_keys():
+        by_leaf.setdefault(known.rpartition(".")[2], []).append(known)
+    if leaf in by_leaf or leaf in ALIASES:
+        return meant(by_leaf.get(leaf) or ALIASES[leaf])
+    siblings = [name for name, keys in by_leaf.items() if f"{section}.{name}" in keys]
+    if close := near(leaf, siblings, 1):
+        return meant([f"{section}.{close[0]}"])
+    return meant(known for name in near(leaf, by_leaf, 1) for known in by_leaf[name])
 
 
 def all_keys() -> list[str]:

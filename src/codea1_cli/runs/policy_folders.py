@@ -12,6 +12,7 @@ from typing import Any
 
 from codea1_cli.durable import fsync_folder, fsync_tree
 from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.hints import did_you_mean
 from codea1_cli.models.sampler import ModelRef
 from codea1_cli.runs.run_dir import RunDir, find_run, list_runs
 from codea1_cli.runs.run_dir import runs_root as default_root
@@ -97,16 +98,14 @@ def _adapter(folder: Path) -> ModelRef:
 
 
 def _model_path(text: str, root: Path) -> str:
-    from difflib import get_close_matches
-
     from codea1_cli.models.loading import BUILTIN, resolve_model
 
     path = resolve_model(text)
     if path == text and "/" not in text and text != BUILTIN:  # a hub id has an owner
-        near = get_close_matches(text, [run.name for run in list_runs(root)], 3)
         raise UserError(
             f"no run and no model is named {text!r}",
-            hint=f"did you mean {', '.join(near)}?" if near else "give a run, a model folder, OWNER/NAME, builtin:tiny",
+            hint=did_you_mean(text, [BUILTIN, *(run.name for run in list_runs(root))])
+            or "give a run, a model folder, OWNER/NAME, builtin:tiny",
         )
     return path
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from codea1_cli.durable import fsync_folder, fsync_tree, take_lock, write_atomic
 from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.hints import command, did_you_mean
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.best import prunable
@@ -27,6 +28,11 @@ from codea1_cli.runs.checkpoint_files import COMMITTED, commit_note
 def runs_root(root: str | Path | None = None) -> Path:
     """Where runs lie: the argument, else CODEA1_RUNS, else ./runs."""
     return Path(root or os.environ.get("CODEA1_RUNS") or "runs")
+
+
+def runs_option(root: Path) -> list[str]:
+    """What names a folder of runs on a command line typed in this place: nothing where it is found anyway."""
+    return [] if root.absolute() == runs_root().absolute() else ["--runs", str(root)]
 
 
 class RunDir:
@@ -42,10 +48,9 @@ class RunDir:
         return self.path.name
 
     @property
-    def options(self) -> str:
-        """What names this run on a command line typed in this place."""
-        root = self.path.parent
-        return f"--run {self.name}" + ("" if root == runs_root().absolute() else f" --runs {root}")
+    def options(self) -> list[str]:
+        """What names this run on a command line typed in this place, word by word."""
+        return ["--run", self.name, *runs_option(self.path.parent)]
 
     @property
     def recipe_file(self) -> Path:
@@ -254,21 +259,19 @@ def find_run(name: str | None, root: Path) -> RunDir:
     Raises:
         UserError: there is none; near names are suggested.
     """
-    import difflib
-
     runs = list_runs(root)
     if name is None:
         if not runs:
             raise UserError(
                 f"there is no run in {root}",
-                hint="start one with `codea1 train --recipe tiny`, or name the folder with --runs",
+                hint=f"`{command('train', '--recipe', 'tiny', *runs_option(root))}` starts one; --runs names another folder",
             )
         return runs[0]
     for run in (RunDir(root / name), RunDir(name)):
         if run.exists():
             return run
-    near = difflib.get_close_matches(name, [run.name for run in runs], 3)
+    listed = command("runs", "list", *runs_option(root))
     raise UserError(
         f"no run named {name!r} in {root}",
-        hint=f"did you mean {', '.join(near)}?" if near else "`codea1 runs list` shows what there is",
+        hint=did_you_mean(name, [run.name for run in runs]) or f"`{listed}` shows what there is",
     )

@@ -1,5 +1,8 @@
 """Which Python 3.10 the environment of BigCodeBench's libraries is made with."""
 
+import shlex
+import subprocess
+
 import pytest
 
 from codea1_cli.evals.bigcodebench.environment import _interpreter, main
@@ -33,10 +36,13 @@ def test_without_either_uv_is_asked_to_bring_one(tmp_path, pyenv):
     assert _interpreter(uv_that(tmp_path, 1), "3.9") == "3.9"
 
 
-def test_a_folder_below_tmp_is_refused(monkeypatch, tmp_path, capsys):
+def test_the_command_to_type_next_is_quoted(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("shutil.which", lambda _: uv_that(tmp_path, 0))
-    assert main(["/tmp/env"]) == 2
-    assert "hint: another folder" in capsys.readouterr().err
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: subprocess.CompletedProcess([], 0))
+    folder = tmp_path / "an environment"
+    assert main([str(folder)]) == 0
+    said = capsys.readouterr().out.strip().removeprefix("ready: ")
+    assert shlex.split(said)[-1] == str(folder / "bin" / "python")
 
 
 def test_a_failure_to_make_it_names_the_way_out(monkeypatch, tmp_path, capsys):

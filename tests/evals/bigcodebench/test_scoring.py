@@ -1,8 +1,6 @@
 """Verdicts by the checker's rules, and what a program finds around it."""
 
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
@@ -88,8 +86,6 @@ SURROUNDINGS = {
 
 @pytest.mark.parametrize("name", SURROUNDINGS)
 def test_a_test_finds(name, room):
-    if name == "/tmp" and Path(sys.executable).is_relative_to("/tmp"):
-        pytest.skip("this interpreter lies below /tmp, which stays readable alone then")
     task = with_tests(
         "import os, sys\ndef test_it(self):\n    import os, sys\n" + textwrap.indent(SURROUNDINGS[name], "    ")
     )

@@ -1,6 +1,5 @@
 """Tests as statements in the sandbox: what passes, what does not, and that nothing reaches beyond its own test."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -74,8 +73,6 @@ def test_names_that_begin_with_underscores(runner):
 def test_no_test_sees_what_another_left(runner):
     for _ in range(2):
         assert runner.run(COUNTS, "count", "assert count(1) == 1").passed
-    if Path(sys.executable).is_relative_to("/tmp"):
-        pytest.skip("this interpreter lies below /tmp, which stays readable alone then")
     keep = "open('/tmp/left.txt', 'w').write('x')\nassert count(1) == 1"
     assert runner.run(COUNTS, "count", keep).passed
     assert not Path("/tmp/left.txt").exists()

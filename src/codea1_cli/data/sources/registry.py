@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 
 from codea1_cli.data.options import SourceOptions
@@ -14,6 +13,7 @@ from codea1_cli.data.sources.python_folder import PythonFolder
 from codea1_cli.data.sources.rows import FileRows, FolderRows, HubRows, named, visible_files
 from codea1_cli.data.sources.table import Table, read_mapping
 from codea1_cli.errors import UserError
+from codea1_cli.hints import did_you_mean
 from codea1_cli.problems.row_files import FORMATS, format_of
 
 BUILT_IN = ("kodcode", "mbpp", "evalplus")
@@ -53,12 +53,8 @@ def make_source(spec: str, options: SourceOptions = _NO_OPTIONS, benchmarks: Pat
         raise UserError(f"no such file: {spec}", hint=f"a {', '.join(FORMATS)} or .py file, or a folder")
     if _HUB_ID.fullmatch(spec):
         return Table(HubRows(spec, o.split or "train", o.revision, o.config), mapping, o.license)
-    near = get_close_matches(spec, BUILT_IN, 1)
-    meant = f"did you mean {near[0]}? " if near else ""
-    raise UserError(
-        f"no source {spec!r}",
-        hint=f"{meant}{', '.join(BUILT_IN)}, a file, a folder of Python files, or a hub id OWNER/NAME",
-    )
+    known = f"{', '.join(BUILT_IN)}, a file, a folder of Python files, or a hub id OWNER/NAME"
+    raise UserError(f"no source {spec!r}", hint=did_you_mean(spec, BUILT_IN) or known)
 
 
 def _folder(path: Path, mapping: Mapping[str, str] | None, license: str | None) -> Source:

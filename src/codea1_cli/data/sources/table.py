@@ -6,7 +6,6 @@ import ast
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from codea1_cli.data.sources.base import build
 from codea1_cli.data.sources.rows import FileRows, FolderRows, HubRows
 from codea1_cli.errors import UserError, first_line
+from codea1_cli.hints import did_you_mean
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import Row, Skipped
 
@@ -48,9 +48,8 @@ class Table:
         self.title = data.name
         unknown = [name for name in self.given if name not in TARGETS]
         if unknown:
-            near = get_close_matches(unknown[0], TARGETS, 1)
-            meant = f"did you mean {near[0]}? " if near else ""
-            raise UserError(f"no field {unknown[0]!r} in a problem", hint=f"{meant}fields to map: {', '.join(TARGETS)}")
+            hint = did_you_mean(unknown[0], TARGETS) or f"fields to map: {', '.join(TARGETS)}"
+            raise UserError(f"no field {unknown[0]!r} in a problem", hint=hint)
         self.columns = self._columns()
 
     def _columns(self) -> dict[str, str]:

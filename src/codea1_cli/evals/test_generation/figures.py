@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from codea1_cli.evals.statistics import bootstrap
+from codea1_cli.evals.statistics import share_interval
 from codea1_cli.evals.test_generation.execution import Outcome
 from codea1_cli.sandbox.base import Limits
 
@@ -184,7 +184,7 @@ def _one_shot_values(row: Mapping[str, Any], k: int) -> dict[str, float | None]:
 
 
 def summary(protocol: str, rows: Sequence[Row], scoring: Scoring, sample: Collection[str]) -> dict[str, Any]:
-    """A protocol's figures, with 95 % bootstrap intervals over functions (in percent) of their per-function means."""
+    """A protocol's figures, with 95 % intervals over functions (in percent) of their per-function means."""
     if protocol == PUBLISHED:
         found = published_figures(rows, scoring.k, sample)
     else:
@@ -194,7 +194,7 @@ def summary(protocol: str, rows: Sequence[Row], scoring: Scoring, sample: Collec
     for name in parts[0] if parts else ():
         there = [value for part in parts if (value := part[name]) is not None]
         if there:
-            interval = bootstrap(there)
+            interval = share_interval(there)
             bounds = {"mean": 100 * interval.mean, "low": 100 * interval.low, "high": 100 * interval.high}
             found["intervals"][name] = {"functions": len(there), **bounds}
     return found

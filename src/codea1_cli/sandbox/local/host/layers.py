@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 
 from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.hints import did_you_mean
 
 NAMES = (
     "rlimits",
@@ -28,8 +28,7 @@ def check_names(names: Iterable[str]) -> frozenset[str]:
     if "all" in chosen:
         return frozenset(NAMES)
     for name in sorted(chosen.difference(NAMES)):
-        near = difflib.get_close_matches(name, NAMES, 1)
-        hint = f"did you mean {near[0]}?" if near else "layers: " + ", ".join(NAMES)
+        hint = did_you_mean(name, NAMES) or f"layers: {', '.join(NAMES)}"
         raise UserError(f"no sandbox layer is called {name!r}", hint)
     return frozenset(chosen)
 

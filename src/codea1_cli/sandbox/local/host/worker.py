@@ -67,6 +67,7 @@ class Worker:
             ) from fault
         self.control.settimeout(REPLY_S)
         self._alone = not self.hello["layers"]["pid_namespace"]
+        self._own_room = not self.hello["layers"]["user_namespace"]  # for processes
 
     def _last_words(self) -> str:
         self.process.kill()
@@ -117,10 +118,13 @@ class Worker:
             follow(seen, pipe, int(reply["pid"]), load_s, call_s, self.group, total_s)
         finally:
             os.close(pipe)
-        if seen.ended == "done" and seen.gone and self._alone:
+        if seen.ended == "done" and seen.gone and self._alone and self._own_room:
             return seen  # the next spawn buries it
         self._send({"op": "end"})
-        seen.status = int(self._receive()["status"])
+        reply = self._receive()
+        if reply["short"]:
+            raise WorkerLost("other work of the same user left no room for the program's processes")
+        seen.status = int(reply["status"])
         if self.group is not None and seen.ended == "exited":
             kills, self._kills = self._kills, self.group.kills()
             killed = os.WIFSIGNALED(seen.status) and os.WTERMSIG(seen.status) == signal.SIGKILL

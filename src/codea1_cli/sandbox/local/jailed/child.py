@@ -25,7 +25,7 @@ _SHARING = ("mmap", "ctypes", "multiprocessing", "shm")  # memory that a fork sh
 ANSWERED = 77  # the exit status of a fork that has sent its answer
 
 _write, _exit, _fork, _waitpid, _kill, _fstat = os.write, os._exit, os.fork, os.waitpid, os.kill, os.fstat
-_ftruncate, _listdir, _unlink, _lstat, _rmdir = os.ftruncate, os.listdir, os.unlink, os.lstat, os.rmdir
+_ftruncate, _listdir, _unlink, _rmdir, _stat, _lstat = os.ftruncate, os.listdir, os.unlink, os.rmdir, os.stat, os.lstat
 _encode, _Refused = encode.encode, encode.Refused
 _dup, _close, _fork_into = os.dup, os.close, kernel.fork_into
 _parse, _compile = ast.parse, compile
@@ -171,6 +171,7 @@ class Job:
                 pass
         if self.scratch:
             empty(self.scratch)
+            empty("/tmp")  # the same folder, but for an interpreter that lies below /tmp
         if status != ANSWERED << 8:
             how = b"signal %d" % (status & 127) if status & 127 else b"exit status %d" % (status >> 8)
             self.send(CRASHED, index, how)
@@ -192,14 +193,19 @@ def describe(fault: BaseException) -> bytes:
 
 
 def empty(folder: str) -> None:
-    """Removes all that lies in a folder."""
+    """Removes all that lies in a folder, but for what is mounted there."""
     try:
-        for name in _listdir(folder):
-            path = folder + "/" + name
-            if _lstat(path).st_mode & 0o170000 == 0o040000:
+        names, device = _listdir(folder), _stat(folder).st_dev
+    except OSError:
+        return
+    for name in names:
+        path = folder + "/" + name
+        try:
+            status = _lstat(path)
+            if status.st_mode & 0o170000 != 0o040000:
+                _unlink(path)
+            elif status.st_dev == device:
                 empty(path)
                 _rmdir(path)
-            else:
-                _unlink(path)
-    except OSError:
-        pass
+        except OSError:
+            pass

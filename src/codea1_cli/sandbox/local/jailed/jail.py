@@ -15,6 +15,7 @@ import kernel
 import kill_descendants
 import landlock
 import namespaces
+import room
 import rootfs
 import seccomp
 
@@ -64,10 +65,12 @@ class Jail:
         self.attempt("seccomp", lambda: namespaces.in_fork(self.filter))
         self.missing = frozenset(name for name, fault in self.layers.items() if fault)
         self.alone = "pid_namespace" not in self.missing
+        user = NOBODY if self.demote else os.getuid()
+        self.room = room.Room(self.proc, user) if "user_namespace" in self.missing else None
         self.scratch = "" if "mount_namespace" in self.missing else rootfs.SCRATCH
         if self.scratch:
-            rootfs.mount_scratch(self.scratch_mb)
-        self.home = "/tmp" if self.scratch and os.path.islink("/tmp") else self.scratch or "/"
+            rootfs.mount_scratch(self.scratch_mb, self.paths)
+        self.home = "/tmp" if self.scratch else "/"
         if not self.alone:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
 
@@ -187,9 +190,8 @@ class Jail:
         status = os.waitpid(pid, 0)[1]
         if not self.alone:
             kill_descendants.end_all(self.proc)
-        if self.scratch and os.listdir(self.scratch):
-            rootfs.umount_scratch()
-            rootfs.mount_scratch(self.scratch_mb)
+        if self.scratch:
+            rootfs.renew_scratch(self.scratch_mb, self.paths)
         return status
 
 

@@ -1,7 +1,8 @@
 """A worker's own view of the files: a small read-only tree that holds the interpreter and the system's libraries.
 
 Built once for each worker, in a mount namespace of its own; what is not in it does not exist for a program. On top is
-one folder in memory that every program finds empty (`/box/scratch`; `/tmp` leads there). Standard library only.
+one folder in memory that every program finds empty (`/box/scratch`; `/tmp` leads there). Where the interpreter itself
+lies below /tmp, that is a second such folder (`/box/tmp`), empty but for the interpreter. Standard library only.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import sys
 import kernel
 
 SCRATCH = "/box/scratch"
+_TMP = "/box/tmp"
+_ASIDE = "/box/aside"  # what lies below /tmp, to be bound into each new /box/tmp
 DEVICES = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"]
 FACTS = ["/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/uptime", "/proc/loadavg", "/proc/version"]
 HOSTS = ["/etc/hosts", "/etc/passwd"]
@@ -56,7 +59,9 @@ def build(stage: str, paths: list[str], hidden: list[str], *, proc: bool = False
     kernel.mount(None, "/", None, _REC | _PRIVATE)
     kernel.mount("codea1", stage, "tmpfs", _NOSUID, "size=1m,mode=755")
     for path in [*paths, *DEVICES]:
-        _bind(path, stage + path)
+        _bind(path, stage + _place(path))
+    for path in filter(_below_tmp, paths):
+        _bind(path, stage + _ASIDE + path)
     if proc:
         for path in FACTS:
             _bind(path, stage + path)
@@ -68,12 +73,11 @@ def build(stage: str, paths: list[str], hidden: list[str], *, proc: bool = False
         os.makedirs(stage + "/etc", exist_ok=True)
         _write(stage + HOSTS[0], "127.0.0.1 localhost\n::1 localhost\n")
         _write(stage + HOSTS[1], "nobody:x:65534:65534:nobody:/tmp:/bin/sh\n")
-    for path in hidden:
-        if os.path.isdir(stage + path):
-            kernel.mount("codea1", stage + path, "tmpfs", _NOSUID | _NODEV, "size=4k,mode=755")
+    for folder in [place for path in hidden for place in (_place(path), _ASIDE + path)]:
+        if os.path.isdir(stage + folder):
+            kernel.mount("codea1", stage + folder, "tmpfs", _NOSUID | _NODEV, "size=4k,mode=755")
     os.makedirs(stage + SCRATCH)
-    if not os.path.lexists(stage + "/tmp"):
-        os.symlink(SCRATCH, stage + "/tmp")
+    os.symlink(_TMP if os.path.isdir(stage + _TMP) else SCRATCH, stage + "/tmp")
     os.symlink(SCRATCH, stage + "/dev/shm")
     os.makedirs(stage + "/old")
     os.chdir(stage)
@@ -82,6 +86,15 @@ def build(stage: str, paths: list[str], hidden: list[str], *, proc: bool = False
     os.chdir("/")
     kernel.umount("/old", _DETACH)
     _read_only()
+
+
+def _below_tmp(path: str) -> bool:
+    return path.startswith("/tmp/")
+
+
+def _place(path: str) -> str:
+    """Where a path lies in the tree: as outside, but what is below /tmp."""
+    return f"/box{path}" if _below_tmp(path) else path
 
 
 def _write(path: str, text: str) -> None:
@@ -113,13 +126,21 @@ def _read_only() -> None:
     kernel.call("mount_setattr", -100, kernel.address(root), everywhere, kernel.address(attributes), 32)
 
 
-def mount_scratch(megabytes: int) -> None:
-    """An empty folder in memory, for one program at a time."""
-    kernel.mount(
-        "scratch", SCRATCH, "tmpfs", _NOSUID | _NODEV, f"size={megabytes}m,nr_inodes={64 * megabytes},mode=700"
-    )
+def mount_scratch(megabytes: int, paths: list[str]) -> None:
+    """Empty folders in memory, for one program at a time; what of `paths` lies below /tmp is in its place there."""
+    size = f"size={megabytes}m,nr_inodes={64 * megabytes},mode=700"
+    kernel.mount("scratch", SCRATCH, "tmpfs", _NOSUID | _NODEV, size)
+    if os.path.isdir(_TMP):
+        kernel.mount("scratch", _TMP, "tmpfs", _NOSUID | _NODEV, size)
+        for path in filter(_below_tmp, paths):
+            _bind(_ASIDE + path, _place(path))
 
 
-def umount_scratch() -> None:
-    """Takes that folder away with all that lies in it."""
-    kernel.umount(SCRATCH, _DETACH)
+def renew_scratch(megabytes: int, paths: list[str]) -> None:
+    """Takes those folders away, with all that the last program left in them, and makes new ones."""
+    apart = os.path.isdir(_TMP)
+    if apart or os.listdir(SCRATCH):
+        if apart:
+            kernel.umount(_TMP, _DETACH)
+        kernel.umount(SCRATCH, _DETACH)
+        mount_scratch(megabytes, paths)

@@ -25,7 +25,7 @@ _WARM = """__future__ abc array ast asyncio base64 binascii bisect calendar cmat
 copy dataclasses datetime decimal difflib enum fractions functools hashlib heapq inspect io itertools json
 keyword math numbers operator os pathlib queue random re statistics string struct tempfile textwrap threading
 time traceback types typing unicodedata uuid warnings weakref zlib"""
-_OURS = ("jail", "kernel", "kill_descendants", "landlock", "module_loader", "namespaces", "rootfs", "seccomp")
+_OURS = ("jail", "kernel", "kill_descendants", "landlock", "module_loader", "namespaces", "room", "rootfs", "seccomp")
 
 
 def warm(names: list[str]) -> list[str]:
@@ -108,7 +108,8 @@ class Zygote:
             if request["op"] == "spawn":
                 self.spawn(request, *descriptors)
             else:
-                self.reply(status=self.end())
+                status = self.end()
+                self.reply(status=status, short=self.jail.room is not None and self.jail.room.was_short())
         self.leave()
 
     def leave(self) -> None:
@@ -126,6 +127,8 @@ class Zygote:
         """Ends the child before and forks one on the job; replies with its pid or the error."""
         self.end()
         try:
+            if self.jail.room is not None:
+                request["processes"] = self.jail.room.make(request["processes"])
             pid = kernel.fork_into(self.jail.flags)
         except OSError as fault:
             self.reply(error=str(fault))

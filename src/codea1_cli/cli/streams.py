@@ -1,0 +1,200 @@
+"""The two ways out of a command: stdout for its data and nothing else, stderr for everything else.
+
+Libraries print where they like, to `sys.stdout` and to descriptor 1. While a command works (`divert`) both lead to
+stderr, and only `stdout()` is the real one.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import sys
+from typing import Any, TextIO
+
+from codea1_cli.errors import EnvironmentFault
+
+_PLAIN = {"█": "#", "❱": ">", "…": "~", "─": "-", "│": "|", "–": "-", "—": "-", "‘": "'", "’": "'", "“": '"', "”": '"'}
+_PLAIN |= dict(zip("▁▂▃▄▅▆▇", "_.-=+*%", strict=True))
+
+_TERMINAL = "CODEA1_TERMINAL"  # the encoding that the terminal had, for `in_utf8`
+_before: tuple[TextIO, TextIO] | None = None  # sys.stdout and sys.stderr, while they are prepared
+_real: TextIO | None = None  # the real stdout, while a command works
+
+
+class NoReader(Exception):
+    """Whoever read stdout has left, as `head` does."""
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    """A codec's error handler: a like character, else an escape as Python and (up to U+FFFF) JSON read it."""
+    assert isinstance(error, UnicodeEncodeError)
+    shown = (_PLAIN.get(c) or (f"\\u{ord(c):04x}" if ord(c) < 1 << 16 else f"\\U{ord(c):08x}") for c in _text(error))
+    return "".join(shown), error.end
+
+
+def _text(error: UnicodeEncodeError) -> str:
+    return error.object[error.start : error.end]
+
+
+codecs.register_error("codea1", _replaced)
+
+
+def in_utf8() -> None:
+    """Starts the process again in Python's UTF-8 mode where the locale has another encoding: names of files and their
+    texts are UTF-8 then, here and in every process below. What the terminal takes stays what it was."""
+    if sys.getfilesystemencoding() == "utf-8" or _TERMINAL in os.environ:
+        return
+    os.environ |= {"PYTHONUTF8": "1", _TERMINAL: encoding()}
+    os.execv(sys.executable, sys.orig_argv)
+
+
+def prepare() -> None:
+    """Makes the process's streams take every character, and gives descriptors that are closed a place to lead to."""
+    global _before
+    with contextlib.suppress(OSError):
+        while (free := os.open(os.devnull, os.O_RDWR)) <= 2:  # else the next file opened would be stdout or stderr
+            pass
+        os.close(free)
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    terminal = os.environ.pop(_TERMINAL, None)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding=terminal, errors="codea1")
+    _before = sys.stdout, sys.stderr
+    sys.stderr = Messages(sys.stderr)
+
+
+def divert() -> None:
+    """From here on, what is printed to stdout goes to stderr: the command's own work begins. Nothing where the streams
+    are not prepared, as where somebody only reads a command line."""
+    global _real
+    if _before is None or _real is not None or sys.stdout is None:
+        return
+    _real = sys.stdout
+    if _descriptor(sys.stdout) == 1:
+        sys.stdout.flush()
+        _real = open(os.dup(1), "w", encoding=sys.stdout.encoding, errors="codea1")  # noqa: SIM115
+        os.dup2(2, 1)
+    sys.stdout = sys.stderr
+
+
+def restore() -> None:
+    """Undoes `prepare` and `divert`."""
+    global _before, _real
+    assert _before is not None
+    if _real is not None and _real is not _before[0]:
+        with contextlib.suppress(OSError):
+            _real.flush()
+        os.dup2(_real.fileno(), 1)
+        abandon(_real)
+        _real.close()
+    sys.stdout, sys.stderr = _before
+    _before = _real = None
+
+
+def _descriptor(stream: Any) -> int | None:
+    try:
+        return int(stream.fileno())
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def working() -> bool:
+    """Whether the command line has been read and the command works."""
+    return _real is not None
+
+
+def stdout() -> TextIO:
+    """The real stdout.
+
+    Raises:
+        EnvironmentFault: it was closed before the command began.
+    """
+    stream = _real or sys.stdout
+    if stream is None:
+        raise EnvironmentFault("stdout is closed: the data has nowhere to go")
+    return stream
+
+
+def encoding() -> str:
+    """What stdout takes."""
+    return getattr(_real or sys.stdout, "encoding", None) or "utf-8"
+
+
+def write(text: str) -> None:
+    """Puts data on stdout.
+
+    Raises:
+        NoReader: whoever read it has left.
+        EnvironmentFault: it is full, or closed.
+    """
+    stream = Data()
+    stream.write(text)
+    stream.flush()
+
+
+def abandon(stream: Any) -> None:
+    """Lets what a stream still holds, and whatever comes, vanish: its reader left, or it is full."""
+    number = _descriptor(stream)
+    if number is not None:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, number)
+        os.close(null)
+
+
+class Data:
+    """stdout, whatever it is at the time; its faults are raised as `write` says."""
+
+    def write(self, text: str) -> int:
+        return int(self._tried("write", text))
+
+    def flush(self) -> None:
+        self._tried("flush")
+
+    def _tried(self, what: str, *values: str) -> Any:
+        stream = stdout()
+        try:
+            return getattr(stream, what)(*values)
+        except BrokenPipeError:
+            abandon(stream)
+            raise NoReader from None
+        except OSError as error:
+            abandon(stream)
+            raise EnvironmentFault(f"stdout cannot be written: {error.strerror}") from None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(stdout(), name)
+
+
+class Messages:
+    """stderr where a reader that left, or a full file, stops nobody who writes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._tried("write", text) or 0
+
+    def flush(self) -> None:
+        self._tried("flush")
+
+    def _tried(self, what: str, *values: str) -> Any:
+        try:
+            return getattr(self._stream, what)(*values)
+        except OSError:
+            abandon(self._stream)
+            if _real is not None and _descriptor(_real) != 1:  # descriptor 1 leads there too
+                os.dup2(2, 1)
+            return None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class Stderr:
+    """`sys.stderr`, whatever it is at the time."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
