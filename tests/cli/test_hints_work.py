@@ -131,7 +131,7 @@ def test_what_a_mistake_hints_at_works(name: str, call: Any, run: Any, tmp_path:
     from codea1_cli.cli import train as train_module
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("codea1_cli.engine.setup.check_enough", lambda *_: None)  # the run has few problems
+    monkeypatch.setattr("codea1_cli.engine.run_setup.check_enough", lambda *_: None)  # the run has few problems
     monkeypatch.setattr(train_module, "_train", lambda *_: 0)  # what a run does once it was let in is tested elsewhere
     runs = run.path.rename(run.path.with_name("run é 1")).parent
     monkeypatch.delenv("CODEA1_RUNS")

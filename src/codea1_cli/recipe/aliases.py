@@ -12,7 +12,8 @@ _NAMES = {
     "judge.memory_mb": "memory memory_limit memory_limit_mb",
     "judge.workers": "num_workers n_workers jobs",
     "judge.float_tolerance": "tolerance atol rtol",
-    "train.problems_per_step": "batch batch_size bs train_batch_size rollout_batch_size global_batch_size prompts_per_step",
+    "train.problems_per_step": "batch batch_size bs train_batch_size rollout_batch_size global_batch_size "
+    "prompts_per_step",
     "train.updates_per_step": "mini_batch_size ppo_mini_batch_size num_iterations ppo_epochs",
     "train.tokens_per_micro_batch": "micro_batch micro_batch_size per_device_batch_size per_device_train_batch_size "
     "gradient_accumulation_steps grad_accum max_token_len_per_gpu",

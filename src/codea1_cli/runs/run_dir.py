@@ -264,7 +264,8 @@ def find_run(name: str | None, root: Path) -> RunDir:
         if not runs:
             raise UserError(
                 f"there is no run in {root}",
-                hint=f"`{command('train', '--recipe', 'tiny', *runs_option(root))}` starts one; --runs names another folder",
+                hint=f"`{command('train', '--recipe', 'tiny', *runs_option(root))}` starts one; "
+                "--runs names another folder",
             )
         return runs[0]
     for run in (RunDir(root / name), RunDir(name)):
