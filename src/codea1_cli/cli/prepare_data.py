@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from codea1_cli.cli import console
+from codea1_cli.hints import command as typed
 from codea1_cli.cli.console import JsonOption, VerboseOption
 from codea1_cli.data.options import Options, SourceOptions
 
@@ -150,6 +151,7 @@ if TYPE_CHECKING:
     from codea1_cli.data.card import Card
 
 _BAR = 40
+_TINY = 12  # problems per step of the recipe `tiny`
 STAGES = {
     "read": "reading",
     "filter": "filtering",
@@ -177,7 +179,7 @@ def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
     kept = [[console.cell(text, "ok") for text in ("kept", *split)] for split in card.splits.items()]
     title = f"{card.title}: {card.kept} of {card.read} rows kept"
     rows = [("read", "", card.read), *removed, *kept]
-    console.out().print(console.table(title, ("stage", "reason", ">rows"), rows))
+    console.out().print(console.table(title, ("<stage", "reason", ">rows"), rows))
     _histogram("tests a problem", buckets(card.tests))
     _histogram("tokens of the prompt", buckets(card.prompt_tokens))
     _histogram("solve rate", [(str(rate), count) for rate, count in sorted(card.solve_rates.items())])
@@ -185,7 +187,11 @@ def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
         console.note(f"{slow} slow references are kept; slow.jsonl names them with their seconds")
     console.note(f"{out / 'README.md'} is the data card, {out / 'removed.jsonl'} lists what was removed")
     if not benchmark:
-        console.note(f"next: codea1 train --recipe RECIPE data.train={out}")
+        problems = card.splits.get("train", 0)
+        words = ["train", "--recipe", "tiny", f"data.train={out}"]
+        words += [f"data.heldout={out / 'val.jsonl'}"] if card.splits.get("val") else []
+        words += [f"train.problems_per_step={problems}"] if problems < _TINY else []
+        console.note(f"next: {typed(*words)}")
 
 
 def _histogram(title: str, rows: Sequence[tuple[str, int]]) -> None:
@@ -207,4 +213,4 @@ def show_report(listed: Sequence[Mapping[str, Any]]) -> None:
         if "other" in line:
             score = f"{line['score']:.2f}" if "score" in line else line.get("detail", "")
             rows.append(("", console.cell(score, "name"), line["other"], line["other_text"]))
-    console.out().print(console.table(None, ("stage", "reason", "row", "text"), rows))
+    console.out().print(console.table(None, ("<stage", "reason", "row", "text"), rows))

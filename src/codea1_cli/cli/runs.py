@@ -49,7 +49,7 @@ def list_(runs: RunsOption = None, as_json: JsonOption = False, verbose: Verbose
             row.recipe,
             f"{row.step}/{row.total}" if row.total else row.step,
             console.cell(row.state, styles[row.state]),
-            row.started or "",
+            (row.started or "").replace("T", " ")[:16],
             size_text(row.bytes),
         )
         for row in rows

@@ -167,8 +167,8 @@ def _new(
             )
         raise UserError(
             "no recipe given",
-            hint=f"--recipe NAME, one of {', '.join(recipe_names())}; `{command('train', '--recipe', 'tiny')}` needs no GPU "
-            "and no network",
+            hint=f"--recipe NAME, one of {', '.join(recipe_names())}; "
+            f"`{command('train', '--recipe', 'tiny')}` needs no GPU and no network",
         )
     chosen = with_absolute_paths(load_recipe(recipe, overrides))
     heading = "".join(f"# override: {override}\n" for override in overrides)
