@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from codea1_cli.cli import console
-from codea1_cli.hints import command as typed
 from codea1_cli.cli.console import JsonOption, VerboseOption
 from codea1_cli.data.options import Options, SourceOptions
+from codea1_cli.hints import command as typed
 
 if TYPE_CHECKING:
     from codea1_cli.data.card import Card
