@@ -132,7 +132,8 @@ def test_what_a_mistake_hints_at_works(name: str, call: Any, run: Any, tmp_path:
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("codea1_cli.engine.run_setup.check_enough", lambda *_: None)  # the run has few problems
-    monkeypatch.setattr(train_module, "_train", lambda *_: 0)  # what a run does once it was let in is tested elsewhere
+    for part in ("_train", "_prepare_resume", "_write_recipe"):  # what a run does once it was let in
+        monkeypatch.setattr(train_module, part, lambda *_: 0)
     runs = run.path.rename(run.path.with_name("run é 1")).parent
     monkeypatch.delenv("CODEA1_RUNS")
     words = shlex.split(MISTAKES[name].format(run=runs, tmp=tmp_path / "empty"))

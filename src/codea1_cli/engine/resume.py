@@ -13,8 +13,8 @@ from typing import Any
 
 from codea1_cli.durable import fsync_folder, write_atomic
 from codea1_cli.errors import UserError
-from codea1_cli.hints import command
 from codea1_cli.game.book import Book
+from codea1_cli.hints import command
 from codea1_cli.methods.registry import method_of
 from codea1_cli.mistakes.store import MistakeStore
 from codea1_cli.runs.checkpoint_files import damage
@@ -59,7 +59,9 @@ def resume_point(run: RunDir, start_over: bool = False) -> ResumePoint:
 
 
 def _nothing_whole(run: RunDir, what: str) -> UserError:
-    return UserError(what, hint=f"restore it, or start over: `{command('train', *run.options, '--resume', '--start-over')}`")
+    return UserError(
+        what, hint=f"restore it, or start over: `{command('train', *run.options, '--resume', '--start-over')}`"
+    )
 
 
 def _info_is_whole(run: RunDir) -> bool:
