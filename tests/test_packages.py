@@ -13,6 +13,7 @@ LAYERS = (
     ("errors", "hints"),
     ("durable",),
     ("extract", "tiny"),
+    ("files",),
     ("sandbox",),
     ("problems",),
     ("game",),

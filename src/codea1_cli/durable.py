@@ -1,18 +1,25 @@
-"""Files that a crash leaves whole (written beside, flushed to disk, renamed), and the lock of a folder."""
+"""Files that a crash leaves whole (written beside, flushed to disk, renamed), and locks of outputs with one writer."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
+import logging
 import os
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from codea1_cli.errors import UserError
+from codea1_cli.errors import EnvironmentFault, UserError
+
+log = logging.getLogger(__name__)
 
 _PATIENCE_S = 0.25
 _PATIENCE_AFTER_DEATH_S = 15.0
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}  # of a file system that has none
 
 
 def write_atomic(path: Path, data: str | bytes) -> None:
@@ -50,33 +57,116 @@ def fsync_tree(folder: Path) -> None:
         fsync_folder(Path(parent))
 
 
-def take_lock(file: IO[str], taken: Callable[[str], UserError]) -> None:
-    """Locks `file` for as long as it stays open and writes this process's id into it.
+@contextlib.contextmanager
+def only_writer(target: Path, shown: object = None, wait: bool = False, option: str = "--out") -> Iterator[None]:
+    """Holds the output `target`, a file or a folder that need not be there yet, for this process.
 
-    Somebody who only looks is gone in a moment. What a killed holder left behind holds the lock until it has ended,
-    which takes seconds.
+    The lock lies beside it as `.NAME.lock` and is gone afterwards. `shown` is the output's name in messages, `option`
+    the one that chooses another.
 
     Raises:
-        UserError: `taken(process id)`, when another process holds it.
+        UserError: another process holds it, and `wait` is not set.
+        EnvironmentFault: the folder cannot be written.
+    """
+    target = target.expanduser().absolute()
+    path = target.with_name(f".{target.name}.lock")
+    made = [folder for folder in path.parents if not folder.exists()]
+    name = shown or target
+
+    def taken(holder: str) -> UserError:
+        return UserError(
+            f"{name} is being written by process {holder}", hint=f"wait for it with --wait, or choose another {option}"
+        )
+
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                file = stack.enter_context(open(path, "a+", encoding="utf-8"))
+            except OSError as error:
+                raise EnvironmentFault(
+                    f"cannot write {name}: {error.strerror}", hint=f"choose another {option}"
+                ) from None
+            take_lock(file, taken, wait)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    break
+            file.close()  # the one before has removed it meanwhile
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # what was made for the lock alone
+                for folder in made:
+                    folder.rmdir()
+
+
+def take_lock(file: IO[str], taken: Callable[[str], UserError], wait: bool = False) -> None:
+    """Locks `file` for as long as it stays open and writes this process's id and host into it.
+
+    Somebody who only looks is gone in a moment. What a killed holder left behind holds the lock until it has ended,
+    which takes seconds. Where the file system has no locks, the id in the file stands for one.
+
+    Raises:
+        UserError: `taken(process id)`, when another process holds it and `wait` is not set; with the host where that is
+            another, and a word where that process has ended and what it started has not.
     """
     started = time.monotonic()
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip()
-            patience = _PATIENCE_S if _alive(holder) else _PATIENCE_AFTER_DEATH_S
-            if time.monotonic() - started > patience:
-                raise taken(holder) from None
-            time.sleep(0.05)
+    told = False
+    while not _locked(file):
+        file.seek(0)
+        holder = file.read().strip()
+        patience = _PATIENCE_S if _alive(holder) else _PATIENCE_AFTER_DEATH_S
+        if time.monotonic() - started > patience:
+            if not wait:
+                raise taken(_named(holder))
+            if not told:
+                log.warning("waiting: %s", taken(_named(holder)).what)
+            told = True
+        time.sleep(0.05)
     file.truncate(0)
-    file.write(f"{os.getpid()}\n")
+    file.write(f"{os.getpid()} {socket.gethostname()}\n")
     file.flush()
 
 
-def _alive(pid: str) -> bool:
+def held_by(path: Path) -> int | None:
+    """The id of the process that holds the lock file `path`, 0 where it is not known; None: nobody does."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            if _locked(file, fcntl.LOCK_SH):
+                return None
+            return int((file.read().split() or ["0"])[0])
+    except FileNotFoundError:
+        return None
+
+
+def _locked(file: IO[str], kind: int = fcntl.LOCK_EX) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        file.seek(0)
+        holder = file.read().strip()
+        return not holder or holder.split()[0] == str(os.getpid()) or not _alive(holder)
+    return True
+
+
+def _named(holder: str) -> str:
+    """A holder as messages name it."""
+    pid, _, host = holder.partition(" ")
+    if host and host != socket.gethostname():
+        return f"{pid} on {host}"
+    return pid if _alive(holder) else f"{pid}, which has ended; what it started still runs"
+
+
+def _alive(holder: str) -> bool:
+    """Whether a holder (`PID` or `PID HOST`) may still run; nobody can say of another host's."""
+    pid, _, host = holder.partition(" ")
+    if host and host != socket.gethostname():
+        return True
     try:
         stat = Path(f"/proc/{int(pid)}/stat").read_text(encoding="utf-8", errors="replace")
         return stat.rpartition(")")[2].split()[0] not in "ZX"

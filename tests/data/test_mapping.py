@@ -33,7 +33,7 @@ WRONG = {
     "- question\n": r"m\.yaml holds no mapping",
     "question=prompt\n": r"m\.yaml holds no mapping",
     "": r"m\.yaml holds no mapping",
-    b"\xff": r"m\.yaml: not UTF-8",
+    b"\xff": r"m\.yaml:1: not UTF-8",
 }
 
 
@@ -68,7 +68,7 @@ def test_entries_that_are_no_mapping(entries):
 def test_a_field_given_twice_or_a_file_that_is_not_there(tmp_path):
     with pytest.raises(UserError, match="--map gives the field question twice"):
         read_mapping(["question=a", "reference=b", "question=c"], None)
-    with pytest.raises(UserError, match=r"none\.yaml: No such file"):
+    with pytest.raises(UserError, match=r"none\.yaml: no such file"):
         read_mapping([], tmp_path / "none.yaml")
     with pytest.raises(UserError, match="Is a directory"):
         read_mapping([], tmp_path)

@@ -152,7 +152,7 @@ ROW = {"id": "a", "reference": "def f(x): return x", "candidate": "def f(x): ret
 @pytest.mark.parametrize(
     ("line", "names"),
     [
-        ("{", "not JSON"), ("[]", "not a JSON object"), ("[" * 100000, "not JSON"), (json.dumps({**ROW}), "tests or suite"),
+        ("{", "not JSON"), ("[]", "a list, not an object"), ("[" * 100000, "not JSON"), (json.dumps({**ROW}), "tests or suite"),
         (json.dumps({**ROW, "tests": [], "suite": ""}), "tests or suite"), (json.dumps({**ROW, "tests": "x"}), "tests"),
         (json.dumps({**ROW, "tests": [1]}), "tests"), (json.dumps({**ROW, "suite": 1}), "suite"),
         (json.dumps({k: v for k, v in ROW.items() if k != "reference"} | {"suite": ""}), "reference is missing"),

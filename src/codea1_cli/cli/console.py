@@ -70,6 +70,9 @@ VerboseOption = Annotated[
     bool,
     typer.Option("--verbose", "-v", help="Show tracebacks.", callback=_set_verbose, is_eager=True),
 ]
+WaitOption = Annotated[
+    bool, typer.Option("--wait", help="Wait for another process that writes the same output, rather than be refused.")
+]
 RunOption = Annotated[
     str | None, typer.Option("--run", metavar="RUN", help="A run's name or folder; the newest run when left out.")
 ]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from codea1_cli.cli import console
-from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
+from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.errors import UserError
 from codea1_cli.evals import registry
 
 if TYPE_CHECKING:
-    from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample, ScoreOptions
+    from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample
+    from codea1_cli.models.sampler import ModelRef, SamplingSettings
 
 _NAMES = registry.names("code")
 _PARTED = [row for row in registry.ROWS.values() if len(row.subsets) > 1]
@@ -84,6 +86,7 @@ def evaluate(
         Path | None,
         typer.Option("--cache", metavar="DIR", help="Expected outputs; CODEA1_CACHE or ~/.cache/codea1 else."),
     ] = None,
+    wait: WaitOption = False,
     fail_under: Annotated[
         float | None, typer.Option("--fail-under", min=0.0, max=1.0, help="Exit with 4 when pass@1 is lower.")
     ] = None,
@@ -92,13 +95,21 @@ def evaluate(
     verbose: VerboseOption = False,
 ) -> int:
     """Sample solutions and score them. Interrupted sampling goes on where it stopped."""
-    from codea1_cli.cli.eval_code_view import given_samples, refuse_what_has_no_effect, show_result, usable_cache
+    from codea1_cli.cli.eval_code_view import (
+        default_file,
+        given_samples,
+        refuse_what_has_no_effect,
+        show_result,
+        usable_cache,
+        warn_of_layers,
+    )
     from codea1_cli.cli.progress import Bar, interruptible
-    from codea1_cli.durable import write_atomic
+    from codea1_cli.durable import only_writer, write_atomic
     from codea1_cli.evals.benchmark import ScoreOptions
     from codea1_cli.evals.results import read_origin, result_file, samples_hash, writable
     from codea1_cli.evals.samples import missing_tasks
     from codea1_cli.evals.scoring import record, score_samples
+    from codea1_cli.runs.policy_folders import find_model
 
     refuse_what_has_no_effect(context)
     benchmark = registry.open_benchmark(context.info_name or "", subset)
@@ -106,15 +117,19 @@ def evaluate(
     tasks = benchmark.load(data)[:limit]
     options = ScoreOptions(workers or os.cpu_count() or 1, sandbox_python, tuple(require or ()), usable_cache(cache))
     said = _SCORES_AGAIN if samples is not None else "the same command goes on where it stopped"
-    with interruptible(said), Bar() as bar:
+    with interruptible(said), Bar() as bar, ExitStack() as stack:
         if samples is not None:
-            target = writable(result_file(samples, out))
-            made, file = given_samples(samples, sanitize, benchmark, tasks), samples
+            file, target = samples, writable(result_file(samples, out))
+            made = given_samples(samples, sanitize, benchmark, tasks)
+            stack.enter_context(only_writer(target, target, wait))
             about = {**read_origin(samples), "label": samples.name, "sanitised": sanitize}
         else:
+            ref = find_model(model, role="code", step=step, runs_root=runs)
             settings = _settings(benchmark, n, temperature, top_p, max_new_tokens, seed, style)
-            made, about, file = _sampled(benchmark, tasks, model, step, runs, settings, style, engine, out, bar)
+            file = out or default_file(benchmark, ref.label, style, settings)
             target = writable(result_file(file))
+            stack.enter_context(only_writer(target, file, wait))
+            made, about = _sampled(benchmark, tasks, ref, settings, style, engine, file, bar)
         if sample_only:
             console.note(f"{len(made)} samples of {len(tasks)} tasks: {file}")
             if as_json:
@@ -123,12 +138,12 @@ def evaluate(
         missing = len(missing_tasks(made, tasks))
         about |= {"samples_hash": samples_hash(file), "limit": limit, "tasks_without_sample": missing}
         try:
-            _warn_of_layers(options)
+            warn_of_layers(options)
             outcome = score_samples(benchmark, made, options, bar)
         finally:
             benchmark.close()
-    result = record(benchmark, outcome, options, about, file)
-    write_atomic(target, json.dumps(console.jsonable(result), indent=1) + "\n")
+        result = record(benchmark, outcome, options, about, file)
+        write_atomic(target, json.dumps(console.jsonable(result), indent=1) + "\n")
     if as_json:
         console.emit(result)
     else:
@@ -195,13 +210,15 @@ def sanitize_file(
 ) -> None:
     """Write a sample file's solutions as the benchmark's own sanitiser would."""
     from codea1_cli.cli.eval_code_view import given_samples
-    from codea1_cli.durable import write_atomic
+    from codea1_cli.durable import only_writer, write_atomic
 
     chosen = registry.open_benchmark(benchmark)
     tasks = chosen.load(data)
     made = given_samples(samples, True, chosen, tasks)
     target = out or samples.with_name(samples.name.removesuffix(".jsonl") + "-sanitized.jsonl")
-    write_atomic(target, "".join(json.dumps({"task_id": one.task_id, "solution": one.solution}) + "\n" for one in made))
+    rows = ({"task_id": one.task_id, "solution": one.solution} for one in made)
+    with only_writer(target):
+        write_atomic(target, "".join(json.dumps(row) + "\n" for row in rows))
     console.note(f"{len(made)} solutions: {target}")
     if as_json:
         console.emit({"samples": len(made), "file": target})
@@ -221,7 +238,7 @@ def _settings(
     tokens: int | None,
     seed: int,
     style: str,
-) -> Any:
+) -> SamplingSettings:
     from codea1_cli.models.sampler import SamplingSettings
 
     count: int = n if n is not None else getattr(benchmark, "n", 1)
@@ -233,15 +250,13 @@ def _settings(
 def _sampled(
     benchmark: CodeBenchmark,
     tasks: list[CodeTask],
-    model: str | None,
-    step: int | None,
-    runs: Path | None,
-    settings: Any,
+    ref: ModelRef,
+    settings: SamplingSettings,
     style: str,
     engine: str,
-    out: Path | None,
+    file: Path,
     bar: Any,
-) -> tuple[list[Sample], dict[str, Any], Path]:
+) -> tuple[list[Sample], dict[str, Any]]:
     import time
     from dataclasses import asdict, replace
 
@@ -249,10 +264,7 @@ def _sampled(
     from codea1_cli.evals.samples import SampleFile
     from codea1_cli.evals.scoring import sample_tasks
     from codea1_cli.models.sampler import open_sampler
-    from codea1_cli.runs.policy_folders import find_model
 
-    ref = find_model(model, role="code", step=step, runs_root=runs)
-    file = out or _default_file(benchmark, ref.label, style, settings)
     kept = {
         **asdict(settings),
         "model": ref.path,
@@ -267,7 +279,7 @@ def _sampled(
 
         console.note(f"all samples are there: {file}")
         about["model"] = {"model": ref.path, "label": ref.label}
-        return read_samples(file, benchmark, tasks), {**about, **read_origin(file)}, file
+        return read_samples(file, benchmark, tasks), {**about, **read_origin(file)}
     sampler = open_sampler(ref, engine)
     try:
         began = time.monotonic()
@@ -277,19 +289,4 @@ def _sampled(
     finally:
         sampler.close()
     keep_origin(file, about)
-    return made, about, file
-
-
-def _default_file(benchmark: CodeBenchmark, label: str, style: str, settings: Any) -> Path:
-    name = "".join(c if c.isalnum() or c in "-_.@" else "-" for c in label).strip("-.") or "model"
-    tail = f"{style}-n{settings.n}-t{settings.temperature:g}-s{settings.seed}"
-    return Path("evals") / benchmark.name / f"{name}-{tail}.jsonl"
-
-
-def _warn_of_layers(options: ScoreOptions) -> None:
-    from codea1_cli.sandbox.local.host.layers import warning
-    from codea1_cli.sandbox.make import SandboxOptions, make_local
-
-    with make_local(SandboxOptions(python=options.python, require=options.require, workers=1, warm=())) as sandbox:
-        if text := warning(sandbox.layers):
-            console.warn(text)
+    return made, about

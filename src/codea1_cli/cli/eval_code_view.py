@@ -12,11 +12,15 @@ import typer
 
 from codea1_cli.cli import console
 from codea1_cli.errors import EnvironmentFault, UserError, some
-from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample
+from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample, ScoreOptions
 from codea1_cli.evals.samples import missing_tasks, read_samples
+from codea1_cli.extract.source import parse
 
 if TYPE_CHECKING:
     from codea1_cli.evals.results import Compared
+    from codea1_cli.models.sampler import SamplingSettings
+
+_LOOKED_AT = 1_000  # samples parsed before scoring
 
 
 def show_result(result: Mapping[str, Any], per_task: bool, file: Path) -> None:
@@ -162,8 +166,36 @@ def given_samples(file: Path, sanitize: bool, benchmark: CodeBenchmark, tasks: l
     if min(counts) < max(counts):
         console.warn(f"tasks have {min(counts)} to {max(counts)} samples: pass@k is given up to k = {min(counts)}")
     if not sanitize:
+        _warn_of_replies(made)
         return made
     by_id = {task.id: task for task in tasks}
     return [
         replace(one, raw=one.solution, solution=benchmark.sanitize(by_id[one.task_id], one.solution)) for one in made
     ]
+
+
+def _warn_of_replies(samples: Sequence[Sample]) -> None:
+    """A word where samples look like replies that still hold their program."""
+    looked = samples[:_LOOKED_AT]
+    broken = [one for one in looked if parse(one.solution) is None]
+    if 2 * len(broken) >= len(looked) or any("```" in one.solution for one in broken):
+        console.warn(
+            f"{len(broken)} of {len(looked)} samples do not parse: --sanitise takes the programs out of replies"
+        )
+
+
+def default_file(benchmark: CodeBenchmark, label: str, style: str, settings: SamplingSettings) -> Path:
+    """The sample file of a job that names none."""
+    name = "".join(c if c.isalnum() or c in "-_.@" else "-" for c in label).strip("-.") or "model"
+    tail = f"{style}-n{settings.n}-t{settings.temperature:g}-s{settings.seed}"
+    return Path("evals") / benchmark.name / f"{name}-{tail}.jsonl"
+
+
+def warn_of_layers(options: ScoreOptions) -> None:
+    """Names the layers of the sandbox that are missing here."""
+    from codea1_cli.sandbox.local.host.layers import warning
+    from codea1_cli.sandbox.make import SandboxOptions, make_local
+
+    with make_local(SandboxOptions(python=options.python, require=options.require, workers=1, warm=())) as sandbox:
+        if text := warning(sandbox.layers):
+            console.warn(text)

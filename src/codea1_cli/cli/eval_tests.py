@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from codea1_cli.cli import console
-from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
+from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.judge import PythonOption, RequireOption, WorkersOption
 from codea1_cli.errors import UserError
 from codea1_cli.evals import registry
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from codea1_cli.evals.test_generation.job import Job
 
 BOTH = "both"
+REPLY_TOKENS = 1024
 _BENCHMARKS = registry.names("test")
 _GOES_ON = "the same command goes on where it stopped"
 
@@ -49,7 +50,10 @@ def eval_tests(
     engine: Annotated[str, typer.Option("--engine", help="auto, vllm or transformers.")] = "auto",
     temperature: Annotated[float, typer.Option("--temperature", min=0.0, help="0 is greedy.")] = 0.0,
     top_p: Annotated[float, typer.Option("--top-p", min=0.01, max=1.0, help="Nucleus of the sampling.")] = 0.95,
-    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, help="Tokens of a reply.")] = 1024,
+    max_new_tokens: Annotated[
+        int | None,
+        typer.Option("--max-new-tokens", min=1, help="Tokens of a reply; 1024, or half of what a small model takes."),
+    ] = None,
     context: Annotated[int, typer.Option("--context", min=64, help="Tokens of a chat and its reply.")] = 16_384,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
     out: Annotated[
@@ -70,6 +74,7 @@ def eval_tests(
     python: PythonOption = None,
     require: RequireOption = None,
     runs: RunsOption = None,
+    wait: WaitOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -80,6 +85,7 @@ def eval_tests(
     """
     from codea1_cli.cli import eval_tests_view as view
     from codea1_cli.cli.progress import Bar, interruptible
+    from codea1_cli.durable import only_writer
     from codea1_cli.evals.test_generation.figures import ONE_SHOT, PROTOCOLS, Scoring
 
     if target == "compare":
@@ -115,17 +121,20 @@ def eval_tests(
             sample=sample,
             limit=limit,
             engine=engine,
-            sampling=SamplingSettings(1, temperature, top_p, max_new_tokens, seed),
+            sampling=SamplingSettings(1, temperature, top_p, max_new_tokens or REPLY_TOKENS, seed),
             context=context,
             scoring=Scoring(k, tests, test_seconds, mutant_seconds, memory_mb),
             out=out,
             workers=workers or os.cpu_count() or 1,
         )
-        if only_sample:
-            found = sample_only(job, bar)
-        else:
-            with _sandbox(job, python, require) as sandbox:
-                found = run_benchmark(job, sandbox, bar) if listed else run_file(job, sandbox, bar)
+        if max_new_tokens is None:
+            job = job.fitted()
+        with only_writer(job.folder, job.folder, wait):
+            if only_sample:
+                found = sample_only(job, bar)
+            else:
+                with _sandbox(job, python, require) as sandbox:
+                    found = run_benchmark(job, sandbox, bar) if listed else run_file(job, sandbox, bar)
     if only_sample:
         if as_json:
             console.emit(found)

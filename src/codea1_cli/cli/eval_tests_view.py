@@ -107,7 +107,8 @@ def show_file(found: dict[str, Any]) -> None:
         )  # fmt: skip
         for test in row["tests"]:
             if test["outcome"] != "passed":
-                text = f"  {test['outcome']}: {test['test']}  ({test['detail']})"
+                detail = f"  ({test['detail']})" if test["detail"] else ""
+                text = f"  {test['outcome']}: {test['test']}{detail}"
                 out.print(console.printable(text), style="bad", markup=False, soft_wrap=True)
         for survivor in row["survivors"]:
             out.print(f"\n  line {survivor['line']}, {survivor['operator']}", style="muted", markup=False)

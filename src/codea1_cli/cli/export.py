@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from codea1_cli.cli import console
-from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
+from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 
 
 def export(
@@ -20,14 +20,18 @@ def export(
         int | None, typer.Option("--step", min=1, help="A checkpoint's step; the newest when left out.")
     ] = None,
     runs: RunsOption = None,
+    wait: WaitOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Write one policy of a checkpoint as a folder that `from_pretrained` loads; LoRA adapters are merged."""
+    from codea1_cli.durable import only_writer
     from codea1_cli.runs.policy_folders import export_policy
     from codea1_cli.runs.run_dir import find_run, runs_root
 
-    done = export_policy(find_run(run, runs_root(runs)), role, to, step)
+    chosen = find_run(run, runs_root(runs))
+    with only_writer(to, to, wait, "--to"):
+        done = export_policy(chosen, role, to, step)
     if as_json:
         console.emit(asdict(done))
         return

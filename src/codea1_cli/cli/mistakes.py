@@ -138,11 +138,12 @@ def export(
     if to is None:
         console.write(text)
     else:
-        from codea1_cli.durable import write_atomic
+        from codea1_cli.durable import only_writer, write_atomic
 
         if not to.absolute().parent.is_dir():
             raise UserError(f"no folder {to.parent}", hint=f"`{shlex.join(['mkdir', '-p', str(to.parent)])}` makes it")
-        write_atomic(to, text)
+        with only_writer(to, to, option="--to"):
+            write_atomic(to, text)
     if as_json:
         console.emit({"run": run_dir.name, "file": to, "format": kind, "tests": tests, "skipped": skipped})
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from codea1_cli.cli import console
-from codea1_cli.cli.console import JsonOption, VerboseOption
+from codea1_cli.cli.console import JsonOption, VerboseOption, WaitOption
 from codea1_cli.data.options import Options, SourceOptions
 from codea1_cli.hints import command as typed
 
@@ -64,6 +64,7 @@ def prepare_data(
     report: Annotated[
         bool, typer.Option("--report", help="List each removed row with the row that it collides with.")
     ] = False,
+    wait: WaitOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> int:
@@ -76,11 +77,18 @@ def prepare_data(
     decontaminate = not benchmark if options.decontaminate is None else options.decontaminate
     options = replace(options, decontaminate=decontaminate, tokenizer=options.tokenizer or options.solve_rate)
     chosen = make_source(source, rows, options.benchmarks)
-    return _run(chosen, options, out, _command(context), report, as_json, benchmark)
+    return _run(chosen, options, out, _command(context), report, as_json, benchmark, wait)
 
 
 def _run(
-    source: "Source", options: Options, out: Path, command: str, report: bool, as_json: bool, benchmark: bool
+    source: "Source",
+    options: Options,
+    out: Path,
+    command: str,
+    report: bool,
+    as_json: bool,
+    benchmark: bool,
+    wait: bool,
 ) -> int:
     from codea1_cli.cli.progress import Bar, interruptible
     from codea1_cli.data.decontaminate import missing_benchmarks
@@ -97,7 +105,7 @@ def _run(
     for note in notes:
         console.warn(note)
     goes_on = "the same command goes on from here"
-    with interruptible(goes_on), Work(out / WORK).locked() as work, Bar(_EVERY_S, STAGES) as bar:
+    with interruptible(goes_on), Work(out / WORK).locked(wait) as work, Bar(_EVERY_S, STAGES) as bar:
         pipeline = Pipeline(source, options, work, bar)
         card = new_card(source.title, command, options, pipeline.identity)
         prepared = pipeline.run()
@@ -119,7 +127,7 @@ def _run(
 
 
 _EVERY_S = 30.0  # seconds between two lines of progress where stderr is no terminal
-_NOT_IN_THE_CARD = {"out", "as_json", "verbose", "report", "workers"}
+_NOT_IN_THE_CARD = {"out", "as_json", "verbose", "report", "workers", "wait"}
 
 
 def _command(context: typer.Context) -> str:

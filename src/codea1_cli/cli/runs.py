@@ -162,7 +162,9 @@ def prune(
     chosen = [find_run(run, root)] if run is not None else list_runs(root)
     busy = [item for item in chosen if item.locked_by() is not None]
     if busy and run is not None:
-        raise UserError(f"run {busy[0].name} is in progress", hint="wait for it, or stop it first")
+        raise UserError(
+            f"run {busy[0].name} is in progress: process {busy[0].locked_by()}", hint="wait for it, or stop it first"
+        )
     plan = _plan([item for item in chosen if item not in busy], keep, whole)
     freed = sum(entry["bytes"] for entry in plan)
     if not as_json:

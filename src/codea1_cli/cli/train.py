@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from codea1_cli.cli import console
-from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
+from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.errors import UserError
 from codea1_cli.hints import command
 
@@ -60,6 +60,7 @@ def train(
         ),
     ] = None,
     runs: RunsOption = None,
+    wait: WaitOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> int:
@@ -135,10 +136,12 @@ def train(
         if not resume:  # a run that goes on replaces its own checkpoints
             check_disk(estimate, free_disk(root), str(root))
     # Not during a step: that one is finished and saved.
-    with stoppable(lambda: _stopped(directory)), directory.locked():
+    with stoppable(lambda: _stopped(directory)), directory.locked(wait):
         resume_step = 0
         if resume:
             resume_step = _prepare_resume(directory, chosen, changes, start_over, max_steps)
+        elif directory.info():  # somebody else's, begun since it was looked at
+            raise UserError(f"run {directory.name} exists already", hint="choose another name with --run")
         else:
             _write_recipe(directory, chosen, source)
         return _train(chosen, directory, problems, ranks, nodes, resume_step, max_steps, address, as_json)

@@ -25,8 +25,9 @@ from codea1_cli.data.similarity import (
 from codea1_cli.data.thresholds import Thresholds
 from codea1_cli.errors import UserError
 from codea1_cli.evals import registry
-from codea1_cli.problems.benchmark_files import Task, read_rows, shared_folder
+from codea1_cli.problems.benchmark_files import Task, shared_folder
 from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.row_files import whole_rows
 
 CODE_SHINGLE = 3
 _SMALL = 12  # a reference of fewer distinct runs of tokens is too short to be like another by accident or otherwise
@@ -87,10 +88,10 @@ def _published(row: registry.BenchmarkRow, file: Path) -> Iterator[Task]:
     if not file.is_file():
         return
     benchmark = row.open("full")
-    for place, published in read_rows(file):
+    for place, published in whole_rows(file):
         try:
             yield benchmark.public_task(published)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{place}: no row of {row.title}: {error}", hint="fetch the file again") from None
 
 

@@ -31,8 +31,8 @@ class Work:
         self.manifest: dict[str, dict[str, Any]] = {}
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[Work]:
-        """Holds the folder.
+    def locked(self, wait: bool = False) -> Iterator[Work]:
+        """Holds the folder, waiting for another process where asked.
 
         Raises:
             UserError: another process prepares data here.
@@ -50,8 +50,9 @@ class Work:
                 lock,
                 lambda holder: UserError(
                     f"process {holder} prepares data in {self.folder.parent}",
-                    hint="wait for it, or choose another --out",
+                    hint="wait for it with --wait, or choose another --out",
                 ),
+                wait,
             )
             with contextlib.suppress(FileNotFoundError, ValueError):
                 self.manifest = json.loads((self.folder / "manifest.json").read_text(encoding="utf-8"))

@@ -6,7 +6,6 @@ the two files that `evalplus.codegen` writes. A line is added to both when a pro
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 from collections import Counter
@@ -16,6 +15,8 @@ from typing import Any
 
 from codea1_cli.errors import EnvironmentFault, UserError, some
 from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample
+from codea1_cli.files import read_source
+from codea1_cli.problems.row_files import whole_rows
 
 
 def raw_file(file: Path) -> Path:
@@ -26,7 +27,7 @@ def raw_file(file: Path) -> Path:
 def read_samples(
     path: Path, benchmark: CodeBenchmark, tasks: Sequence[CodeTask], strangers: list[str] | None = None
 ) -> list[Sample]:
-    """The samples of a jsonl file (gzipped too), or of a folder with a `TASK_ID/NUMBER.py` per sample.
+    """The samples of a file of rows (`row_files.read_rows`), or of a folder with a `TASK_ID/NUMBER.py` a sample.
 
     `strangers` receives place and id of each row of another task.
 
@@ -37,7 +38,7 @@ def read_samples(
     numbers: Counter[str] = Counter()
     samples: list[Sample] = []
     strangers = [] if strangers is None else strangers
-    for where, row in _folder(path) if path.is_dir() else _lines(path):
+    for where, row in _folder(path) if path.is_dir() else whole_rows(path, "it needs task_id and solution"):
         if not isinstance(row.get("task_id"), str):
             raise UserError(
                 f"{where} has no task_id", hint=f"each line needs task_id and solution; an id is {tasks[0].id}"
@@ -65,29 +66,11 @@ def missing_tasks(samples: Iterable[Sample], tasks: Iterable[CodeTask]) -> list[
     return [task.id for task in tasks if task.id not in there]
 
 
-def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError, EOFError) as fault:
-        raise UserError(f"cannot read {path}: {fault}", hint="give a file of samples, or its folder") from None
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            raise UserError(f"{path}:{number} is not JSON", hint="one JSON object per line") from None
-        if not isinstance(row, dict):
-            raise UserError(f"{path}:{number} is not a JSON object", hint="it needs task_id and solution")
-        yield f"{path}:{number}", row
-
-
 def _folder(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for folder in sorted(part for part in path.iterdir() if part.is_dir()):
         files = [file for file in folder.glob("*.py") if file.stem.isdigit()]
         for file in sorted(files, key=lambda file: int(file.stem)):
-            yield str(file), {"task_id": folder.name.replace("_", "/"), "solution": file.read_text(encoding="utf-8")}
+            yield str(file), {"task_id": folder.name.replace("_", "/"), "solution": read_source(file)}
 
 
 class SampleFile:

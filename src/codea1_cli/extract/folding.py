@@ -3,8 +3,10 @@
 import ast
 import operator
 import re
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -12,12 +14,14 @@ from typing import Any
 from codea1_cli.extract.inline_variables import imported_class
 
 MAX_WEIGHT = 20_000
-"""Characters and elements that one folded answer may come to, counted through its containers."""
+"""Elements, and 50 characters each, that one folded answer may come to, counted through its containers: a million
+characters in all, as many as the sandbox returns of one answer."""
 
-MAX_INT_BITS = 16_384
-"""A longer integer cannot be printed in decimal either, under Python's default limit of 4,300 digits."""
+MAX_INT_BITS = 100_000
+"""A longer integer does not come out of the sandbox either."""
 
-_MAX_WORK = 2 * MAX_WEIGHT  # what all the intermediate values of one answer may weigh together
+_CHARS = 50
+_MAX_WORK = 3 * MAX_WEIGHT  # what all the intermediate values of one answer may weigh together
 
 _FRACTION_TEXT = re.compile(r"\s*[+-]?\d{1,1000}(?:/\d{1,1000}|\.\d{1,1000})?\s*", re.ASCII)  # no exponent: 1e999999999
 
@@ -76,8 +80,8 @@ class _Folder:
         integers = isinstance(left, int) and isinstance(right, int)
         refused = False
         if op is ast.Mult:
-            refused = (_spread(left, right) and weights[0] * right > MAX_WEIGHT) or (
-                _spread(right, left) and weights[1] * left > MAX_WEIGHT
+            refused = (_spread(left, right) and _spread_weight(left, weights[0], right) > MAX_WEIGHT) or (
+                _spread(right, left) and _spread_weight(right, weights[1], left) > MAX_WEIGHT
             )
         elif op is ast.Pow:
             numbers = isinstance(left, int | float | complex) and isinstance(right, int | float | complex)
@@ -88,13 +92,21 @@ class _Folder:
             refused = isinstance(left, str | bytes)  # "%99999999d" % 1
         if refused:
             raise _NotFoldable
-        return _BINARY[op](left, right)
+        made = _BINARY[op](left, right)
+        if isinstance(made, str | bytes):  # long ones weigh little as parts: each must count
+            self.weigh(made)
+        return made
 
     def construct(self, name: str, arguments: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> Any:
         values = [self.value(argument) for argument in arguments]
         self.weigh(values)
         if name == "dict" and len(values) <= 1 and all(keyword.arg for keyword in keywords):
             return dict(*values, **{str(keyword.arg): self.value(keyword.value) for keyword in keywords})
+        if name in _TIMES:
+            named = {str(keyword.arg): self.value(keyword.value) for keyword in keywords if keyword.arg}
+            if len(named) < len(keywords) or not all(isinstance(v, int | float) for v in (*values, *named.values())):
+                raise _NotFoldable
+            return _TIMES[name](*values, **named)
         if keywords:
             raise _NotFoldable
         if name == "range":
@@ -121,9 +133,9 @@ class _Folder:
                 if max(item.numerator.bit_length(), item.denominator.bit_length()) > MAX_INT_BITS:
                     raise _NotFoldable
                 total += item.numerator.bit_length() // 64
-            elif isinstance(item, str | bytes):
-                total += len(item)
-            elif isinstance(item, list | tuple | set | frozenset | dict):
+            elif isinstance(item, str | bytes | bytearray):
+                total += len(item) // _CHARS
+            elif isinstance(item, list | tuple | set | frozenset | dict | deque):
                 total += len(item)
                 if total <= MAX_WEIGHT:
                     pending += item
@@ -136,6 +148,11 @@ class _Folder:
 
 def _spread(sequence: Any, times: Any) -> bool:
     return isinstance(sequence, str | bytes | list | tuple) and isinstance(times, int)
+
+
+def _spread_weight(sequence: Any, weight: int, times: int) -> int:
+    """What a sequence will weigh when it is repeated."""
+    return len(sequence) * times // _CHARS if isinstance(sequence, str | bytes) else weight * times
 
 
 def _constructor(function: ast.expr) -> str:
@@ -174,7 +191,13 @@ _COLLECTIONS: dict[str, Callable[..., Any]] = {
     "frozenset": frozenset,
     "sorted": sorted,
     "bytes": bytes,
+    "bytearray": bytearray,
+    "deque": deque,
+    "Counter": Counter,
+    "OrderedDict": OrderedDict,
 }
+
+_TIMES: dict[str, Callable[..., Any]] = {"date": date, "datetime": datetime, "time": time, "timedelta": timedelta}
 
 # int(Decimal("1e999999999")) would be computed digit by digit: no Decimal goes into another constructor.
 _TEXT_OR_REAL = (int, float, str)

@@ -12,7 +12,12 @@ MAX_NODES = 20_000
 
 _HEADER = re.compile(r"(?:async\s+)?(def|class|if|elif|else|for|while|with|try|except|finally|match|case)\b")
 _MAIN_GUARD = re.compile(r"if\s+__name__\s*==")
-_CLASSES = {"Decimal": "decimal", "Fraction": "fractions"}
+_CLASSES = {
+    "Decimal": "decimal",
+    "Fraction": "fractions",
+    **dict.fromkeys(("date", "datetime", "time", "timedelta"), "datetime"),
+    **dict.fromkeys(("Counter", "OrderedDict", "deque"), "collections"),
+}
 _CONSTANTS = {"pi": math.pi, "e": math.e, "tau": math.tau}
 _NOT_FINITE = {"inf", "nan"}
 

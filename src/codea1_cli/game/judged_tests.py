@@ -10,6 +10,7 @@ from codea1_cli.extract import AssertStatement, Stated
 from codea1_cli.extract.folding import fold
 from codea1_cli.extract.source import parse, unparse
 from codea1_cli.game.rules import Game
+from codea1_cli.sandbox.values import show
 from codea1_cli.sandbox.verdicts import Verdict
 
 DUPLICATE = "duplicate"
@@ -123,7 +124,7 @@ def stated_answers(tests: Iterable[AssertStatement | BookTest]) -> dict[str, Sta
     answers: dict[str, StatedAnswer] = {}
     for test in tests:
         if test.call is not None and test.stated is not None:
-            answers.setdefault(test.call, StatedAnswer(test.stated.value, repr(test.stated.value)))
+            answers.setdefault(test.call, StatedAnswer(test.stated.value, show(test.stated.value)))
     return answers
 
 

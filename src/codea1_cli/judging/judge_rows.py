@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -11,9 +10,10 @@ from typing import Any
 
 from codea1_cli.errors import UserError
 from codea1_cli.extract import AssertStatement, parse_suite
-from codea1_cli.game.judged_tests import judged_suite
+from codea1_cli.game.judged_tests import NOT_FOLDABLE, judged_suite
 from codea1_cli.game.rules import Game
 from codea1_cli.judging.judge import CandidateResult, Expected, Judge, ReferenceCache
+from codea1_cli.problems.row_files import whole_rows
 from codea1_cli.sandbox.base import Limits, Sandbox, in_order
 from codea1_cli.sandbox.verdicts import Verdict
 
@@ -48,24 +48,12 @@ class Row:
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The rows of a JSON-lines file. Raises UserError naming the line and the field that is wrong."""
-    try:
-        file = path.open(encoding="utf-8", errors="surrogateescape", newline="\n")
-    except OSError as fault:
-        raise UserError(f"cannot read {path}: {fault.strerror}") from fault
-    with file:
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                yield _row(line, f"{path}:{number}")
+    """The rows of a file (`row_files.read_rows`). Raises UserError naming the line and the field that is wrong."""
+    for where, raw in whole_rows(path):
+        yield _row(raw, where)
 
 
-def _row(line: str, where: str) -> Row:
-    try:
-        raw = json.loads(line)
-    except (ValueError, RecursionError) as fault:
-        raise UserError(f"{where}: not JSON: {str(fault)[:200]}") from fault
-    if not isinstance(raw, dict):
-        raise UserError(f"{where}: not a JSON object")
+def _row(raw: dict[str, Any], where: str) -> Row:
     for name in _TEXTS:
         if not isinstance(raw.get(name), str):
             raise UserError(f"{where}: {name} is {'missing' if name not in raw else 'no text'}")
@@ -139,9 +127,9 @@ class RowJudge:
                 "verdict": test.verdict.value if test.verdict is not None else None,
                 "expected": test.expected if test.valid else None,
                 "got": test.got if test.valid else None,
-                "reason": test.reason,
+                "reason": test.reason or (NOT_FOLDABLE if test.valid and statement.stated is None else None),
             }
-            for text, test in zip(texts, suite.tests, strict=True)
+            for text, statement, test in zip(texts, statements, suite.tests, strict=True)
         ]
         verdicts = {test.verdict for test in suite.tests if test.verdict is not None}
         if suite.unscored:

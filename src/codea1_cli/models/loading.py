@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import UserError, first_line
+from codea1_cli.files import decode_json, read_json
 
 BUILTIN = "builtin:tiny"
 
@@ -33,6 +33,7 @@ def resolve_model(name: str) -> str:
             hint="`codea1 export` writes one from a run",
         )
     read_config(path / "config.json")
+    check_weights(path)
     return str(path.resolve())
 
 
@@ -42,13 +43,56 @@ def read_config(file: Path) -> dict[str, Any]:
     Raises:
         UserError: it is not a JSON object.
     """
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read: {first_line(error)}", hint="copy the model's folder again") from None
-    if not isinstance(found, dict):
-        raise UserError(f"{file} is not a JSON object", hint="copy the model's folder again")
+    found: dict[str, Any] = read_json(file, dict)
     return found
+
+
+def check_weights(folder: Path) -> None:
+    """Reads the head of each .safetensors file of a model's folder; the weights themselves are not read.
+
+    Raises:
+        UserError: one is a Git LFS pointer, cut off or of another kind, or the index names one that is missing.
+    """
+    index = folder / "model.safetensors.index.json"
+    named = read_json(index, dict).get("weight_map") if index.is_file() else {}
+    if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
+        raise UserError(f"{index}: field weight_map: not an object of file names", hint=_COPY)
+    for name in sorted({*named.values(), *(file.name for file in folder.glob("*.safetensors"))}):
+        if why := _broken_weights(folder / name):
+            raise UserError(f"{folder / name}: {why}", hint=_COPY)
+
+
+def _broken_weights(file: Path) -> str | None:
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(8)
+            if head == b"version ":
+                return "a Git LFS pointer, not the weights (`git lfs pull` fetches them)"
+            length, size = int.from_bytes(head, "little"), file.stat().st_size
+            header = decode_json(stream.read(length)) if 8 + length <= size else None
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    if not isinstance(header, dict):
+        return "not a safetensors file, or the beginning of one"
+    try:
+        end = max((tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"), default=0)
+        return None if 8 + length + end == size else f"{size} bytes, where its header tells of {8 + length + end}"
+    except (TypeError, KeyError, IndexError):
+        return "a safetensors file with a broken header"
+
+
+def from_library(loader: Any, path: str, what: str, **options: Any) -> Any:
+    """`loader.from_pretrained(path)`, whatever the library raises on a broken folder told as one error.
+
+    Raises:
+        UserError: `what` (weights, tokenizer, ...) cannot be loaded.
+    """
+    try:
+        return loader.from_pretrained(path, **options)
+    except Exception as error:
+        if type(error).__name__ == "OutOfMemoryError":
+            raise
+        raise UserError(f"cannot load the {what} of {path}: {first_line(error)}", hint=_OFFLINE) from None
 
 
 def render(tokenizer: Any, messages: list[dict[str, str]]) -> list[int]:
@@ -66,10 +110,10 @@ def load_tokenizer(model: str) -> Any:
     """
     from transformers import AutoTokenizer
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(resolve_model(model), padding_side="left")
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot load the tokenizer of {model}: {first_line(error)}", hint=_OFFLINE) from None
+    path = resolve_model(model)
+    tokenizer = from_library(AutoTokenizer, path, "tokenizer", padding_side="left")
+    if Path(path).is_dir() and not any(Path(path).glob("token*")) and not any(Path(path).glob("vocab*")):
+        raise UserError(f"{path} holds no tokenizer", hint=_COPY)
     if tokenizer.chat_template is None:
         raise UserError(f"the tokenizer of {model} has no chat template", hint="use an instruction-tuned model")
     if tokenizer.eos_token is None and "<|im_end|>" in tokenizer.get_vocab():
@@ -83,4 +127,5 @@ def load_tokenizer(model: str) -> Any:
     return tokenizer
 
 
+_COPY = "copy the model's folder again"
 _OFFLINE = "without a network, give a folder that holds it (in a recipe: model=FOLDER)"

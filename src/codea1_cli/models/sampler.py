@@ -88,6 +88,30 @@ def open_sampler(model: ModelRef, engine: str = "auto") -> Sampler:
     return TransformersSampler(model)
 
 
+def context_of(model: ModelRef) -> int | None:
+    """Tokens that the model takes at once, prompt and reply; None where its configuration does not say.
+
+    Raises:
+        UserError: the configuration cannot be read.
+    """
+    from transformers import AutoConfig
+
+    from codea1_cli.models.loading import from_library
+
+    longest = getattr(from_library(AutoConfig, model.path, "configuration"), "max_position_embeddings", None)
+    return longest if isinstance(longest, int) and longest > 0 else None
+
+
+def reply_tokens(model: ModelRef, usual: int) -> int:
+    """Tokens of a reply: the `usual` ones where they leave the prompt a quarter of the model's context, else half of it.
+
+    Raises:
+        UserError: as `context_of`.
+    """
+    longest = context_of(model)
+    return usual if longest is None or 4 * usual <= 3 * longest else max(1, longest // 2)
+
+
 def prompt_seed(prompt: Sequence[int], seed: int) -> int:
     """The 62-bit seed of a prompt's samples in a job of seed `seed`; two lists of equal tokens have one."""
     digest = hashlib.blake2b(f"{seed} {' '.join(map(str, prompt))}".encode(), digest_size=8).digest()
@@ -110,11 +134,11 @@ def load_model_tokenizer(model: ModelRef) -> Any:
 
     from transformers import AutoTokenizer
 
-    from codea1_cli.models.loading import load_tokenizer
+    from codea1_cli.models.loading import from_library, load_tokenizer
 
     tokenizer = load_tokenizer(model.path)
     if model.adapter is not None and any(Path(model.adapter).glob("tokenizer*")):
-        own = AutoTokenizer.from_pretrained(model.adapter).chat_template
+        own = from_library(AutoTokenizer, model.adapter, "tokenizer").chat_template
         tokenizer.chat_template = own or tokenizer.chat_template
     return tokenizer
 
@@ -125,7 +149,7 @@ def end_tokens(model: ModelRef, tokenizer: Any) -> list[int]:
 
     try:
         named = GenerationConfig.from_pretrained(model.path).eos_token_id
-    except (OSError, ValueError):
+    except Exception:  # whatever it is: the tokenizer's own is used
         named = None
     listed = named if isinstance(named, list) else [] if named is None else [named]
     return sorted({*listed, tokenizer.eos_token_id})

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from codea1_cli.errors import EnvironmentFault, UserError, first_line
+from codea1_cli.models.loading import from_library
 from codea1_cli.models.sampler import (
     ModelRef,
     SamplingSettings,
@@ -129,16 +130,16 @@ class TransformersSampler:
 def _load(ref: ModelRef, dtype: Any) -> Any:
     from transformers import AutoModelForCausalLM, GenerationConfig
 
-    try:
-        model: Any = AutoModelForCausalLM.from_pretrained(ref.path, dtype=dtype)
-        if ref.adapter is not None:
-            from peft import PeftModel
+    model: Any = from_library(AutoModelForCausalLM, ref.path, "weights", dtype=dtype)
+    if ref.adapter is not None:
+        from peft import PeftModel
 
+        try:
             model = PeftModel.from_pretrained(model, ref.adapter).merge_and_unload()
-    except (OSError, ValueError) as fault:
-        raise UserError(
-            f"cannot load {ref.label or ref.path}: {first_line(fault)}", hint="give a local model folder"
-        ) from None
+        except Exception as fault:
+            raise UserError(
+                f"cannot load the adapter {ref.adapter}: {first_line(fault)}", hint="train or copy it again"
+            ) from None
     # A model's own defaults (penalties, top-k) would otherwise join the settings that were asked for.
     model.generation_config = GenerationConfig()
     return model

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import logging
 import os
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,27 +58,6 @@ def shared_folder() -> Path | None:
     """The folder of benchmarks below the one that CODEA1_SHARED names; None where it names none."""
     root = os.environ.get(ENVIRONMENT)
     return Path(root) / _FOLDER if root else None
-
-
-def read_rows(file: Path) -> list[tuple[str, Any]]:
-    """(place, row) of a file of JSON lines, gzipped or not, or of one JSON list; the place is for messages.
-
-    Raises:
-        UserError: the file cannot be read.
-    """
-    try:
-        raw = file.read_bytes()
-        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as fault:
-        raise UserError(f"cannot read {file}: {fault}", hint="fetch the file again") from None
-    try:
-        if text.lstrip().startswith("["):
-            return [(f"{file}:{number}", row) for number, row in enumerate(json.loads(text), start=1)]
-        lines = enumerate(text.split("\n"), start=1)
-        return [(f"{file}:{number}", json.loads(line)) for number, line in lines if line.strip()]
-    except ValueError as fault:
-        what = f"cannot read {file}, which is neither JSON lines nor a JSON list: {fault}"
-        raise UserError(what, hint="fetch the file again") from None
 
 
 def hub_rows(

@@ -1,4 +1,4 @@
-"""The Problem row that everything trains and evaluates on, and its files: .jsonl, .jsonl.gz and .parquet."""
+"""The Problem row that everything trains and evaluates on, and its files."""
 
 import gzip
 import io
@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
-from codea1_cli.problems.row_files import Row, Skipped, read_rows
+from codea1_cli.files import Broken, decode_json
+from codea1_cli.problems.row_files import whole_rows
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ FIELDS = tuple(Problem.model_fields)
 
 
 def read_problems(path: Path | str, limit: int | None = None) -> list[Problem]:
-    """Read the first `limit` problems (all when None) of a .jsonl, .jsonl.gz or .parquet file, in file order.
+    """Read the first `limit` problems (all when None) of a file of rows (`row_files.read_rows`), in file order.
 
     Unknown fields move to `meta`, with one warning per file. Raises UserError naming file, line and field for a
     row that is not a problem, and for an id that repeats.
@@ -56,8 +57,7 @@ def read_problems(path: Path | str, limit: int | None = None) -> list[Problem]:
     problems: list[Problem] = []
     line_of: dict[str, str] = {}
     unknown: dict[str, None] = {}
-    _kind(path)  # .csv can be read as rows, but is not a file of problems
-    for place, row in islice(read_rows(path), limit):
+    for place, row in islice(whole_rows(path, _ONE_A_LINE), limit):
         problem = _problem(row, place, unknown)
         if problem.id in line_of:
             raise UserError(
@@ -82,22 +82,19 @@ def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
     write_atomic(path, data)
 
 
-_ONE_PER_LINE = "each line holds one problem as a JSON object in UTF-8"
+_ONE_A_LINE = "each line holds one problem as a JSON object in UTF-8"
 
 
-def _problem(row: Row | Skipped, where: str, unknown: dict[str, None]) -> Problem:
+def _problem(row: dict[str, Any], where: str, unknown: dict[str, None]) -> Problem:
     """Build one problem; names met outside the schema are added to `unknown`."""
-    if isinstance(row, Skipped):
-        raise UserError(f"{where}: {row.detail}", hint=_ONE_PER_LINE)
     known = {name: row[name] for name in FIELDS if row.get(name) is not None}
     extra = {name: value for name, value in row.items() if name not in FIELDS}
     unknown.update(dict.fromkeys(extra))
     meta = known.get("meta", {})
     if isinstance(meta, str):  # parquet has no free-form column: ours holds JSON
-        try:
-            meta = json.loads(meta)
-        except ValueError:
-            raise UserError(f"{where}: field meta: not JSON", hint="leave meta out, or write it as an object") from None
+        meta = decode_json(meta)
+        if isinstance(meta, Broken):
+            raise UserError(f"{where}: field meta: {meta.why}", hint="leave meta out, or write it as an object")
     if isinstance(meta, dict):
         meta = {**meta, **extra}
     try:

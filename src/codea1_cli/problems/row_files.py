@@ -1,20 +1,26 @@
-"""The rows of .jsonl, .jsonl.gz, .parquet and .csv files; a broken row does not stop the reading of its file."""
+"""The reader of every file of rows that a user gives: JSON lines, a JSON list, parquet or CSV."""
 
 from __future__ import annotations
 
+import codecs
 import csv
-import gzip
-import json
+import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from codea1_cli.errors import UserError
+from codea1_cli.files import AGAIN, UTF16, Broken, decode_json, name_of, opened
 
-Row = Mapping[str, Any]
 FORMATS = (".jsonl", ".jsonl.gz", ".parquet", ".csv")
+_LIST = re.compile(rb"\s*\[\s*\{")
+_MAX_CELL = 1 << 27  # characters of a field of a CSV file
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -31,85 +37,162 @@ def format_of(path: Path) -> str | None:
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
-    """(`file:line`, row) of a .jsonl, .jsonl.gz, .parquet or .csv file; a broken line is a Skipped in its place.
+    """(`file:line`, row) of JSON lines, of a JSON list of objects, of a parquet file (its values as JSON has them; the
+    number is the row's) or of a .csv file. A broken row is a Skipped in its place.
 
     Raises:
-        UserError: the file is missing, of another kind, or unreadable as a whole.
+        UserError: the file is missing or unreadable as a whole.
     """
-    kind = format_of(path)
-    if kind is None:
-        raise UserError(f"cannot tell the format of {path}", hint=f"name it {', '.join(FORMATS)}")
-    if not path.is_file():
-        raise UserError(f"no such file: {path}", hint="give the path of a file that exists")
-    if kind == ".parquet":
+    name = path.name.lower()
+    with opened(path) as file:
+        head = file.peek(64) if isinstance(file, io.BufferedReader) else b""
+        parquet = head.startswith(b"PAR1")
+    if parquet or name.endswith(".parquet"):
         yield from _parquet(path)
-    elif kind == ".csv":
+    elif name.endswith((".csv", ".csv.gz")):
         yield from _csv(path)
     else:
-        yield from _lines(path, gzipped=kind.endswith("gz"))
+        yield from _json(path)
 
 
-def _lines(path: Path, gzipped: bool) -> Iterator[tuple[str, Row | Skipped]]:
+def whole_rows(
+    path: Path, hint: str = "each line holds one JSON object in UTF-8"
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """As `read_rows`; a broken row ends it.
+
+    Raises:
+        UserError: as `read_rows`, or a row is broken (file and line are named).
+    """
+    for place, row in read_rows(path):
+        if isinstance(row, Skipped):
+            raise UserError(f"{place}: {row.detail}", hint=hint)
+        yield place, dict(row)
+
+
+def _row(value: Any) -> Row | Skipped:
+    if isinstance(value, dict):
+        return value
+    why = value.why if isinstance(value, Broken) else f"{name_of(value)}, not an object with fields"
+    return Skipped("broken_row", why)
+
+
+def _json(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
     number = 0
-    with gzip.open(path) if gzipped else path.open("rb") as lines:
-        try:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield f"{path}:{number}", _decode(line, first=number == 1)
-        except (EOFError, gzip.BadGzipFile) as error:
-            raise UserError(f"{path}:{number + 1}: broken gzip file: {error}", hint="fetch it again") from None
-
-
-def _decode(line: bytes, first: bool) -> Row | Skipped:
     try:
-        row = json.loads(line.decode("utf-8-sig" if first else "utf-8"))
-    except json.JSONDecodeError as error:
-        return Skipped("broken_row", f"not JSON: {error.msg} at column {error.colno}")
+        with opened(path) as file:
+            head = file.peek(4096)  # type: ignore[attr-defined]
+            if head.startswith(UTF16) or _LIST.match(head.removeprefix(codecs.BOM_UTF8)):
+                yield from _document(path, file.read())
+                return
+            for number, line in enumerate(file, start=1):
+                if line.strip(b" \t\r\n\xef\xbb\xbf\f\v"):
+                    yield (
+                        f"{path}:{number}",
+                        _row(decode_json(line if number > 1 else line.removeprefix(codecs.BOM_UTF8))),
+                    )
+    except UserError as error:
+        if "broken gzip" in error.what:
+            raise UserError(error.what.replace(f"{path}:", f"{path}:{number + 1}:", 1), hint=error.hint) from None
+        raise
+
+
+def _document(path: Path, raw: bytes) -> Iterator[tuple[str, Row | Skipped]]:
+    """The rows of a JSON list, or of lines in UTF-16."""
+    try:
+        text = raw.decode("utf-16" if raw.startswith(UTF16) else "utf-8-sig")
     except UnicodeDecodeError as error:
-        return Skipped("broken_row", f"not UTF-8: {error.reason}")
-    except RecursionError:
-        return Skipped("broken_row", "not JSON that can be read: nested too deeply")
-    except ValueError:  # what is left: Python refuses to read integers of thousands of digits
-        return Skipped("broken_row", "not JSON that can be read: a number too long to read")
-    return row if isinstance(row, dict) else Skipped("broken_row", f"a {type(row).__name__}, not an object")
+        raise UserError(f"{path}: not {error.encoding}: {error.reason}", hint="save it as UTF-8") from None
+    if text.lstrip().startswith("[") and not isinstance(rows := decode_json(text), Broken):
+        yield from ((f"{path}:{number}", _row(row)) for number, row in enumerate(rows, start=1))
+        return
+    if text.lstrip().startswith("[") and raw.count(b"\n") == 0:
+        raise UserError(f"{path}:1: {rows.why}", hint=AGAIN)
+    if text.lstrip().startswith("["):
+        raise UserError(f"{path}: {rows.why}", hint=AGAIN)
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            yield f"{path}:{number}", _row(decode_json(line))
 
 
 def _parquet(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    if not path.is_file():
+        raise UserError(
+            f"cannot read {path}: {'it is a folder' if path.is_dir() else 'no such file'}", hint="give a file"
+        )
     try:
         number = 0
         file = pq.ParquetFile(path)
         _distinct(file.schema_arrow.names, str(path))
         for batch in file.iter_batches(batch_size=256):
-            for row in batch.to_pylist():
+            columns = [_temporal_as_text(column) for column in batch.columns]
+            for values in zip(*(column.to_pylist() for column in columns), strict=True):
                 number += 1
-                yield f"{path}:{number}", row
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path}: not a parquet file: {error}", hint="write it again") from None
+                yield f"{path}:{number}", dict(zip(batch.schema.names, map(_plain, values), strict=True))
+    except (pa.ArrowException, OSError, ValueError, OverflowError, NotImplementedError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path}: not a parquet file that can be read: {str(error)[:200]}", hint=AGAIN) from None
+
+
+def _temporal_as_text(column: Any) -> Any:
+    """Times and dates as text, which has room for nanoseconds and for years that Python's own types lack."""
+    import pyarrow as pa
+
+    if pa.types.is_duration(column.type):
+        return column.cast(pa.int64())
+    return column.cast(pa.string()) if pa.types.is_temporal(column.type) else column
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: bytes and times as text, decimals as numbers, maps as objects."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, date | datetime | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value)
 
 
 def _csv(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
-    csv.field_size_limit(1 << 27)
+    csv.field_size_limit(_MAX_CELL)
     # Bytes that are not UTF-8 become lone surrogates, so that they cost their row and not the file.
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        reader = csv.DictReader(file)
-        try:
-            names = list(reader.fieldnames or ())
-            if not _is_text("".join(names)):
-                raise UserError(f"{path}:1: the names of the columns are not UTF-8", hint="write it again in UTF-8")
-            _distinct(names, f"{path}:1")
-            for row in reader:
-                place = f"{path}:{reader.line_num}"
-                if None in row or None in row.values():
-                    yield place, Skipped("broken_row", f"not {len(names)} fields")
-                elif bad := [name for name, cell in row.items() if not _is_text(cell)]:
-                    yield place, Skipped("broken_row", f"not UTF-8 in the column {bad[0]}")
-                else:
-                    yield place, row
-        except csv.Error as error:
-            raise UserError(f"{path}:{reader.line_num}: not CSV: {error}", hint="write it again") from None
+    with opened(path) as raw:
+        utf16 = raw.peek(2)[:2] in UTF16  # type: ignore[attr-defined]
+        encoding = "utf-16" if utf16 else "utf-8-sig"
+        errors = "strict" if utf16 else "surrogateescape"
+        with io.TextIOWrapper(raw, encoding=encoding, errors=errors, newline="") as file:
+            yield from _csv_rows(path, file)
+
+
+def _csv_rows(path: Path, file: IO[str]) -> Iterator[tuple[str, Row | Skipped]]:
+    reader = csv.DictReader(file)
+    try:
+        names = list(reader.fieldnames or ())
+        if not _is_text("".join(names)):
+            raise UserError(f"{path}:1: the names of the columns are not UTF-8", hint="write it again in UTF-8")
+        _distinct(names, f"{path}:1")
+        for row in reader:
+            place = f"{path}:{reader.line_num}"
+            if None in row or None in row.values():
+                yield place, Skipped("broken_row", f"not {len(names)} fields")
+            elif bad := [name for name, cell in row.items() if not _is_text(cell)]:
+                yield place, Skipped("broken_row", f"not UTF-8 in the column {bad[0]}")
+            else:
+                yield place, row
+    except csv.Error as error:
+        raise UserError(f"{path}:{reader.line_num}: not CSV: {error}", hint="write it again") from None
 
 
 def _is_text(cell: str) -> bool:

@@ -8,7 +8,6 @@ import shutil
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
 
 from codea1_cli.durable import fsync_folder, fsync_tree
 from codea1_cli.errors import EnvironmentFault, UserError
@@ -217,26 +216,28 @@ def _merge(run: RunDir, role: str, source: Path, staged: Path) -> None:
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.utils import logging
 
-    from codea1_cli.models.loading import load_tokenizer, resolve_model
+    from codea1_cli.models.loading import from_library, load_tokenizer, resolve_model
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     base_name = run.recipe().model_of(role)
     try:
         base = resolve_model(base_name)
-        config = AutoConfig.from_pretrained(base)
-        if getattr(config, "quantization_config", None) is not None:
-            raise UserError(
-                f"{base_name} is quantised, and an adapter merged into it would not be exact",
-                hint="train the adapter on the unquantised model",
-            )
+        config = from_library(AutoConfig, base, "configuration")
+        quantised = getattr(config, "quantization_config", None) is not None
         # The run trained on float32 weights: merged in less, the export would be another model.
-        model: Any = AutoModelForCausalLM.from_pretrained(base, config=config, dtype="float32")
-    except OSError as error:
+        options = {"config": config, "dtype": "float32"}
+        model = None if quantised else from_library(AutoModelForCausalLM, base, "weights", **options)
+    except UserError as error:
         raise UserError(
-            f"cannot load the adapter's base model {base_name}: {str(error).splitlines()[0]}",
+            f"cannot load the adapter's base model {base_name}: {error.what}",
             hint="the base model must be where it was when the run was trained",
         ) from None
+    if model is None:
+        raise UserError(
+            f"{base_name} is quantised, and an adapter merged into it would not be exact",
+            hint="train the adapter on the unquantised model",
+        )
     PeftModel.from_pretrained(model, str(source)).merge_and_unload().save_pretrained(staged)
     _copy(source, staged, _TOKENIZER_FILES)
     if not any(staged.glob("tokenizer*")):

@@ -8,7 +8,6 @@ crash at any moment leaves the previous checkpoint untouched.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -16,7 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.durable import fsync_folder, fsync_tree, take_lock, write_atomic
+from codea1_cli.durable import fsync_folder, fsync_tree, held_by, take_lock, write_atomic
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.hints import command, did_you_mean
 from codea1_cli.problems.problem import Problem
@@ -146,20 +145,12 @@ class RunDir:
 
     def locked_by(self) -> int | None:
         """The process id that is writing here, or None."""
-        try:
-            with open(self.path / "lock", encoding="utf-8") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    return int(file.read().strip() or 0)
-        except FileNotFoundError:
-            pass
-        return None
+        return held_by(self.path / "lock")
 
     # -- writing ---------------------------------------------------------------------------------------------------
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Holds the run for one writer.
+    def locked(self, wait: bool = False) -> Iterator[None]:
+        """Holds the run for one writer, waiting for another where asked.
 
         Raises:
             UserError: another process is training here.
@@ -178,8 +169,9 @@ class RunDir:
                 file,
                 lambda holder: UserError(
                     f"run {self.name} is being trained by process {holder}",
-                    hint="wait for it, stop it, or choose another name with --run",
+                    hint="wait for it (with --wait), stop it, or choose another name with --run",
                 ),
+                wait,
             )
             self.lock_file = file.fileno()
             try:

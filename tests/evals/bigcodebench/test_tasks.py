@@ -38,7 +38,7 @@ def test_hard_is_the_marked_part(task_file):
 
 @pytest.mark.parametrize(
     ("line", "says"),
-    [("{", "cannot read"), ('{"task_id": "x"}', ":1: no task of BigCodeBench: it lacks"), ("", "holds no task")],
+    [("{", ":1: not JSON"), ('{"task_id": "x"}', ":1: no task of BigCodeBench: it lacks"), ("", "holds no task")],
 )
 def test_bad_data_is_named(tmp_path, line, says):
     file = tmp_path / "tasks.jsonl"
@@ -177,7 +177,7 @@ def test_completions_folders_and_other_tasks(benchmark, tasks, tmp_path):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("{", ":1 is not JSON"),
+        ("{", ":1: not JSON"),
         ('{"solution": "x"}', ":1 has no task_id"),
         ('{"task_id": "BigCodeBench/0", "solution": ["x"]}', ":1: BigCodeBench/0: neither solution nor completion"),
         ('{"task_id": "BigCodeBench/7", "solution": "x"}', "holds no sample of BigCodeBench"),

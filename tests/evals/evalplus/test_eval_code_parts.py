@@ -59,7 +59,7 @@ def test_sample_files_of_all_kinds(benchmark, release, tmp_path):
     assert [s.solution for s in read_samples(tmp_path / "folder", benchmark, tasks)] == ["# 2", "# 10"]
     file = tmp_path / "s.jsonl"
     for text, said in (
-        ("[1]\n", "not a JSON object"), ("{\n", "not JSON"), ('{"task_id": "HumanEval/0"}\n', "neither a solution"),
+        ("[1]\n", "a list, not an object"), ("{\n", "not JSON"), ('{"task_id": "HumanEval/0"}\n', "neither a solution"),
         ('{"task_id": "Other/0", "solution": ""}\n', "holds no sample"),
     ):  # fmt: skip
         file.write_text(text)
@@ -71,7 +71,7 @@ def test_rows_that_are_no_samples_are_named(benchmark, release, tmp_path):
     tasks = benchmark.load(release)
     known = json.dumps({"task_id": tasks[0].id, "solution": "x = 1"})
     file = tmp_path / "samples.jsonl"
-    for line, says in (("{}", "samples.jsonl:2 has no task_id"), ("[" * 100_000, "samples.jsonl:2 is not JSON"),
+    for line, says in (("{}", "samples.jsonl:2 has no task_id"), ("[" * 100_000, "samples.jsonl:2: not JSON"),
                        ('{"task_id": 0, "solution": ""}', "samples.jsonl:2 has no task_id")):  # fmt: skip
         file.write_text(f"{known}\n{line}\n")
         with pytest.raises(UserError, match=says):

@@ -214,7 +214,8 @@ def sampler(monkeypatch):
     fake = Sampler()
     monkeypatch.setattr(job, "open_sampler", lambda model, engine: fake)
     monkeypatch.setattr(model_reference, "find_model", lambda *_, **__: ModelRef("fake", label="fake"))
-    monkeypatch.setattr(job.JobFolder, "_context", lambda self: 16_384)
+    monkeypatch.setattr(job, "context_of", lambda model: 16_384)
+    monkeypatch.setattr(job, "reply_tokens", lambda model, usual: usual)
     return fake
 
 

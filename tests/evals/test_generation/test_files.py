@@ -30,9 +30,9 @@ def test_a_json_list_and_json_lines(tmp_path, lines):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "neither"),
-        ('[{"task_id": "1"}]', "row 1 is not a function"),
-        ('["x"]', "row 1 is not a function"),
+        ("{", "data.json:1: not JSON"),
+        ('[{"task_id": "1"}]', "data.json:1: lacks the field code"),
+        ('["x"]', "data.json:1: a list, not an object"),
         (json.dumps([ROWS[0], ROWS[0]]), "appears twice"),
     ],
 )
@@ -107,8 +107,8 @@ def test_the_three_kinds_of_rows(tmp_path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", "suites.jsonl:2: no suite"),
-        ("[]", "suites.jsonl:2: no suite"),
+        ("{", "suites.jsonl:2: not JSON"),
+        ("[]", "suites.jsonl:2: a list, not an object"),
         ('{"task_id": "2"}', "it lacks 'suite'"),
         ('{"suite": "x"}', "it lacks 'task_id'"),
         ('{"task_id": "2", "asserts": "assert 1"}', "asserts is not a list"),

@@ -16,7 +16,8 @@ from typing import Any
 from codea1_cli.data.program import called, doctests, functions, names_in, prints
 from codea1_cli.data.sources.base import build
 from codea1_cli.errors import UserError
-from codea1_cli.extract.source import normal_newlines, parse
+from codea1_cli.extract.source import parse
+from codea1_cli.files import read_source
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import Row, Skipped
 
@@ -61,12 +62,15 @@ class PythonFolder:
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
         """Each function at the top level of each file, with the test files that import and call it."""
-        tests = {file: normal_newlines(file.read_text(encoding="utf-8", errors="replace")) for file in self.test_files}
-        for file in self.files:
+        tests: dict[Path, str] = {}
+        for file in (*self.test_files, *self.files):
             try:
-                source = normal_newlines(file.read_text(encoding="utf-8-sig"))
-            except UnicodeDecodeError as error:
-                yield str(file), Skipped("broken_row", f"not UTF-8: {error.reason}")
+                source = read_source(file)
+            except UserError as error:
+                yield str(file), Skipped("broken_row", error.what)
+                continue
+            if file in self.test_files:
+                tests[file] = source
                 continue
             tree = parse(source)
             if tree is None:
@@ -185,4 +189,4 @@ def _future(node: ast.stmt) -> bool:
 
 def _text(node: ast.stmt, source: str) -> str:
     first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
-    return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
+    return "\n".join(source.split("\n")[first - 1 : node.end_lineno])

@@ -146,8 +146,9 @@ def file_identity(path: Path) -> dict[str, Any]:
     Raises:
         UserError: there is no such file.
     """
-    if not path.is_file():
-        raise UserError(f"no such file: {path}", hint="give the path of a file that exists")
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}", hint="give the path of a file that is there") from None
     return {"file": path.name, "bytes": path.stat().st_size, "sha256": digest}

@@ -14,6 +14,7 @@ from codea1_cli.data.sources.base import build
 from codea1_cli.data.sources.rows import FileRows, FolderRows, HubRows
 from codea1_cli.errors import UserError, first_line
 from codea1_cli.hints import did_you_mean
+from codea1_cli.files import read_text
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import Row, Skipped
 
@@ -171,11 +172,7 @@ def _read_file(file: Path) -> dict[str, str]:
     import yaml
 
     try:
-        tree = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror}", hint=_LINES) from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file}: not UTF-8: {error.reason}", hint=_LINES) from None
+        tree = yaml.compose(read_text(file), Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{file}:{mark.line + 1}" if mark else str(file)

@@ -18,7 +18,8 @@ from codea1_cli.errors import CodeA1Error, UserError
 from codea1_cli.evals.evalplus.prompts import INSTRUCTION, STOPS, begun_answer
 from codea1_cli.evals.registry import BenchmarkRow, benchmark_row
 from codea1_cli.extract.source import parse
-from codea1_cli.problems.benchmark_files import Task, find_file, hub_rows, read_rows
+from codea1_cli.problems.benchmark_files import Task, find_file, hub_rows
+from codea1_cli.problems.row_files import whole_rows
 
 CLASS = "TestCases"
 _FIELDS = ("task_id", "complete_prompt", "instruct_prompt", "canonical_solution", "code_prompt", "test", "entry_point")
@@ -114,7 +115,7 @@ def load_tasks(data: Path | None = None, subset: str = "full") -> TaskSet:
     if subset not in about.subsets:
         raise UserError(f"no subset {subset!r} of {about.title}", hint=f"one of {', '.join(about.subsets)}")
     file = find_file(about.title, about.files, data)
-    rows, source = _hub(about, subset) if file is None else (read_rows(file), str(file))
+    rows, source = _hub(about, subset) if file is None else (list(whole_rows(file)), str(file))
     tasks = []
     digest = hashlib.sha256()
     known_hard = subset == "hard" and file is None

@@ -22,7 +22,8 @@ from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.evalplus.oracle import arguments_of
 from codea1_cli.evals.evalplus.values import Unreadable, read
 from codea1_cli.evals.registry import BenchmarkRow, benchmark_row
-from codea1_cli.problems.benchmark_files import Task, docstring_of, find_file, hub_rows, read_rows
+from codea1_cli.problems.benchmark_files import Task, docstring_of, find_file, hub_rows
+from codea1_cli.problems.row_files import whole_rows
 
 NAMES = ("humaneval", "mbpp")
 _FIELDS = ("task_id", "prompt", "canonical_solution", "entry_point", "base_input", "plus_input")
@@ -73,7 +74,7 @@ def load(benchmark: str, data: Path | None) -> Loaded:
     if file is None:
         rows, origin = release_rows(about)
     else:
-        rows, origin = [row for _, row in read_rows(file)], str(file)
+        rows, origin = [row for _, row in whole_rows(file)], str(file)
     if not rows or not all(
         isinstance(row, dict) and str(row.get("task_id", "")).startswith(about.prefix) for row in rows
     ):

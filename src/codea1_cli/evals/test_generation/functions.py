@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +13,10 @@ from typing import Any
 from codea1_cli.errors import UserError
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.evals.test_generation.split_tests import binds
-from codea1_cli.problems.benchmark_files import ENVIRONMENT, Task, find_file, read_rows
+from codea1_cli.files import parse_source, read_json
+from codea1_cli.problems.benchmark_files import ENVIRONMENT, Task, find_file
 from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.row_files import whole_rows
 
 TITLE = "UnLeakedTestBench"
 _MODULES = ("os", "re", "math", "random", "string", "datetime", "warnings", "traceback", "numpy")
@@ -78,17 +79,21 @@ def load_ult(data: Path | None) -> list[Function]:
             hint=f"--data FILE, or --data FOLDER of a clone of the benchmark, or {ENVIRONMENT}=FOLDER",
         )
     functions = []
-    for number, (_, row) in enumerate(read_rows(file)):
-        try:
-            code, task = str(row["code"]), str(row["task_id"])
-            found = _DEFINITION.search(code)
-            name = str(row.get("func_name") or (found[1] if found else ""))
-            calls = tuple(test for test in row.get("test_list") or () if isinstance(test, str))
-            functions.append(Function(task, name, str(row.get("prompt") or ""), code, code, calls, number))
-        except (KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{file}: row {number + 1} is not a function of the benchmark: {error!r}") from None
+    for number, (place, row) in enumerate(whole_rows(file)):
+        missing = [name for name in ("code", "task_id") if row.get(name) is None]
+        tests = row.get("test_list") or []
+        if missing or not isinstance(tests, list):
+            what = f"lacks the field {missing[0]}" if missing else "field test_list: not a list"
+            raise UserError(f"{place}: {what}", hint=f"a row of {TITLE} has task_id, code, func_name and test_list")
+        code, task = str(row["code"]), str(row["task_id"])
+        found = _DEFINITION.search(code)
+        name = str(row.get("func_name") or (found[1] if found else ""))
+        calls = tuple(test for test in tests if isinstance(test, str))
+        functions.append(Function(task, name, str(row.get("prompt") or ""), code, code, calls, number))
     if len({function.id for function in functions}) < len(functions):
-        raise UserError(f"{file}: a task_id appears twice")
+        raise UserError(f"{file}: a task_id appears twice", hint="keep one of the two rows")
+    if not functions:
+        raise UserError(f"{file} holds no function", hint=f"give the file of {TITLE}")
     return functions
 
 
@@ -120,10 +125,7 @@ def fixed_sample(functions: Sequence[Function], file: Path | None = None, share:
     if file is None:
         ordered = sorted(functions, key=lambda function: hashlib.sha256(function.id.encode()).hexdigest())
         return {function.id for function in ordered[: max(1, int(len(ordered) * share))]}
-    try:
-        wanted = {str(name) for name in json.loads(file.read_text(encoding="utf-8"))}
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"{file} is not a JSON list of ids: {error}") from None
+    wanted = set(map(str, read_json(file, list)))
     found = {function.id for function in functions if wanted & {function.id, f"task_{function.row}"}}
     if not found:
         raise UserError(f"{file} names no function that is here", hint="it holds task ids or `task_ROW`")
@@ -136,15 +138,9 @@ def functions_of_file(file: Path) -> list[Function]:
     Raises:
         UserError: it cannot be read or parsed, or holds none.
     """
-    try:
-        source = file.read_text(encoding="utf-8")
-        tree = ast.parse(source, str(file))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {file}: {error}") from None
-    except (SyntaxError, ValueError) as error:
-        raise UserError(f"{file} does not parse: {error}") from None
+    source, tree = parse_source(file)
     found = []
-    lines = source.splitlines()
+    lines = source.split("\n")
     for number, node in enumerate(n for n in tree.body if isinstance(n, ast.FunctionDef)):
         first = min([node.lineno, *(part.lineno for part in node.decorator_list)])
         last = node.end_lineno or node.lineno

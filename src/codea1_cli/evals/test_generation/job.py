@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -28,8 +28,11 @@ from codea1_cli.evals.test_generation.sampling import (
     suite_of_replies,
     suite_of_text,
 )
-from codea1_cli.models.sampler import ModelRef, Sampler, SamplingSettings, open_sampler
+from codea1_cli.files import read_bytes, read_json
+from codea1_cli.models.sampler import ModelRef, Sampler, SamplingSettings, context_of, open_sampler, reply_tokens
 from codea1_cli.sandbox.base import Sandbox
+
+_SHOWN = 2_000  # characters of a text that holds no test
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,28 @@ class Job:
     context: int = 16_384
     out: Path | None = None
     workers: int = 2
+
+    @property
+    def label(self) -> str:
+        """Whose tests they are."""
+        return self.suites.stem if self.suites is not None else self.model.label if self.model else ""
+
+    @property
+    def folder(self) -> Path:
+        """Where the results lie."""
+        name = re.sub(r"[^\w.@-]+", "-", f"{self.label}-{Path(self.target).stem}").strip("-")
+        return self.out or Path("eval-tests") / name
+
+    def fitted(self) -> Job:
+        """The job with replies of the usual length where the model has room for them; results that were begun keep
+        theirs, which needs no model here. Raises UserError when the model's configuration cannot be read."""
+        file = self.folder / "settings.json"
+        before = read_json(file, dict).get("sampling") if file.is_file() else None
+        tokens = before.get("max_new_tokens") if isinstance(before, dict) else None
+        if self.suites is not None or self.model is None or tokens == self.sampling.max_new_tokens:
+            return self
+        tokens = tokens or reply_tokens(self.model, self.sampling.max_new_tokens)
+        return replace(self, sampling=replace(self.sampling, max_new_tokens=tokens))
 
 
 def run_benchmark(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
@@ -127,8 +152,11 @@ def run_file(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
 
 
 def _file_row(runner: TestRunner, function: Function, suite: Suite) -> dict[str, Any]:
-    """Runs the tests on the function, and those that pass on the mutants of the file that change its own lines."""
-    tests = [test for test in suite.tests if test is not None]
+    """Runs the tests on the function, and those that pass on the mutants of the file that change its own lines. What
+    holds no test is named and counted as one that does not pass."""
+    tests, given = list(suite.tests), suite.given
+    if not tests and suite.text.strip():
+        tests, given = [None], (suite.text[:_SHOWN],)
     runs = [runner.run(function.program, function.name, test) for test in tests]
     mutants = [m for m in _mutants_of_file(function.program) if function.first <= m.line <= function.last]
     killed = killed_by_passing(runner, function, tests, runs, mutants)
@@ -144,8 +172,8 @@ def _file_row(runner: TestRunner, function: Function, suite: Suite) -> dict[str,
         "passing": sum(run.passed for run in runs),
         "unscored": unscored,
         "tests": [
-            {"test": test, "outcome": run.outcome.value, "detail": run.detail}
-            for test, run in zip(tests, runs, strict=True)
+            {"test": test or next(iter(given[at : at + 1]), ""), "outcome": run.outcome.value, "detail": run.detail}
+            for at, (test, run) in enumerate(zip(tests, runs, strict=True))
         ],
         "survivors": [
             {"operator": mutant.operator, "line": mutant.line, "diff": show_diff(function.program, mutant)}
@@ -171,10 +199,8 @@ class JobFolder(ResultsFolder):
                 f"no suite of {job.suites} is for a function that is here", hint=f"their ids: {self.unknown[:3]}"
             )
         self.model = job.model if self.given is None else None
-        self.label = job.suites.stem if job.suites is not None else self.model.label if self.model else ""
-        name = re.sub(r"[^\w.@-]+", "-", f"{self.label}-{Path(job.target).stem}").strip("-")
         self.sampler: Sampler | None = None
-        super().__init__(job.out or Path("eval-tests") / name, self._settings_of_job())
+        super().__init__(job.folder, self._settings_of_job())
 
     def _settings_of_job(self) -> dict[str, Any]:
         job = self.job
@@ -185,7 +211,7 @@ class JobFolder(ResultsFolder):
             "scoring": asdict(job.scoring),
         }
         if job.suites is not None:
-            found["suites_hash"] = hashlib.sha256(job.suites.read_bytes()).hexdigest()[:16]
+            found["suites_hash"] = hashlib.sha256(read_bytes(job.suites)).hexdigest()[:16]
         elif self.model is not None:
             found |= {"model": _named(self.model), "sampling": asdict(job.sampling), "context": job.context}
         return found
@@ -227,11 +253,8 @@ class JobFolder(ResultsFolder):
 
     def _context(self) -> int:
         """Tokens that a prompt and its reply may have together: what was asked for, within what the model takes."""
-        from transformers import AutoConfig
-
         assert self.model is not None
-        config = AutoConfig.from_pretrained(self.model.path)
-        longest = int(getattr(config, "max_position_embeddings", None) or self.job.context)
+        longest = context_of(self.model) or self.job.context
         if longest <= self.job.sampling.max_new_tokens:
             raise UserError(
                 f"the model takes {longest} tokens, a reply alone may have {self.job.sampling.max_new_tokens}",
@@ -242,7 +265,7 @@ class JobFolder(ResultsFolder):
     def about(self) -> dict[str, Any]:
         """What identifies these results."""
         return {
-            "label": self.label,
+            "label": self.job.label,
             "folder": str(self.path),
             "settings": self.settings,
             "model": self.read("model.json"),

@@ -14,16 +14,19 @@ from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
 from codea1_cli.evals.statistics import paired_bootstrap
 from codea1_cli.evals.test_generation.figures import PROTOCOLS, Scoring, values
+from codea1_cli.files import decode_json, read_json, read_text
+
+OWN_FILE = "own file"  # takes the place of a protocol where a result is of a user's functions
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:
     """The rows of a file of JSON lines; none where there is no file. A last line that was cut off is dropped."""
     rows = []
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
+    for line in read_text(file).split("\n") if file.exists() else []:
+        row = decode_json(line)
+        if not isinstance(row, dict):
             break
+        rows.append(row)
     return rows
 
 
@@ -60,7 +63,7 @@ class ResultsFolder:
     def read(self, name: str) -> Any:
         """What one of the folder's JSON files holds, None where it is not there."""
         file = self.path / name
-        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+        return read_json(file, dict) if file.exists() else None
 
     def write(self, name: str, found: Any) -> None:
         """Writes a JSON file of the folder, whole or not at all."""
@@ -109,7 +112,7 @@ def compare(first: Path, second: Path) -> list[Difference]:
     """
     scorings = [_scoring(folder) for folder in (first, second)]
     found: list[Difference] = []
-    for protocol in PROTOCOLS:
+    for protocol in (*PROTOCOLS, OWN_FILE):
         sides = [_values(folder, protocol, made) for folder, made in zip((first, second), scorings, strict=True)]
         ids = [name for name in sides[0] if name in sides[1]]
         if ids and (scorings[0].k, scorings[0].tests_per_suite) != (scorings[1].k, scorings[1].tests_per_suite):
@@ -141,13 +144,35 @@ def _difference(protocol: str, figure: str, both: list[tuple[str, float, float]]
 
 def _scoring(folder: Path) -> Scoring:
     try:
-        return Scoring(**json.loads((folder / "settings.json").read_text(encoding="utf-8"))["scoring"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return Scoring(**read_json(folder / "settings.json", dict)["scoring"])
+    except (UserError, KeyError, TypeError):
         raise UserError(
             f"{folder} is not a folder of eval-tests results", hint="`codea1 eval-tests` says where its results lie"
         ) from None
 
 
 def _values(folder: Path, protocol: str, scoring: Scoring) -> dict[str, dict[str, float | None]]:
-    rows = [stored["row"] for stored in read_rows(folder / f"rows.{protocol}.jsonl")]
-    return {row["id"]: values(protocol, row, scoring.tests_per_suite) for row in rows if not row["unscored"]}
+    try:
+        if protocol == OWN_FILE:
+            return _own_values(folder)
+        rows = [stored["row"] for stored in read_rows(folder / f"rows.{protocol}.jsonl")]
+        return {row["id"]: values(protocol, row, scoring.tests_per_suite) for row in rows if not row["unscored"]}
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"the rows in {folder} are broken: {error!r}", hint="score them again") from None
+
+
+def _own_values(folder: Path) -> dict[str, dict[str, float | None]]:
+    """Of a result on a user's file: the shares of tests that pass and of mutants that they kill."""
+    file = folder / "results.json"
+    functions = read_json(file, dict)["functions"] if file.exists() else ()
+    rows = functions if isinstance(functions, list) else ()  # a benchmark's lie by protocol
+    return {
+        row["id"]: {
+            "passing": row["passing"] / len(row["tests"]) if row["tests"] else None,
+            "mutation": row["killed"] / row["mutants"] if row["mutants"] else None,
+        }
+        for row in rows
+        if not row["unscored"]
+    }

@@ -3,18 +3,19 @@ from a file that holds one JSON line per function."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import UserError
+from codea1_cli.evals.test_generation.entries import entry_as_test
 from codea1_cli.evals.test_generation.functions import Function
 from codea1_cli.evals.test_generation.results import read_rows, write_rows
 from codea1_cli.evals.test_generation.split_tests import first_test, split_suite
 from codea1_cli.models.sampler import Sampler, SamplingSettings
 from codea1_cli.problems.prompts import Message, test_messages
+from codea1_cli.problems.row_files import whole_rows
 
 CHAT_SYSTEM = (
     "You write unit tests in Python. Answer with exactly one assert statement in a python code block and nothing else: "
@@ -33,17 +34,25 @@ Progress = Callable[[str, int, int], None]  # what, done, of all
 
 @dataclass(frozen=True)
 class Suite:
-    """A function's suite: `tests` one by one (None where a reply holds none), and as one `text`."""
+    """A function's suite: `tests` one by one (None where a reply or an entry holds none), and as one `text`; `given` are
+    the entries that the tests were read from, where they were given one by one."""
 
     id: str
     tests: tuple[str | None, ...]
     text: str
+    given: tuple[str, ...] = ()
 
 
 def suite_of_replies(task_id: str, replies: Iterable[str]) -> Suite:
     """A suite written in rounds: the first test of each reply."""
     tests = tuple(first_test(reply) for reply in replies)
     return Suite(task_id, tests, "\n".join(test for test in tests if test is not None))
+
+
+def suite_of_entries(task_id: str, entries: Sequence[str]) -> Suite:
+    """A suite given test by test: each entry runs whole, be it asserts, a block, test functions or a test class."""
+    tests = tuple(entry_as_test(entry) or first_test(entry) for entry in entries)
+    return Suite(task_id, tests, "\n".join(entries), tuple(entries))
 
 
 def suite_of_text(task_id: str, text: str) -> Suite:
@@ -58,36 +67,30 @@ def read_suites(file: Path) -> dict[str, Suite]:
     Raises:
         UserError: it cannot be read, or a line is not such a row or repeats an id (file and line named).
     """
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {file}: {error}") from None
     found: dict[str, Suite] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for place, row in whole_rows(file, _SUITE_ROW):
         try:
-            suite = _suite(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise UserError(
-                f"{file}:{number}: no suite: {_what(error)}",
-                hint='{"task_id": "7", "suite": "assert f(1) == 2"}, or "asserts": [...], or "replies": [...]',
-            ) from None
+            suite = _suite(row)
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{place}: no suite: {_what(error)}", hint=_SUITE_ROW) from None
         if suite.id in found:
-            raise UserError(f"{file}:{number}: a second suite for {suite.id}")
+            raise UserError(f"{place}: a second suite for {suite.id}", hint="keep one of them")
         found[suite.id] = suite
     if not found:
-        raise UserError(f"{file} holds no suite")
+        raise UserError(f"{file} holds no suite", hint=_SUITE_ROW)
     return found
+
+
+_SUITE_ROW = '{"task_id": "7", "suite": "assert f(1) == 2"}, or "asserts": [...], or "replies": [...]'
 
 
 def _suite(row: dict[str, Any]) -> Suite:
     task_id = str(row["task_id"])
-    for field in ("replies", "asserts"):
+    for field, made in (("replies", suite_of_replies), ("asserts", suite_of_entries)):
         if field in row:
             if not isinstance(row[field], list):
                 raise TypeError(f"{field} is not a list")
-            return suite_of_replies(task_id, [part if isinstance(part, str) else "" for part in row[field]])
+            return made(task_id, [part if isinstance(part, str) else "" for part in row[field]])
     if not isinstance(row["suite"], str):
         raise TypeError("suite is not a text")
     return suite_of_text(task_id, row["suite"])

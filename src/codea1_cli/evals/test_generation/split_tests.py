@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 
+from codea1_cli.evals.test_generation.entries import calls_of, checks, within
 from codea1_cli.extract.fences import answer_text, before_first_fence, python_bodies
 from codea1_cli.extract.source import (
     MAX_REPLY_CHARS,
@@ -21,6 +22,7 @@ from codea1_cli.extract.source import (
 
 _MAX_SUITE_CHARS = 20_000_000  # each test holds all that stands before it: what is beyond is not read
 _ASSERT = re.compile(r"^[ \t]*assert\b", re.MULTILINE)
+_TEST = re.compile(r"^[ \t]*(?:assert|try|with|raise|def[ \t]+test|class[ \t]+\w*Test\w*)\b", re.MULTILINE)
 
 Statements = list[ast.stmt]
 
@@ -41,10 +43,12 @@ def first_test(reply: str) -> str | None:
 
 
 def split_suite(text: str) -> list[str]:
-    """The tests of a whole suite, one per assert, in order: the statements before it that are not asserts, then it.
+    """The tests of a whole suite, in order: one for each assert and for each block that checks (`entries.checks`), after
+    the statements before it that are not tests; and one for each test class's method and each test function that cannot
+    be taken apart into those.
 
-    Used for suites that were not written in rounds. A line that does not parse costs that line; an assert within
-    another statement is not a test. Never raises, in time and memory that are bounded whatever the text.
+    Used for suites that were not written in rounds. A line that does not parse costs that line. Never raises, in time
+    and memory that are bounded whatever the text.
     """
     tests: list[str] = []
     before: list[str] = []
@@ -54,13 +58,14 @@ def split_suite(text: str) -> list[str]:
             source = unparse(node)
             if source is None:
                 continue
-            if not isinstance(node, ast.Assert):
+            runs = [source] if checks(node) else [unparse(ast.Module(call, [])) or "" for call in _in_pairs(node)]
+            if not checks(node):
                 before.append(source)
-                continue
-            tests.append("\n".join([*before, source]))
-            room -= len(tests[-1])
-            if room < 0:
-                return tests
+            for run in runs:
+                tests.append("\n".join([*before, run]))
+                room -= len(tests[-1])
+                if room < 0:
+                    return tests
     return tests
 
 
@@ -115,7 +120,8 @@ def _parts(reply: str) -> list[str]:
     if answer is None:
         return []
     blocks = "\n".join(python_bodies(answer))
-    return [part for part in (blocks, before_first_fence(answer)) if _ASSERT.search(part)]
+    parts = (blocks, before_first_fence(answer))
+    return [part for part in parts if _ASSERT.search(part)] or [part for part in parts if _TEST.search(part)]
 
 
 def _starts(text: str) -> list[str]:
@@ -172,8 +178,20 @@ def _statements(text: str) -> list[ast.stmt]:
 
 
 def _flat(node: ast.stmt) -> Statements:
-    """The statement itself; of a function without arguments that asserts, its body."""
-    return node.body if _body_with_assert(node) is not None and isinstance(node, ast.FunctionDef) else [node]
+    """The statement itself; of a function without arguments that asserts or else checks, its body."""
+    if not isinstance(node, ast.FunctionDef) or node.decorator_list or any(ast.iter_child_nodes(node.args)):
+        return [node]
+    leaves = any(isinstance(part, ast.Return | ast.Yield | ast.YieldFrom) for part in within(node))
+    whole = leaves and node.name.startswith("test")
+    return node.body if any(map(checks, node.body)) and not whole else [node]
+
+
+def _in_pairs(node: ast.stmt) -> list[Statements]:
+    """What runs each test that `node` defines, if it defines any."""
+    if not isinstance(node, ast.ClassDef):
+        return [found] if (found := calls_of(node)) else []
+    methods = [ast.ClassDef(node.name, node.bases, [], [part], []) for part in node.body if isinstance(part, ast.stmt)]
+    return [found for method in methods if (found := calls_of(method))]
 
 
 def _source(statements: Statements) -> str | None:

@@ -1,0 +1,104 @@
+"""Given tests as they are run: statements, test functions and test classes as pytest and unittest would run them."""
+
+from __future__ import annotations
+
+import ast
+
+from codea1_cli.extract.source import parse, unparse
+
+Statements = list[ast.stmt]
+_BLOCKS = (
+    ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match,
+)  # fmt: skip
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_RAISES = {"raises", "assertRaises", "assertRaisesRegex", "warns"}
+
+
+def entry_as_test(entry: str) -> str | None:
+    """A given test as statements that run all of it, None where it does not parse or nothing in it can fail.
+
+    Test functions are called after their definition, test classes of either kind run method by method. What pytest alone
+    can run (a function with arguments or decorators, a coroutine) becomes a line that raises and says so: it counts as
+    a test that fails, by name.
+    """
+    tree = parse(entry)
+    if tree is None or not any(isinstance(node, ast.Assert | ast.Raise | ast.Call) for node in ast.walk(tree)):
+        return None
+    return unparse(ast.Module([part for node in tree.body for part in (node, *calls_of(node))], []))
+
+
+def checks(node: ast.stmt) -> bool:
+    """Whether a statement of a suite is a test by itself: an assert, or a block that asserts, raises, expects an
+    exception or catches one of a call. A definition, an import, an assignment and the like come before a test."""
+    if isinstance(node, ast.Assert):
+        return True
+    if not isinstance(node, _BLOCKS):
+        return False
+    inner = within(node)
+    if isinstance(node, ast.Try) and not any(isinstance(part, ast.Import | ast.ImportFrom) for part in inner):
+        return any(isinstance(part, ast.Call | ast.Assert | ast.Raise) for part in inner)
+    return any(map(_checks, inner))
+
+
+def _checks(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        return getattr(node.func, "attr", getattr(node.func, "id", "")) in _RAISES
+    return isinstance(node, ast.Assert | ast.Raise)
+
+
+def within(node: ast.AST) -> list[ast.AST]:
+    """The nodes inside a statement that run with it: those of functions defined in it do not."""
+    found: list[ast.AST] = []
+    pending = list(ast.iter_child_nodes(node))
+    while pending:
+        part = pending.pop()
+        if not isinstance(part, (*_FUNCTIONS, ast.ClassDef, ast.Lambda)):
+            found.append(part)
+            pending += ast.iter_child_nodes(part)
+    return found
+
+
+def calls_of(node: ast.stmt) -> Statements:
+    """The statements that run a test function or a test class which `node` defines; none for another statement."""
+    if isinstance(node, ast.ClassDef):
+        return [call for method in node.body for call in _method_calls(node, method)]
+    if not isinstance(node, _FUNCTIONS) or not node.name.startswith("test"):
+        return []
+    if (why := needs_pytest(node)) is not None:
+        return _lines(f"raise RuntimeError({f'{node.name} is not run: {why}'!r})")
+    return _lines(f"{node.name}()")
+
+
+def needs_pytest(function: ast.FunctionDef | ast.AsyncFunctionDef, own: int = 0) -> str | None:
+    """Why a test function cannot be called as it stands, its first `own` arguments aside; None when it can."""
+    if isinstance(function, ast.AsyncFunctionDef):
+        return "a coroutine"
+    if any(getattr(mark, "id", "") != "staticmethod" for mark in function.decorator_list):
+        return "it has a decorator"
+    arguments = [*function.args.posonlyargs, *function.args.args][own:]
+    wanted = arguments[: len(arguments) - len(function.args.defaults)] if arguments else []
+    return f"it wants the argument {wanted[0].arg}" if wanted else None
+
+
+def _method_calls(test: ast.ClassDef, method: ast.stmt) -> Statements:
+    unit = any("TestCase" in getattr(base, "attr", getattr(base, "id", "")) for base in test.bases)
+    if not isinstance(method, _FUNCTIONS) or not method.name.startswith("test"):
+        return []
+    if not unit and not test.name.startswith("Test"):
+        return []
+    static = any(getattr(mark, "id", "") == "staticmethod" for mark in method.decorator_list)
+    if (why := needs_pytest(method, own=0 if static else 1)) is not None:
+        return _lines(f"raise RuntimeError({f'{test.name}.{method.name} is not run: {why}'!r})")
+    if unit:
+        return _lines(f"{test.name}.setUpClass()\n{test.name}({method.name!r}).debug()")
+    around = {
+        part.name: f"_case.{part.name}({'None' if len(part.args.args) > 1 else ''})"
+        for part in test.body
+        if isinstance(part, ast.FunctionDef) and part.name in ("setup_method", "teardown_method")
+    }
+    steps = (around.get("setup_method"), f"_case.{method.name}()", around.get("teardown_method"))
+    return _lines("\n".join([f"_case = {test.name}()", *filter(None, steps)]))
+
+
+def _lines(source: str) -> Statements:
+    return ast.parse(source).body
