@@ -48,6 +48,20 @@ class Broken:
     why: str
 
 
+def user_path(text: str | Path) -> Path:
+    """A path that a user gave, `~` and `~name` expanded.
+
+    Raises:
+        UserError: there is no such user, or it is no path at all.
+    """
+    try:
+        if "\0" in str(text):
+            raise UserError(f"{str(text)!r} is not a path", hint="a path holds no NUL character")
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise UserError(f"cannot read {text}: no such user", hint="give the path without `~`") from None
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """The file's bytes, unzipped where it is gzipped, as a stream; a pipe will do.

@@ -48,6 +48,9 @@ PIPE_WIDTH = 240
 
 _ENVIRONMENT_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EMFILE, errno.ENOMEM}
 
+# A path that a user gave and that is not what was wanted.
+_PATH_ERRNOS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EEXIST, errno.ENXIO}
+
 _verbose = False
 
 
@@ -233,6 +236,8 @@ def _describe(error: BaseException) -> tuple[str, str | None, int]:
     if isinstance(error, OSError) and error.errno in _ENVIRONMENT_ERRNOS:
         where = f": {error.filename}" if error.filename else ""
         return f"{error.strerror or error}{where}", None, EnvironmentFault.exit_code
+    if isinstance(error, OSError) and error.errno in _PATH_ERRNOS and error.filename:
+        return f"{error.strerror}: {error.filename}"[:500], None, UserError.exit_code
     text = str(error).strip().splitlines()
     named = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
     return f"unexpected {named}", None if _verbose else "run with -v for the traceback", EXIT_FAILED

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.engine.trl.sampling import beside_training, sample_groups, sync_weights
@@ -17,6 +16,7 @@ from codea1_cli.evals.benchmark import ScoreOptions, default_cache
 from codea1_cli.evals.eval_set import EvalSet, SetOptions, open_set
 from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutSolving
 from codea1_cli.evals.registry import benchmark_row
+from codea1_cli.files import user_path
 from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.methods.registry import method_of
 from codea1_cli.models.sampler import SamplingSettings, cut_at_stop
@@ -46,7 +46,7 @@ def benchmark_sets(recipe: Recipe, workers: int = 1) -> list[EvalSet]:
     workers: programs scored at once.
     """
     wish, found = recipe.eval, []
-    data = Path(wish.benchmark_data).expanduser() if wish.benchmark_data else None
+    data = user_path(wish.benchmark_data) if wish.benchmark_data else None
     scoring = ScoreOptions(workers, wish.benchmark_python, tuple(recipe.sandbox.require), default_cache())
     for name in wish.benchmarks:
         role = benchmark_row(name).role

@@ -18,6 +18,7 @@ from codea1_cli.evals import registry
 from codea1_cli.evals.benchmark import ReferenceReport, Scored, Status
 from codea1_cli.evals.statistics import Interval, paired_bootstrap
 from codea1_cli.hints import command
+from codea1_cli.files import read_json
 
 FORMAT = "codea1-eval-code-1"
 
@@ -103,11 +104,10 @@ def read_result(path: Path) -> dict[str, Any]:
         UserError: it is not a result, or the samples were changed since.
     """
     chosen = path if path.suffix == ".json" else result_file(path)
-    try:
-        result = json.loads(chosen.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as fault:
-        raise UserError(f"cannot read {chosen}: {fault}", hint="`codea1 eval-code` writes result files") from None
-    if isinstance(result, dict) and result.get("format") == FORMAT:
+    result = read_json(chosen, dict)
+    if result.get("format") == FORMAT:
+        if why := _not_a_result(result):
+            raise UserError(f"{chosen}: {why}", hint="score the samples again")
         scored = result.get("samples_hash")
         if scored and chosen != path and path.exists() and samples_hash(path) != scored:
             raise UserError(
@@ -115,9 +115,24 @@ def read_result(path: Path) -> dict[str, Any]:
                 hint=f"`{command('eval-code', result['benchmark'], '--samples', path)}` scores it again",
             )
         return result
-    if isinstance(result, dict) and isinstance(result.get("eval"), dict):
-        return _of_evalplus(result, chosen)
+    if isinstance(result.get("eval"), dict):
+        try:
+            return _of_evalplus(result, chosen)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{chosen}: a broken result of EvalPlus: {error!r}", hint="score again") from None
     raise UserError(f"{chosen} is not a result of eval-code", hint="give a .results.json file or its samples")
+
+
+def _not_a_result(result: Mapping[str, Any]) -> str | None:
+    """Which field of a result file is missing or of a wrong type."""
+    for name, kind in (("benchmark", str), ("columns", list), ("tasks", dict)):
+        if not isinstance(result.get(name), kind):
+            return f"field {name}: {'missing' if name not in result else 'of a wrong type'}"
+    for task, row in result["tasks"].items():
+        counts = [row.get(name) for name in ("n", *result["columns"])] if isinstance(row, dict) else [None]
+        if not all(isinstance(count, int) for count in counts):
+            return f"field tasks.{task}: not the counts of its samples"
+    return None
 
 
 def _of_evalplus(result: Mapping[str, Any], path: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import UserError, first_line
-from codea1_cli.files import decode_json, read_json
+from codea1_cli.files import decode_json, read_json, user_path
 
 BUILTIN = "builtin:tiny"
 
@@ -21,7 +21,7 @@ def resolve_model(name: str) -> str:
         from codea1_cli.tiny import model_path
 
         return str(model_path())
-    path = Path(name).expanduser()
+    path = user_path(name)
     looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1 or path.is_dir()
     if not looks_local:
         return name

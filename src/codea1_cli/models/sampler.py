@@ -103,7 +103,7 @@ def context_of(model: ModelRef) -> int | None:
 
 
 def reply_tokens(model: ModelRef, usual: int) -> int:
-    """Tokens of a reply: the `usual` ones where they leave the prompt a quarter of the model's context, else half of it.
+    """Tokens of a reply: the `usual` ones where they leave a quarter of the model's context to the prompt, else half.
 
     Raises:
         UserError: as `context_of`.

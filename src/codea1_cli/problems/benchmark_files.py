@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import EnvironmentFault, UserError, first_line
+from codea1_cli.files import user_path
 
 ENVIRONMENT = "CODEA1_SHARED"
 _FOLDER = Path("data") / "bench"  # of the benchmarks, below the folder that CODEA1_SHARED names
@@ -40,7 +41,7 @@ def find_file(title: str, names: Sequence[str], data: Path | None) -> Path | Non
         UserError: `data` is given and holds no such file.
     """
     shared = os.environ.get(ENVIRONMENT)
-    root = data.expanduser() if data is not None else Path(shared) if shared else None
+    root = user_path(data) if data is not None else Path(shared) if shared else None
     if root is None:
         return None
     if root.is_file():

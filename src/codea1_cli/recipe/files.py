@@ -11,9 +11,10 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from codea1_cli.errors import UserError
 from codea1_cli.hints import command, did_you_mean, meant, near
 from codea1_cli.recipe.aliases import ALIASES
+from codea1_cli.errors import UserError, first_line
+from codea1_cli.files import read_text, user_path
 from codea1_cli.recipe.schema import Recipe
 
 
@@ -57,13 +58,16 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     if path in seen:
         raise UserError(f"{path}: recipes extend each other in a circle")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
         _refuse_repeated(yaml.compose(text, Loader=yaml.SafeLoader), path)
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {error}") from None
+    except (RecursionError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        why = "nested too deeply" if isinstance(error, RecursionError) else first_line(error)
+        raise UserError(f"{path}: not YAML that can be read: {why}") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: a recipe is a mapping of sections, this is {type(content).__name__}")
     parent = content.pop("extends", None)
@@ -226,7 +230,7 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
         (pinned.data, "heldout"),
     ):
         name = getattr(section, key)
-        if name is not None and (path := Path(name).expanduser()).exists():
+        if name is not None and (path := user_path(name)).exists():
             setattr(section, key, str(path.absolute()))
     return pinned
 

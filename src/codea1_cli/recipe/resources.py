@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from codea1_cli.errors import UserError
+from codea1_cli.files import user_path
 from codea1_cli.judging.judge import Judge, ReferenceCache
 from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.problems.problem import Problem, read_problems
@@ -27,7 +28,7 @@ def problems_file(source: str) -> Path:
         from codea1_cli.tiny import problems_path
 
         return problems_path(source.removeprefix(BUILTIN))
-    path = Path(source).expanduser()
+    path = user_path(source)
     if path.is_dir():
         path = path / "train.jsonl"
     if not path.is_file():

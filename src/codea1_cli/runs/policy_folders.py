@@ -12,6 +12,7 @@ from pathlib import Path
 from codea1_cli.durable import fsync_folder, fsync_tree
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.hints import did_you_mean
+from codea1_cli.files import user_path
 from codea1_cli.models.sampler import ModelRef
 from codea1_cli.runs.run_dir import RunDir, find_run, list_runs
 from codea1_cli.runs.run_dir import runs_root as default_root
@@ -55,7 +56,7 @@ def find_model(
     assert text is not None
     if step is not None:
         raise UserError(f"{text} is no run, so it has no step {step}", hint="--step goes with a run")
-    folder = Path(text).expanduser()
+    folder = user_path(text)
     if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
         return _adapter(folder)
     return ModelRef(_model_path(text, root), label=_label(text))
@@ -64,7 +65,7 @@ def find_model(
 def _named_run(text: str | None, root: Path) -> RunDir | None:
     if text is None:
         return find_run(None, root)
-    for run in (RunDir(root / text), RunDir(Path(text).expanduser())):
+    for run in (RunDir(root / text), RunDir(user_path(text))):
         if run.exists():
             return run
     return None
@@ -110,7 +111,7 @@ def _model_path(text: str, root: Path) -> str:
 
 
 def _label(text: str) -> str:
-    return Path(text).expanduser().resolve().name if Path(text).expanduser().is_dir() else text
+    return user_path(text).resolve().name if user_path(text).is_dir() else text
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def export_policy(run: RunDir, role: str, to: Path, step: int | None = None) -> 
         EnvironmentFault: the folder cannot be written, or the disk is too small.
     """
     source, step = policy_folder(run, role, step)
-    target = to.expanduser().absolute()
+    target = user_path(to).absolute()
     _check_target(target)
     staged = target.with_name(f".{target.name}.{os.getpid()}.partial")
     adapter = (source / "adapter_config.json").is_file()

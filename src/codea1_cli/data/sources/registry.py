@@ -14,6 +14,7 @@ from codea1_cli.data.sources.rows import FileRows, FolderRows, HubRows, named, v
 from codea1_cli.data.sources.table import Table, read_mapping
 from codea1_cli.errors import UserError
 from codea1_cli.hints import did_you_mean
+from codea1_cli.files import user_path
 from codea1_cli.problems.row_files import FORMATS, format_of
 
 BUILT_IN = ("kodcode", "mbpp", "evalplus")
@@ -27,7 +28,7 @@ def make_source(spec: str, options: SourceOptions = _NO_OPTIONS, benchmarks: Pat
     Raises:
         UserError: there is no such source, an option that it does not have, or a mapping that cannot be read.
     """
-    o, path = options, Path(spec).expanduser()
+    o, path = options, user_path(spec)
     mapping = read_mapping(o.maps or [], o.mapping)
     _refuse(spec != "kodcode" and o.difficulty is not None, "--difficulty", "kodcode")
     _refuse(spec not in BUILT_IN and o.data is not None, "--data", ", ".join(BUILT_IN))

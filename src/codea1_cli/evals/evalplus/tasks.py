@@ -98,6 +98,13 @@ def _task(row: dict[str, Any], origin: str) -> PlusTask:
     missing = [name for name in _FIELDS if name not in row]
     if missing:
         raise UserError(f"a task of {origin} lacks {', '.join(missing)}", hint="give a release file of EvalPlus")
+    wrong = [name for name in _FIELDS[:4] if not isinstance(row[name], str)]
+    atol = row.get("atol") or 0
+    if not isinstance(atol, int | float) or not 0 <= atol < 1e300:
+        wrong.append("atol")
+    if wrong:
+        what = f"{origin}: {row['task_id']}: field {wrong[0]}: of a wrong type"
+        raise UserError(what, hint="give a release file of EvalPlus")
     inputs = {}
     for name in ("base", "plus"):
         stored = row[f"{name}_input"]
@@ -112,7 +119,7 @@ def _task(row: dict[str, Any], origin: str) -> PlusTask:
         row["canonical_solution"],
         row["entry_point"],
         inputs,
-        float(row.get("atol") or 0),
+        float(atol),
     )
 
 

@@ -17,9 +17,9 @@ _RAISES = {"raises", "assertRaises", "assertRaisesRegex", "warns"}
 def entry_as_test(entry: str) -> str | None:
     """A given test as statements that run all of it, None where it does not parse or nothing in it can fail.
 
-    Test functions are called after their definition, test classes of either kind run method by method. What pytest alone
-    can run (a function with arguments or decorators, a coroutine) becomes a line that raises and says so: it counts as
-    a test that fails, by name.
+    Test functions are called after their definition, test classes of either kind run method by method. What pytest
+    alone can run (a function with arguments or decorators, a coroutine) becomes a line that raises and says so: it
+    counts as a test that fails, by name.
     """
     tree = parse(entry)
     if tree is None or not any(isinstance(node, ast.Assert | ast.Raise | ast.Call) for node in ast.walk(tree)):

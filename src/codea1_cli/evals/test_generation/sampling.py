@@ -34,8 +34,8 @@ Progress = Callable[[str, int, int], None]  # what, done, of all
 
 @dataclass(frozen=True)
 class Suite:
-    """A function's suite: `tests` one by one (None where a reply or an entry holds none), and as one `text`; `given` are
-    the entries that the tests were read from, where they were given one by one."""
+    """A function's suite: `tests` one by one (None where a reply or an entry holds none), and as one `text`; `given`
+    are the entries that the tests were read from, where they were given one by one."""
 
     id: str
     tests: tuple[str | None, ...]

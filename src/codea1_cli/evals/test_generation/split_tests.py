@@ -43,9 +43,9 @@ def first_test(reply: str) -> str | None:
 
 
 def split_suite(text: str) -> list[str]:
-    """The tests of a whole suite, in order: one for each assert and for each block that checks (`entries.checks`), after
-    the statements before it that are not tests; and one for each test class's method and each test function that cannot
-    be taken apart into those.
+    """The tests of a whole suite, in order: one per assert and per block that checks (`entries.checks`), after the
+    statements before it that are not tests; and one per method of a test class and per test function that cannot be
+    taken apart into those.
 
     Used for suites that were not written in rounds. A line that does not parse costs that line. Never raises, in time
     and memory that are bounded whatever the text.
