@@ -24,7 +24,8 @@ def entry_as_test(entry: str) -> str | None:
     tree = parse(entry)
     if tree is None or not any(isinstance(node, ast.Assert | ast.Raise | ast.Call) for node in ast.walk(tree)):
         return None
-    return unparse(ast.Module([part for node in tree.body for part in (node, *calls_of(node))], []))
+    whole = [part for node in tree.body for run in ([node], *runs_of(node)) for part in run]
+    return unparse(ast.Module(whole, []))
 
 
 def checks(node: ast.stmt) -> bool:
@@ -58,10 +59,15 @@ def within(node: ast.AST) -> list[ast.AST]:
     return found
 
 
-def calls_of(node: ast.stmt) -> Statements:
-    """The statements that run a test function or a test class which `node` defines; none for another statement."""
+def runs_of(node: ast.stmt) -> list[Statements]:
+    """The statements that run each test which `node` defines: a test function, or the methods of a test class."""
     if isinstance(node, ast.ClassDef):
-        return [call for method in node.body for call in _method_calls(node, method)]
+        return [run for method in node.body if (run := _method_calls(node, method))]
+    run = _function_calls(node)
+    return [run] if run else []
+
+
+def _function_calls(node: ast.stmt) -> Statements:
     if not isinstance(node, _FUNCTIONS) or not node.name.startswith("test"):
         return []
     if (why := needs_pytest(node)) is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 
-from codea1_cli.evals.test_generation.entries import calls_of, checks, within
+from codea1_cli.evals.test_generation.entries import checks, runs_of, within
 from codea1_cli.extract.fences import answer_text, before_first_fence, python_bodies
 from codea1_cli.extract.source import (
     MAX_REPLY_CHARS,
@@ -22,7 +22,7 @@ from codea1_cli.extract.source import (
 
 _MAX_SUITE_CHARS = 20_000_000  # each test holds all that stands before it: what is beyond is not read
 _ASSERT = re.compile(r"^[ \t]*assert\b", re.MULTILINE)
-_TEST = re.compile(r"^[ \t]*(?:assert|try|with|raise|def[ \t]+test|class[ \t]+\w*Test\w*)\b", re.MULTILINE)
+_TEST = re.compile(r"^[ \t]*(?:(?:assert|try|with|raise|class)\b|def[ \t]+test)", re.MULTILINE)
 
 Statements = list[ast.stmt]
 
@@ -52,15 +52,20 @@ def split_suite(text: str) -> list[str]:
     """
     tests: list[str] = []
     before: list[str] = []
+    helpers: set[str] = set()  # functions of the suite that check what they are given
     room = _MAX_SUITE_CHARS
     for part in _parts(text)[:1]:
         for node in (inner for statement in _statements(part) for inner in _flat(statement)):
             source = unparse(node)
             if source is None:
                 continue
-            runs = [source] if checks(node) else [unparse(ast.Module(call, [])) or "" for call in _in_pairs(node)]
-            if not checks(node):
+            runs = [unparse(ast.Module(run, [])) or "" for run in runs_of(node)]
+            if checks(node) or _calls(node, helpers):
+                runs = [source]
+            else:
                 before.append(source)
+            if isinstance(node, ast.FunctionDef) and any(map(checks, node.body)):
+                helpers.add(node.name)
             for run in runs:
                 tests.append("\n".join([*before, run]))
                 room -= len(tests[-1])
@@ -186,12 +191,10 @@ def _flat(node: ast.stmt) -> Statements:
     return node.body if any(map(checks, node.body)) and not whole else [node]
 
 
-def _in_pairs(node: ast.stmt) -> list[Statements]:
-    """What runs each test that `node` defines, if it defines any."""
-    if not isinstance(node, ast.ClassDef):
-        return [found] if (found := calls_of(node)) else []
-    methods = [ast.ClassDef(node.name, node.bases, [], [part], []) for part in node.body if isinstance(part, ast.stmt)]
-    return [found for method in methods if (found := calls_of(method))]
+def _calls(node: ast.stmt, names: set[str]) -> bool:
+    """Whether a statement is a call of one of `names` and nothing else."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in names
 
 
 def _source(statements: Statements) -> str | None:
