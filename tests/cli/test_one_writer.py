@@ -1,0 +1,64 @@
+"""Every command that writes an output is refused while another process writes it."""
+
+import json
+import os
+
+import pytest
+
+from codea1_cli.cli import app
+from codea1_cli.cli.console import run_app
+from codea1_cli.data.work import Work
+from codea1_cli.durable import only_writer
+from tests.cli.fake_run import make_run
+from tests.evals.evalplus.conftest import TASKS
+
+SAMPLE = {"task_id": "HumanEval/0", "solution": "def add(a, b):\n    return a + b\n"}
+HELD = {
+    "out.results.json": ("eval-code", "humaneval", "--samples", "s.jsonl", "--data", "release.jsonl", "--out", "out.jsonl"),
+    "new.results.json": ("eval-code", "humaneval", "--model", "builtin:tiny", "--data", "release.jsonl", "--out", "new.jsonl"),
+    "clean.jsonl": ("eval-code", "sanitise", "humaneval", "s.jsonl", "--data", "release.jsonl", "--out", "clean.jsonl"),
+    "tests": ("eval-tests", "own.py", "--suites", "suites.jsonl", "--out", "tests"),
+    "model": ("export", "first", "--role", "code", "--to", "model"),
+    "book.jsonl": ("mistakes", "export", "--run", "first", "--to", "book.jsonl"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def inputs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CODEA1_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("CODEA1_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "release.jsonl").write_text("".join(json.dumps(task) + "\n" for task in TASKS))
+    (tmp_path / "s.jsonl").write_text(json.dumps(SAMPLE) + "\n")
+    (tmp_path / "own.py").write_text("def f(x):\n    return x\n")
+    (tmp_path / "suites.jsonl").write_text(json.dumps({"task_id": "f", "asserts": ["assert f(1) == 1"]}))
+    return tmp_path
+
+
+def refused(capsys, *words):
+    capsys.readouterr()
+    code = run_app(app, words)
+    err = capsys.readouterr().err
+    assert code == 2
+    assert f"process {os.getpid()}" in err
+    assert "hint: wait for it" in err
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_an_output_that_is_being_written(inputs, capsys, held):
+    make_run(inputs / "runs")
+    with only_writer(inputs / held):
+        before = sorted(inputs.rglob("*"))
+        refused(capsys, *HELD[held])
+        assert sorted(path for path in inputs.rglob("*") if "cache" not in path.parts) == [
+            path for path in before if "cache" not in path.parts
+        ]
+
+
+def test_runs_and_prepared_data(inputs, capsys):
+    run = make_run(inputs / "runs")
+    with run.locked():
+        refused(capsys, "runs", "prune", "--run", "first", "--yes")
+    with Work(inputs / "data" / ".work").locked():
+        refused(capsys, "prepare-data", "own.py", "--out", "data", "--no-verify", "--no-decontaminate")
