@@ -38,9 +38,9 @@ def holder(tmp_path):
 
 def test_a_second_process_is_refused_with_the_first_ones_id(tmp_path, holder):
     process = holder(tmp_path / "out.jsonl")
-    with pytest.raises(UserError, match=rf"out\.jsonl is being written by process {process.pid}$") as caught:
-        with only_writer(tmp_path / "out.jsonl"):
-            pass
+    said = rf"out\.jsonl is being written by process {process.pid}$"
+    with pytest.raises(UserError, match=said) as caught, only_writer(tmp_path / "out.jsonl"):
+        pass
     assert "--wait" in caught.value.hint
     with only_writer(tmp_path / "other.jsonl"):
         pass

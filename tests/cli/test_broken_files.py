@@ -142,6 +142,11 @@ def codea1(tmp_path, monkeypatch, capfd):
     return call
 
 
+def told(wrong: dict[str, str]) -> str:
+    """All that went wrong, a line each."""
+    return "\n".join(f"{what}: {' '.join(fault.split())[:400]}" for what, fault in wrong.items())
+
+
 def try_all(codea1: Callable, folder: Path, name: str, cases: Iterator[tuple[str, bytes]], *words: object) -> None:
     """Each case as the file FILE of the command's words; all that go wrong are told together."""
     wrong, count = {}, 0
@@ -151,14 +156,14 @@ def try_all(codea1: Callable, folder: Path, name: str, cases: Iterator[tuple[str
         count += 1
         if (fault := codea1(*(file if word == "FILE" else word for word in words))) is not None:
             wrong[what] = fault
-    assert wrong == {}
+    assert not wrong, told(wrong)
     assert count > 5
 
 
 def try_places(codea1: Callable, folder: Path, *words: object) -> None:
     """Each odd place as the file FILE of the command's words."""
     wrong = {what: codea1(*(path if word == "FILE" else word for word in words)) for what, path in places(folder)}
-    assert {what: fault for what, fault in wrong.items() if fault} == {}
+    assert not any(wrong.values()), told({what: fault for what, fault in wrong.items() if fault})
 
 
 JUDGED = {"id": "a", "reference": "def f(x): return x", "candidate": "def f(x): return x", "entry_point": "f",
@@ -286,7 +291,7 @@ def test_files_of_a_run(file, codea1, inputs):
         if (fault := codea1(*words)) is not None:
             wrong[f"{' '.join(words)}: a folder"] = fault
         place.rmdir()
-    assert wrong == {}
+    assert not wrong, told(wrong)
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
@@ -306,7 +311,7 @@ def test_model_folders(file, codea1, inputs):
             left.unlink()
         if (fault := codea1(*words)) is not None:
             wrong[what] = fault
-    assert wrong == {}
+    assert not wrong, told(wrong)
 
 
 NUMBERS = ("", "x", "-1", "0", "1e9", "nan", "inf", "9" * 400, "1.5", "٣")
@@ -338,5 +343,5 @@ def test_arguments(codea1, inputs):
         shutil.rmtree(inputs / "o", ignore_errors=True)
         if (fault := codea1(*words)) is not None:
             wrong[" ".join(words)[:120]] = fault
-    assert wrong == {}
+    assert not wrong, told(wrong)
     assert len(ARGUMENTS) > 150

@@ -57,7 +57,7 @@ class SplitWriter:
         if "parquet" in formats:
             import pyarrow.parquet as pq
 
-            self._parquet = pq.ParquetWriter(self.paths["parquet"], parquet_table([]).schema)
+            self._parquet = pq.ParquetWriter(self.paths["parquet"].absolute(), parquet_table([]).schema)
 
     def add(self, problem: Problem) -> None:
         """Writes one row; in parquet `meta` is JSON text."""

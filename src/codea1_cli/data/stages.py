@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -70,7 +71,8 @@ class Stages:
         stage = self.work.stage("read", self.read_key, resumable=True)
         if not stage.done:
             try:
-                for place, row in islice(self.source.records(), len(stage), self.options.limit):
+                limit = None if self.options.limit is None else min(self.options.limit, sys.maxsize)
+                for place, row in islice(self.source.records(), len(stage), limit):
                     stage.append(self._converted(place, row))
                     self.progress("read", len(stage), self.options.limit)
             finally:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Positive = Annotated[int, Field(ge=1)]
+Positive = Annotated[int, Field(ge=1, le=10**15)]  # more is a typing error, and more than a float holds exactly
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 

@@ -102,13 +102,12 @@ def _document(path: Path, raw: bytes) -> Iterator[tuple[str, Row | Skipped]]:
         text = raw.decode("utf-16" if raw.startswith(UTF16) else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not {error.encoding}: {error.reason}", hint="save it as UTF-8") from None
-    if text.lstrip().startswith("[") and not isinstance(rows := decode_json(text), Broken):
+    if text.lstrip().startswith("["):
+        rows = decode_json(text)
+        if isinstance(rows, Broken):
+            raise UserError(f"{path}: {rows.why}", hint=AGAIN)
         yield from ((f"{path}:{number}", _row(row)) for number, row in enumerate(rows, start=1))
         return
-    if text.lstrip().startswith("[") and raw.count(b"\n") == 0:
-        raise UserError(f"{path}:1: {rows.why}", hint=AGAIN)
-    if text.lstrip().startswith("["):
-        raise UserError(f"{path}: {rows.why}", hint=AGAIN)
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield f"{path}:{number}", _row(decode_json(line))
@@ -124,7 +123,7 @@ def _parquet(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
         )
     try:
         number = 0
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path.absolute())  # pyarrow takes `a:b/c` for an address
         _distinct(file.schema_arrow.names, str(path))
         for batch in file.iter_batches(batch_size=256):
             columns = [_temporal_as_text(column) for column in batch.columns]

@@ -63,7 +63,7 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
-    except (RecursionError, ValueError) as error:
+    except (RecursionError, ValueError) as error:  # of YAML too deep, of a date that is none
         if isinstance(error, UserError):
             raise
         why = "nested too deeply" if isinstance(error, RecursionError) else first_line(error)

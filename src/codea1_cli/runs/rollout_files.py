@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.durable import write_atomic
+from codea1_cli.errors import UserError, first_line
 from codea1_cli.game.judged_tests import JudgedTest
 from codea1_cli.game.scoring import ProblemOutcome
 from codea1_cli.judging.step_judge import Judged
@@ -193,10 +194,16 @@ def rollout_files(folder: Path) -> dict[int, Path]:
 
 def candidates_of(file: Path, problem_id: str) -> list[CandidateRecord]:
     """The candidates of one problem in one rollout file, by index; empty when it was not sampled there."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = pq.read_table(file, columns=_COLUMNS, filters=[("problem_id", "=", problem_id)]).to_pylist()
-    return sorted((_candidate(row) for row in rows), key=lambda candidate: candidate.index)
+    try:
+        rows = pq.read_table(file.absolute(), columns=_COLUMNS, filters=[("problem_id", "=", problem_id)]).to_pylist()
+        return sorted((_candidate(row) for row in rows), key=lambda candidate: candidate.index)
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(
+            f"{file}: the rollouts cannot be read: {first_line(error)}", hint="remove the file, or restore it"
+        ) from None
 
 
 def history(folder: Path, problem_id: str, *, since: int = 0) -> Iterator[list[CandidateRecord]]:

@@ -18,6 +18,7 @@ from typing import Any
 from codea1_cli.durable import fsync_folder, fsync_tree, held_by, take_lock, write_atomic
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.hints import command, did_you_mean
+from codea1_cli.files import decode_json, read_json
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.best import prunable
@@ -90,11 +91,10 @@ class RunDir:
         return self.recipe_file.is_file()
 
     def info(self) -> dict[str, Any]:
-        """run.json; an empty mapping for a run that never started."""
-        try:
-            return json.loads((self.path / "run.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
+        """run.json; an empty mapping for a run that never started. Raises UserError where it is broken."""
+        file = self.path / "run.json"
+        found: dict[str, Any] = read_json(file, dict) if file.exists() else {}
+        return found
 
     def recipe(self) -> Recipe:
         """The recipe of recipe.yaml; raises UserError where that is broken."""
@@ -123,7 +123,7 @@ class RunDir:
     def best(self) -> dict[str, Any] | None:
         """best.json: `step`, `figure` and `value` of the best checkpoint; None where the run marks none."""
         with contextlib.suppress(OSError, ValueError):
-            return dict(json.loads((self.path / "best.json").read_text(encoding="utf-8")))
+            return dict(read_json(self.path / "best.json", dict))
         return None
 
     def prunable(self, keep: int, spared: Collection[int] = (), steps: Sequence[int] | None = None) -> list[int]:
@@ -133,15 +133,11 @@ class RunDir:
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl; a torn last line, which only a crash leaves, is not one."""
-        lines = []
         try:
-            with open(self.metrics_file, encoding="utf-8") as file:
-                for line in file:
-                    with contextlib.suppress(json.JSONDecodeError):
-                        lines.append(json.loads(line))
+            with open(self.metrics_file, "rb") as file:
+                return [line for line in map(decode_json, file) if isinstance(line, dict)]
         except FileNotFoundError:
-            pass
-        return lines
+            return []
 
     def locked_by(self) -> int | None:
         """The process id that is writing here, or None."""

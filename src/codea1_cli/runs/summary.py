@@ -71,7 +71,7 @@ def _recipe_name(run: RunDir) -> str:
 
     try:
         content = yaml.safe_load(run.recipe_file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return "?"
     return str(content.get("name", "?")) if isinstance(content, dict) else "?"
 
