@@ -201,6 +201,16 @@ def inputs(tmp_path):
     return tmp_path
 
 
+@pytest.mark.parametrize("kind", ["judge", "samples", "suites", "jsonl"])
+def test_a_few_files_of_rows(kind, codea1, inputs, monkeypatch):
+    name, row, words = CASES[kind]
+    monkeypatch.setattr("codea1_cli.cli.prepare_data._run", fresh(inputs))
+    where = inputs / "tried"
+    where.mkdir()
+    try_all(codea1, where, name, list(broken_bytes((json.dumps(row) + "\n").encode()))[::2], *words)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CASES)
 def test_files_of_rows(kind, codea1, inputs, monkeypatch):
     name, row, words = CASES[kind]
@@ -228,6 +238,7 @@ def fresh(folder: Path) -> Callable:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "valid", "words"),
     [
@@ -271,6 +282,7 @@ RUN_COMMANDS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", RUN_FILES)
 def test_files_of_a_run(file, codea1, inputs):
     (inputs / "runs").mkdir()
@@ -294,6 +306,7 @@ def test_files_of_a_run(file, codea1, inputs):
     assert not wrong, told(wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
 def test_model_folders(file, codea1, inputs):
     whole = model_path()
@@ -334,6 +347,7 @@ ARGUMENTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_arguments(codea1, inputs):
     (inputs / "suites.jsonl").write_text(json.dumps(SUITE))
     (inputs / "d.jsonl").write_text(json.dumps(ROW))

@@ -123,7 +123,9 @@ def fixed_sample(functions: Sequence[Function], file: Path | None = None, share:
         UserError: the file is not such a list, or names nothing that is here.
     """
     if file is None:
-        ordered = sorted(functions, key=lambda function: hashlib.sha256(function.id.encode()).hexdigest())
+        ordered = sorted(
+            functions, key=lambda function: hashlib.sha256(function.id.encode("utf-8", "surrogatepass")).hexdigest()
+        )
         return {function.id for function in ordered[: max(1, int(len(ordered) * share))]}
     wanted = set(map(str, read_json(file, list)))
     found = {function.id for function in functions if wanted & {function.id, f"task_{function.row}"}}
