@@ -19,7 +19,8 @@ from codea1_cli.errors import UserError
 from codea1_cli.evals import registry
 from codea1_cli.evals.benchmark import CodeTask, ReferenceReport, Sample, Scored, Status
 from codea1_cli.evals.registry import BenchmarkRow, benchmark_row, open_benchmark, open_test_benchmark
-from codea1_cli.problems.benchmark_files import Task, find_file, read_rows
+from codea1_cli.problems.benchmark_files import Task, find_file
+from codea1_cli.problems.row_files import whole_rows
 from codea1_cli.recipe.files import load_recipe
 from codea1_cli.runs.run_dir import RunDir
 
@@ -30,7 +31,7 @@ class Sums:
     name, title, columns, styles, max_new_tokens = "sums", "Sums", ("tests",), ("plain",), 4
 
     def load(self, data):
-        rows = [row for _, row in read_rows(find_file(self.title, registry.ROWS["sums"].files, data))]
+        rows = [row for _, row in whole_rows(find_file(self.title, registry.ROWS["sums"].files, data))]
         return [CodeTask(row["task_id"], "", row["prompt"], str(eval(row["prompt"]))) for row in rows]
 
     def public_task(self, row):
