@@ -17,8 +17,8 @@ from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals import registry
 from codea1_cli.evals.benchmark import ReferenceReport, Scored, Status
 from codea1_cli.evals.statistics import Interval, paired_bootstrap
-from codea1_cli.hints import command
 from codea1_cli.files import read_json
+from codea1_cli.hints import command
 
 FORMAT = "codea1-eval-code-1"
 

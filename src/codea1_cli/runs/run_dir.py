@@ -17,8 +17,8 @@ from typing import Any
 
 from codea1_cli.durable import fsync_folder, fsync_tree, held_by, take_lock, write_atomic
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.hints import command, did_you_mean
 from codea1_cli.files import decode_json, read_json
+from codea1_cli.hints import command, did_you_mean
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.best import prunable

@@ -13,8 +13,8 @@ from codea1_cli.data.sources.python_folder import PythonFolder
 from codea1_cli.data.sources.rows import FileRows, FolderRows, HubRows, named, visible_files
 from codea1_cli.data.sources.table import Table, read_mapping
 from codea1_cli.errors import UserError
-from codea1_cli.hints import did_you_mean
 from codea1_cli.files import user_path
+from codea1_cli.hints import did_you_mean
 from codea1_cli.problems.row_files import FORMATS, format_of
 
 BUILT_IN = ("kodcode", "mbpp", "evalplus")
