@@ -66,8 +66,8 @@ def stoppable(said: Callable[[], str] = lambda: "interrupted") -> contextlib.Abs
     """While there is nothing to save: the first interrupt shows `said()` on stderr and raises KeyboardInterrupt, one
     during the cleaning up ends the process, whose guard then does the cleaning.
 
-    The process has `GRACE_S` to clean up and end. Amid an import it ends at once: libraries do not survive an exception
-    there.
+    The process has `GRACE_S` to clean up and end. Amid an import or a call of Ray it ends at once: an exception there
+    is swallowed, or breaks the library.
     """
     return interrupts(lambda: _raise(said), end_at_once)
 
@@ -75,7 +75,9 @@ def stoppable(said: Callable[[], str] = lambda: "interrupted") -> contextlib.Abs
 def _raise(said: Callable[[], str]) -> NoReturn:
     with contextlib.suppress(Exception):  # of a file that it reads, or a stderr that is closed
         os.write(2, f"\n{said()}\n".encode(errors="replace"))  # a handler may stand amid a print of the same stream
-    if _importing():
+    if _in_a_library():
+        if os.isatty(2):
+            os.write(2, b"\x1b[?25h")  # a spinner has hidden the cursor
         end_at_once()
     _thread.start_new_thread(_end_later, ())  # threading's own lock may be held where the handler stands
     raise KeyboardInterrupt
@@ -86,10 +88,12 @@ def _end_later() -> None:
     end_at_once()
 
 
-def _importing() -> bool:
+def _in_a_library() -> bool:
+    """Amid an import, or a call of Ray, whose processes the run's guard ends."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+        file = frame.f_code.co_filename
+        if file == "<frozen importlib._bootstrap>" or "/site-packages/ray/" in file:
             return True
         frame = frame.f_back
     return False
