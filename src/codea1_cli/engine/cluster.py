@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -78,14 +79,17 @@ def _connected(ray: Any, address: str | None, temp: str | None = None) -> Iterat
 
 @contextlib.contextmanager
 def _signals_left_alone(ray: Any) -> Iterator[None]:
-    """Ray sets a handler of its own for SIGTERM, which exits with the signal's number; inside the block it does not."""
+    """Ray sets two handlers of its own for SIGTERM: one in C++, which writes stacks, and one in Python, which exits
+    with the signal's number. Ours is set again in the place of the second."""
+    ours = signal.getsignal(signal.SIGTERM)
     utils = ray._private.utils
     plain = utils.set_sigterm_handler
-    utils.set_sigterm_handler = lambda handler: None
+    utils.set_sigterm_handler = lambda handler: signal.signal(signal.SIGTERM, ours)
     try:
         yield
     finally:
         utils.set_sigterm_handler = plain
+        signal.signal(signal.SIGTERM, ours)
 
 
 @contextlib.contextmanager
