@@ -11,7 +11,7 @@ ROOT = Path(codea1_cli.__file__).parent
 # Lowest first. Imports inside functions and for types count too.
 LAYERS = (
     ("errors", "hints"),
-    ("durable",),
+    ("durable", "environment"),
     ("extract", "tiny"),
     ("files",),
     ("sandbox",),

@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -11,7 +12,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.engine.rehearsal import rehearse_commit
+from codea1_cli.environment import KEEP, home, home_fault, settle
+from codea1_cli.errors import EnvironmentFault
 from codea1_cli.planning.gpu_assignment import Gpu, physical_gpus, visible_gpus
+from codea1_cli.runs.run_dir import RunDir
 
 # What `codea1 train` imports, and what it can do without.
 REQUIRED = ("torch", "transformers", "trl", "ray", "accelerate", "datasets", "peft")
@@ -56,6 +61,7 @@ def diagnose(runs: Path) -> list[Check]:
         ("devices", lambda: _devices(installed)),
         ("sandbox", sandbox_checks),
         ("disk", lambda: [_disk(runs), _shared_memory(Path("/dev/shm"))]),
+        ("environment", lambda: [_home(), _environment()]),
     ]
     checks: list[Check] = []
     for name, step in steps:
@@ -189,11 +195,33 @@ def _disk(runs: Path) -> Check:
         folder = folder.parent
     if not os.access(folder, os.W_OK):
         return Check("runs folder", Status.BROKEN, f"{folder} cannot be written", "set CODEA1_RUNS or --runs")
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".codea1-doctor-") as place:
+        try:
+            rehearse_commit(RunDir(place))
+        except EnvironmentFault as fault:
+            return Check("runs folder", Status.BROKEN, fault.what.replace(place, str(folder)), fault.hint)
     free = shutil.disk_usage(folder).free / 1e9
     status = Status.OK if free >= _FREE_DISK_GB else Status.BROKEN
     hint = None if status is Status.OK else "free some, or set CODEA1_RUNS to another disk; `codea1 runs prune` helps"
     data = {"folder": str(runs.absolute()), "free_gb": round(free, 1)}
     return Check("runs folder", status, f"{runs.absolute()}: {free:.1f} GB free", hint, data)
+
+
+def _home() -> Check:
+    fault = home_fault()
+    if fault is None:
+        return Check("home folder", Status.OK, str(home()), data={"home": str(home())})
+    hint = "a run keeps its caches in its own folder; for models of the hub set HF_HOME to a folder that can be written"
+    return Check("home folder", Status.WARNING, fault, hint)
+
+
+def _environment() -> Check:
+    """Variables that would tell a process of ours what it is in another launcher's world."""
+    names = settle()
+    if not names:
+        return Check("environment", Status.OK, "no variables of other launchers", data={"set_aside": []})
+    detail = f"set aside for every run: {', '.join(names)}"
+    return Check("environment", Status.INFO, detail, f"{KEEP}=NAME,... passes them on", {"set_aside": names})
 
 
 def _shared_memory(folder: Path) -> Check:

@@ -3,9 +3,9 @@
 import pytest
 
 from codea1_cli.cli.train_view import TrainView
-from codea1_cli.engine.driver import Outcome
 from codea1_cli.recipe.files import load_recipe
 from codea1_cli.runs.run_dir import RunDir
+from codea1_cli.runs.summary import Outcome
 
 
 @pytest.fixture

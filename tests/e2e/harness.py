@@ -33,6 +33,18 @@ SMALL = (
 )
 
 
+# What may lie in a shell and shall change nothing: other launchers' variables, a locale, thread pools, Ray's and torch's.
+HOSTILE = {
+    "WORLD_SIZE": "8", "RANK": "1", "LOCAL_RANK": "3", "MASTER_ADDR": "192.0.2.7", "MASTER_PORT": "29500", "NODE_RANK": "1",
+    "GROUP_RANK": "1", "PET_NNODES": "2", "SLURM_PROCID": "3", "SLURM_NTASKS": "4", "OMPI_COMM_WORLD_RANK": "2",
+    "OMPI_COMM_WORLD_SIZE": "4", "PMI_RANK": "1", "PMI_SIZE": "3", "ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2",
+    "ACCELERATE_MIXED_PRECISION": "fp8", "HOME": "/proc/1", "HF_HOME": "/proc/1/hf", "LC_ALL": "POSIX", "PYTHONUTF8": "0",
+    "PYTHONCOERCECLOCALE": "0", "PYTHONHASHSEED": "77", "OMP_NUM_THREADS": "3", "OMP_DYNAMIC": "TRUE",
+    "RAY_ADDRESS": "192.0.2.7:6379", "RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "abc", "RAY_TMPDIR": "/nonexistent",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1", "USE_TORCH": "0", "TMPDIR": "/nonexistent", "PYTHONWARNINGS": "ignore",
+}  # fmt: skip
+
+
 @dataclass
 class Cli:
     """Runs `codea1` with its runs in one folder."""

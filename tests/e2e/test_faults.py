@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from tests.e2e.harness import SMALL, Cli, alive_of, wait_for
+from tests.e2e.harness import HOSTILE, SMALL, Cli, alive_of, wait_for
+from tests.e2e.strangers import check_closed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: they share runs
 
@@ -48,7 +49,8 @@ def test_a_failing_side_ends_the_run(cli: Cli, fault: str, says: str) -> None:
 
 def test_an_interrupt_finishes_the_step_and_saves_and_looking_changed_nothing(cli: Cli, whole: str) -> None:
     """As a terminal and `timeout` send it: to every process of the group, and to the driver once more. The run looks at
-    held-out problems and has no pre-flight: its steps are those of the run that does neither the one nor without the other."""
+    held-out problems and has no pre-flight: its steps are those of the run that does neither the one nor without the other.
+    What lies in the shell changes nothing, and nobody else gets in."""
     settings = [s for s in SMALL if not s.startswith("data.heldout")]
     process = cli.start(
         "train",
@@ -61,9 +63,11 @@ def test_an_interrupt_finishes_the_step_and_saves_and_looking_changed_nothing(cl
         "eval.n=2",
         "--no-preflight",
         "--json",
+        env=HOSTILE,
     )
     metrics = cli.path("stopped") / "metrics.jsonl"
     assert wait_for(lambda: metrics.is_file() and '"arena"' in metrics.read_text(), 200.0)
+    check_closed(cli.path("stopped"))
     os.killpg(process.pid, signal.SIGINT)
     time.sleep(0.1)
     process.send_signal(signal.SIGINT)
@@ -75,6 +79,10 @@ def test_an_interrupt_finishes_the_step_and_saves_and_looking_changed_nothing(cl
     assert latest.name == f"step-{len(steps):06d}"
     assert json.loads((latest / "COMMITTED").read_text())["step"] == len(steps)
     assert wait_for(lambda: not alive_of(cli.path("stopped")), 10.0), alive_of(cli.path("stopped"))
+
+    environment = json.loads((cli.path("stopped") / "run.json").read_text())["environment"]
+    assert set(environment["set_aside"]) >= {"WORLD_SIZE", "SLURM_PROCID", "USE_TORCH", "RAY_ADDRESS", "OMP_DYNAMIC"}
+    assert environment["given"]["code[0]"]["OMP_NUM_THREADS"] == "1"
 
     for role in ("code", "test"):
         assert [line[role] for line in steps] == [line[role] for line in cli.metrics(whole)[: len(steps)]]

@@ -38,7 +38,9 @@ def trainer(tmp_path_factory):
     )  # fmt: skip
     spec = RankSpec("code", 0, 1, "0", 4, 29511, str(folder), True)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    os.environ.update(policy._environment(spec))
+    os.environ.update(spec.environment)
+    store = policy._loopback_store(spec)
+    assert store is not None
     if visible is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
     chat = [{"role": "user", "content": "Write a Python function that adds two numbers."}]

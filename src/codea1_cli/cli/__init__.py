@@ -21,6 +21,7 @@ from codea1_cli.cli import (
 )
 from codea1_cli.cli.console import run_app
 from codea1_cli.cli.streams import in_utf8
+from codea1_cli.environment import settle, settle_umask
 
 app = typer.Typer(
     name="codea1",
@@ -63,4 +64,6 @@ def _root(
 def main() -> None:
     """The command `codea1`; ends the process with the exit code."""
     in_utf8()
+    settle()
+    settle_umask()
     sys.exit(run_app(app, last=True))

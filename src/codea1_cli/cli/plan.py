@@ -58,6 +58,7 @@ def plan(
 
     from codea1_cli.cli.plan_view import estimate_data, show_estimate
     from codea1_cli.engine.run_setup import check_enough
+    from codea1_cli.models.loading import check_model
     from codea1_cli.planning.estimate import best_gpu_splits, estimate_run
     from codea1_cli.planning.fit_check import check_disk, check_fits, suggestions
     from codea1_cli.planning.gpu_assignment import gpu_ids
@@ -68,6 +69,8 @@ def plan(
         raise UserError("no recipe given", hint=f"--recipe NAME, one of {', '.join(recipe_names())}, or a file")
     chosen = load_recipe(recipe, overrides or [])
     shapes = known_shapes(chosen)
+    for role in shapes:
+        check_model(chosen.model_of(role), weights=False)
     notes: list[str] = []
     count = _problems(chosen, problems, notes)
     check_enough(count, chosen.train.problems_per_step, "problems")

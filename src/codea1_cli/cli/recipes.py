@@ -107,7 +107,7 @@ def _holds_together(recipe: "Recipe") -> list[str]:
     Raises UserError for batches that cannot be cut, a missing data file or a missing model folder.
     """
     from codea1_cli.methods.registry import method_of
-    from codea1_cli.models.loading import resolve_model
+    from codea1_cli.models.loading import check_model
     from codea1_cli.recipe.batching import batches
     from codea1_cli.recipe.resources import problems_file
 
@@ -116,7 +116,7 @@ def _holds_together(recipe: "Recipe") -> list[str]:
         section = recipe.role(role)
         gpus = len(section.gpus) if isinstance(section.gpus, list) else section.gpus
         batches(recipe, role, section.ranks or gpus or 1)
-        resolve_model(recipe.model_of(role))
+        check_model(recipe.model_of(role))
     for source in (recipe.data.train, recipe.data.heldout):
         if source is not None:
             problems_file(source)

@@ -73,7 +73,7 @@ def train(
     from codea1_cli.engine.interrupts import stoppable
     from codea1_cli.engine.run_setup import check_enough, run_length
     from codea1_cli.methods.registry import method_of
-    from codea1_cli.models.loading import resolve_model
+    from codea1_cli.models.loading import check_model
     from codea1_cli.planning.fit_check import check_disk
     from codea1_cli.planning.gpu_assignment import assign_gpus, settle_precision, visible_gpus
     from codea1_cli.recipe.files import resumed_recipe
@@ -101,13 +101,18 @@ def train(
     heldout_problems(chosen)  # a broken held-out file or a missing benchmark shall be found now, not after an hour
     check_benchmarks(chosen)
     for role in method_of(chosen).roles:
-        resolve_model(chosen.model_of(role))
+        check_model(chosen.model_of(role))
     nodes: list[Node] = []
     if address is not None:
         from codea1_cli.engine.nodes import survey
 
         nodes = survey(address)
         console.note(f"cluster of {len(nodes)} nodes: {', '.join(f'{n.host} ({len(n.gpus)} GPUs)' for n in nodes)}")
+        if not nodes[0].asks_for_token:
+            console.warn(
+                f"the cluster at {address} asks for no token: whoever reaches its ports can run programs as the user "
+                "that started it, and read and change this run (docs/cluster.md says how to start it with one)"
+            )
         offered = [gpu for node in nodes for gpu in node.gpus]
         ranks = assign_gpus(chosen, offered, sum(node.cores for node in nodes), f"the cluster at {address}")
     else:

@@ -12,10 +12,10 @@ from codea1_cli.methods.code_a1 import percent
 from codea1_cli.methods.registry import method_of
 
 if TYPE_CHECKING:
-    from codea1_cli.engine.driver import Outcome
     from codea1_cli.planning.gpu_assignment import Gpu
     from codea1_cli.recipe.schema import Recipe
     from codea1_cli.runs.run_dir import RunDir
+    from codea1_cli.runs.summary import Outcome
 
 
 class TrainView:

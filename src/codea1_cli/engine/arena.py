@@ -20,6 +20,7 @@ from codea1_cli.engine.preflight import PreflightCounts, PreflightGate
 from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.run_writer import RunWriter
 from codea1_cli.engine.step_state import Step
+from codea1_cli.environment import settle, settle_umask
 from codea1_cli.errors import EnvironmentFault, SandboxOutage
 from codea1_cli.methods.exchange import CandidateView, SuiteResults
 from codea1_cli.methods.registry import method_of
@@ -33,6 +34,8 @@ _CANARY_PAUSES_S = (1.0, 5.0)
 
 class Arena:
     def __init__(self, recipe: Recipe, run_path: str, labels: Sequence[str]) -> None:
+        settle(threads=True)
+        settle_umask()
         self.recipe, self.labels, self.method = recipe, list(labels), method_of(recipe)
         self.run = RunDir(run_path)
         self.judge = open_step_judge(recipe, self.run.path, spread=several_nodes())

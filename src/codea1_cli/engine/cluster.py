@@ -1,10 +1,15 @@
-"""The Ray cluster of a run: our own unless an address is given, its files inside the run, nothing left behind."""
+"""The Ray cluster of a run: our own unless an address is given, its files inside the run, nothing left behind.
+
+Our own listens on the loopback interface only and asks for a token that lies in the run, where only the user can read
+it. A cluster that was given has its own rules: the token in the environment or below the home folder is its token.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -14,14 +19,17 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from codea1_cli.engine.orphan_reaper import guarded
 from codea1_cli.errors import EnvironmentFault, first_line
 
 # Ray appends about 70 characters to its folder for its sockets; a path of a Unix socket ends at 107.
 _LONGEST_TEMP = 36
+_LOOPBACK = "127.0.0.1"
 _OBJECT_STORE = 128 * 2**20
 _KNOCK_S = 10.0
+_STRANGER_S = 30.0
 
 
 @contextlib.contextmanager
@@ -31,12 +39,10 @@ def ray_cluster(run_path: Path, address: str | None, lock: int | None = None) ->
     Raises:
         EnvironmentFault: Ray does not start, or no cluster answers at `address`.
     """
-    _set_up_ray()
-    import ray
-
     temp, folders = _temp(run_path)
     (run_path / "logs").mkdir(exist_ok=True)
     with (
+        _variables(run_path / ".ray" / "token" if address is None else None) as ray,
         guarded(folders, lock),
         open(run_path / "logs" / "ray.log", "a", encoding="utf-8") as log,
         contextlib.redirect_stdout(log),  # Ray prints a worker's death to stdout, which belongs to --json
@@ -53,9 +59,15 @@ def _connected(ray: Any, address: str | None, temp: str | None = None) -> Iterat
             with _signals_left_alone(ray):
                 _join(ray, address)
         else:
-            with _signals_left_alone(ray), _in_a_session_of_their_own():
+            with (
+                _signals_left_alone(ray),
+                _in_a_session_of_their_own(),
+                # Ray puts another interface's address in the place of loopback's, and listens on all of them then.
+                patch("ray._private.services.resolve_ip_for_localhost", str),
+            ):
                 ray.init(
                     address="local",
+                    _node_ip_address=_LOOPBACK,
                     num_cpus=max(os.cpu_count() or 1, 4),
                     num_gpus=0,
                     include_dashboard=False,
@@ -64,9 +76,14 @@ def _connected(ray: Any, address: str | None, temp: str | None = None) -> Iterat
                     logging_level=logging.ERROR,
                     _temp_dir=temp,
                 )
-    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-        where = f"no Ray cluster answers at {address}" if address else "Ray does not start"
-        raise EnvironmentFault(f"{where}: {first_line(error)}") from error
+    except (ConnectionError, ValueError, RuntimeError, OSError, ray.exceptions.RayError) as error:
+        if address is None:
+            raise EnvironmentFault(f"Ray does not start: {first_line(error)}") from error
+        refused = type(error) is ConnectionError or isinstance(error, ray.exceptions.AuthenticationError)
+        raise EnvironmentFault(
+            f"no Ray cluster answers at {address}: {first_line(error)}",
+            hint="it may ask for a token: RAY_AUTH_TOKEN_PATH=FILE, or ~/.ray/auth_token here" if refused else None,
+        ) from error
     try:
         yield
     except KeyboardInterrupt:  # the guard ends what there is
@@ -111,14 +128,45 @@ def _in_a_session_of_their_own() -> Iterator[None]:
         subprocess.Popen.__init__ = plain  # type: ignore[method-assign]
 
 
-def _set_up_ray() -> None:
-    # Ray would start every worker through `uv run`, in a copy of the working folder, when the driver was.
-    os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    # A rank's GPU is ours to choose: Ray must not hide it from an actor that reserves none.
-    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-    # Ray runs actors at niceness 15 by default: whatever else the machine does would come before training.
-    os.environ.setdefault("RAY_worker_niceness", "0")
+@contextlib.contextmanager
+def _variables(token: Path | None = None) -> Iterator[Any]:
+    """`ray`, under the variables that we want for it. With `token`, the file of the token of our own cluster, none of
+    the user's variables for Ray counts: they may belong to another cluster."""
+    before = {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
+    ours = {
+        # Ray would start every worker through `uv run`, in a copy of the working folder, when the driver was.
+        "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # A rank's GPU is ours to choose: Ray must not hide it from an actor that reserves none.
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        # Ray runs actors at niceness 15 by default: whatever else the machine does would come before training.
+        "RAY_worker_niceness": "0",
+    }
+    kept = before
+    if token is not None:
+        with open(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(32))
+        ours |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+        kept = {}
+    _replace_variables(before, kept | ours)
+    try:
+        import ray
+        from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
+
+        loader = AuthenticationTokenLoader.instance()
+        loader.reset_cache()  # Ray has read its variables and its token when it was imported
+        if loader.has_token(ignore_auth_mode=True):  # Ray itself shows it to a cluster only when told to
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
+        Config.initialize("")
+        yield ray
+    finally:
+        _replace_variables(kept | ours | {"RAY_AUTH_MODE": ""}, before)
+
+
+def _replace_variables(old: dict[str, str], new: dict[str, str]) -> None:
+    for name in old:
+        os.environ.pop(name, None)
+    os.environ.update(new)
 
 
 def _join(ray: Any, address: str) -> None:
@@ -135,24 +183,49 @@ def connect(address: str) -> Iterator[Any]:
     Raises:
         EnvironmentFault: none answers.
     """
-    _set_up_ray()
-    import ray
-
-    with contextlib.redirect_stdout(sys.stderr), _connected(ray, address):
+    with _variables() as ray, contextlib.redirect_stdout(sys.stderr), _connected(ray, address):
         yield ray
 
 
+def lets_anybody_in(address: str) -> bool:
+    """Whether the cluster at `address` answers somebody who has no token."""
+    ask = (
+        "import sys; from ray._raylet import GcsClient; "
+        "GcsClient(address=sys.argv[1]).internal_kv_get(b'x', namespace=b'x')"
+    )
+    stranger = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", ask, address],
+            env=stranger | {"RAY_AUTH_MODE": "disabled"},
+            capture_output=True,
+            timeout=_STRANGER_S,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
 def _temp(run_path: Path) -> tuple[Path, list[Path]]:
-    """Ray's folder, `ray/` in the run, and what to delete afterwards; a short symbolic link leads there where the
-    path is too long for a socket."""
-    folder = run_path / "ray"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    if len(str(folder)) <= _LONGEST_TEMP:
-        return folder, [folder]
-    link = Path(tempfile.mkdtemp(prefix="ca1-")) / "r"
-    link.symlink_to(folder)
-    return link, [link.parent, folder]
+    """Ray's folder, `ray/` in the run, and what to delete afterwards.
+
+    Each of Ray's processes lets everybody write into its folder, so `ray` is a link into `.ray/`, which is the user's
+    alone. A shorter link leads there where the path is too long for a socket, or is one that Ray cannot write.
+    """
+    closed, link = run_path / ".ray", run_path / "ray"
+    for old in (closed, link):
+        shutil.rmtree(old, ignore_errors=True)
+    link.unlink(missing_ok=True)
+    closed.mkdir(parents=True)
+    closed.chmod(0o700)
+    (closed / "t").mkdir()
+    link.symlink_to(Path(".ray") / "t")
+    if len(str(link)) <= _LONGEST_TEMP and str(link).isascii():
+        return link, [link, closed]
+    short = "/tmp" if os.access("/tmp", os.W_OK) else None
+    other = Path(tempfile.mkdtemp(prefix="ca1-", dir=short)) / "r"
+    other.symlink_to(closed / "t")
+    return other, [other.parent, link, closed]
 
 
 def free_ports(count: int) -> list[int]:

@@ -7,8 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.cluster import ray_cluster
@@ -18,7 +17,10 @@ from codea1_cli.engine.nodes import Node, check_shared, on_node, pinned
 from codea1_cli.engine.orphan_reaper import MARK
 from codea1_cli.engine.policy_worker import PolicyWorker
 from codea1_cli.engine.ranks import build_order, rank_specs
+from codea1_cli.engine.rehearsal import rehearse_commit
 from codea1_cli.engine.run_setup import RunSetup, Schedule
+from codea1_cli.engine.trl.vllm_engine import engine_line
+from codea1_cli.environment import KEEP, PYTHON, foreign, settle
 from codea1_cli.errors import RunFailed, SandboxOutage, some
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.gpu_assignment import Gpu
@@ -27,7 +29,9 @@ from codea1_cli.problems.prompts import code_messages
 from codea1_cli.recipe.resources import heldout_problems
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
+from codea1_cli.runs.summary import Outcome
 
+_IMPORTS_S = 600.0  # the least for processes to start and import torch and TRL, whatever the deadline of a phase
 _REFERENCES_AT_ONCE = 256  # so that each call of the arena ends within the patience of a start
 
 
@@ -37,25 +41,6 @@ class View(Protocol):
     def phase(self, text: str) -> None: ...
 
     def event(self, event: dict[str, Any]) -> None: ...
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Where a run has come to: `total` is its length, `last` where this call of the command was to stop. An interrupted
-    run is saved and can be resumed. `summary` holds the closing figures."""
-
-    step: int
-    total: int
-    last: int
-    interrupted: bool
-    summary: dict[str, Any]
-
-    @property
-    def state(self) -> Literal["finished", "interrupted", "stopped"]:
-        """As `runs list` calls it; `stopped` is short of the whole length because --max-steps said so."""
-        if self.step >= self.total:
-            return "finished"
-        return "interrupted" if self.interrupted else "stopped"
 
 
 class Driver:
@@ -74,6 +59,7 @@ class Driver:
         self.where: dict[str, tuple[str, int]] = {}  # each rank's node and process id
         self.arena: Any = None
         self.interrupted = self.over = False
+        self.set_aside: set[str] = set()  # variables that lay in the shell and no rank gets
 
     def train(
         self, problems: Sequence[Problem], resume_step: int, max_steps: int | None, address: str | None
@@ -83,6 +69,12 @@ class Driver:
         Raises:
             RunFailed, UserError, EnvironmentFault: one error that names side, rank, step and cause.
         """
+        if names := settle():
+            note = f"set aside, because a run has its own: {', '.join(names)} ({KEEP}=NAME,... passes them on)"
+            self.view.event({"kind": "note", "text": note})
+        ray_s = [name for name in os.environ if name.startswith("RAY_") and address is None]
+        self.set_aside = {*names, *foreign(os.environ, threads=True), *ray_s}
+        rehearse_commit(self.run)
         self.view.phase("starting Ray")
         # From the first step on an interrupt is a request, until Ray has ended: then nothing is left to interrupt.
         with contextlib.ExitStack() as to_the_end, ray_cluster(self.run.path, address, self.run.lock_file) as ray:
@@ -121,13 +113,14 @@ class Driver:
             check_shared(ray, self.nodes, self.run.path)
         self.specs = specs = rank_specs(self.recipe, self.run, self.ranks, self.nodes, ray)
         here = pinned(self.node)  # beside the driver, which holds the run's lock
-        self.arena = ray.remote(num_cpus=0, max_concurrency=1000, scheduling_strategy=here)(Arena).remote(
+        # The mark is for actors of a cluster that this process did not start: nothing shall outlive the driver.
+        variables = PYTHON | {MARK: os.environ[MARK]}
+        options: dict[str, Any] = {"num_cpus": 0, "runtime_env": {"env_vars": variables}}
+        self.arena = ray.remote(**options, max_concurrency=1000, scheduling_strategy=here)(Arena).remote(
             self.recipe, str(self.run.path), [spec.label for spec in specs]
         )
         for spec in specs:
-            # The mark is for ranks of a cluster that this process did not start: nothing shall outlive the driver.
-            variables = {"CUDA_VISIBLE_DEVICES": spec.gpu or "", MARK: os.environ[MARK]}
-            options: dict[str, Any] = {"num_cpus": 0, "runtime_env": {"env_vars": variables}}
+            options["runtime_env"] = {"env_vars": variables | {"CUDA_VISIBLE_DEVICES": spec.gpu or ""}}
             options["scheduling_strategy"] = pinned(spec.node or self.node)
             self.workers[spec.label] = ray.remote(**options)(PolicyWorker).remote(spec, self.recipe, self.arena)
         self.view.phase("loading both policies")
@@ -135,7 +128,7 @@ class Driver:
 
     def _prepare(self, problems: Sequence[Problem], resume_step: int) -> tuple[Schedule, dict[str, Problem]]:
         setup = RunSetup(self.recipe, self.run)
-        layers = self._call(self.arena.layers.remote(), "the sandbox", self._patience)
+        layers = self._call(self.arena.layers.remote(), "the sandbox", max(self._patience, _IMPORTS_S))
         setup.sandbox_layers = layers
         if layers["missing"]:
             self.view.event({"kind": "note", "text": f"sandbox layers missing here: {', '.join(layers['missing'])}"})
@@ -145,7 +138,11 @@ class Driver:
         for start in range(0, len(problems), _REFERENCES_AT_ONCE):
             part = list(problems[start : start + _REFERENCES_AT_ONCE])
             faults |= self._call(self.arena.check_references.remote(part), "the judge of references", self._patience)
-        loaded = self._gather(self.loading)
+        loaded = self._loaded()
+        setup.environment = {
+            "set_aside": sorted(self.set_aside.union(*(info["set_aside"] for info in loaded.values()))),
+            "given": {spec.label: spec.environment for spec in self.specs},
+        }
         first = f"{method_of(self.recipe).roles[0]}[0]"
         chats = [code_messages(problem) for problem in problems]
         lengths = self._call(self.workers[first].prompt_lengths.remote(chats), first, self._patience)
@@ -161,23 +158,24 @@ class Driver:
     def _build(
         self, schedule: Schedule, problems: dict[str, Problem], heldout: list[Problem], resume_step: int, last: int
     ) -> None:
-        self._gather(self.loading)
+        self._loaded()
         self._call(self.arena.start.remote(schedule, problems, heldout, resume_step, last), "the arena", self._patience)
         self.view.phase("building both trainers")
         # Model-written text is all that a policy needs besides the questions: references stay in the arena.
         public = {pid: public_problem(problem) for pid, problem in problems.items()}
         for group in build_order(self.specs):
-            told = self._gather({label: self.workers[label].build.remote(schedule, last, public) for label in group})
+            building = {label: self.workers[label].build.remote(schedule, last, public) for label in group}
+            told = self._gather(building, "building", self._patience)
             for label, chosen in told.items():
                 if chosen:
-                    self.view.event({"kind": "note", "text": _engine_line(label, chosen)})
+                    self.view.event({"kind": "note", "text": engine_line(label, chosen)})
 
     def _launch(self, resume_step: int) -> dict[Any, str]:
         refs = {}
         for label, worker in self.workers.items():
             role = label.partition("[")[0]
             checkpoint = str(self.run.checkpoint(resume_step) / role) if resume_step else None
-            refs[worker.train.remote(checkpoint)] = label
+            refs[worker.train.remote(checkpoint, resume_step + 1)] = label
         return refs
 
     # -- watching --------------------------------------------------------------------------------------------------
@@ -190,7 +188,7 @@ class Driver:
             done, _ = self.ray.wait([*pending, news], num_returns=1, timeout=1.0)
             for ref in done:
                 if ref == news:
-                    for event in self._call(news, "arena"):
+                    for event in self._call(news, "arena", self._patience):
                         self.view.event(event)
                     news = self.arena.next_events.remote()
                 else:
@@ -199,7 +197,7 @@ class Driver:
             if time.monotonic() - checked > 1.0:
                 checked = time.monotonic()
                 self._check_progress()
-        for event in self._call(news, "arena"):
+        for event in self._call(news, "arena", self._patience):
             self.view.event(event)
         if outage:
             raise SandboxOutage(outage, resume_hint(self.run))
@@ -217,16 +215,11 @@ class Driver:
 
     def _check_progress(self) -> None:
         health = self._call(self.arena.health.remote(), "arena", timeout=60.0)
-        late = {who: beat for who, beat in health.items() if beat[2] > self.recipe.faults.deadline_s}
+        late = {who: beat for who, beat in health.items() if beat[2] > self._patience}
         if not late:
             return
         who, (phase, step, seconds) = max(late.items(), key=lambda item: item[1][2])
-        self._dump_stacks(who)
-        raise RunFailed(
-            f"{who} hangs: {phase} step {step} for {seconds:.0f} s, "
-            f"the deadline is {self.recipe.faults.deadline_s:.0f} s",
-            hint=stack_hint(self.run, who, self.pids.get(who)),
-        )
+        raise self._late(who, f"{phase} step {step}", seconds)
 
     def _call(self, ref: Any, what: str, timeout: float | None = None) -> Any:
         try:
@@ -234,8 +227,14 @@ class Driver:
         except Exception as error:
             raise as_error(error, what, self._position(what), self.run) from error
 
-    def _gather(self, refs: dict[str, Any]) -> dict[str, Any]:
-        """Results by label; the first failure of any rank ends the wait."""
+    def _loaded(self) -> dict[str, Any]:
+        """What each rank says of itself when its imports are done and its tokenizer is loaded."""
+        loaded = self._gather(self.loading, "loading", max(self._patience, _IMPORTS_S))
+        self.where = {label: (info["node"], info["pid"]) for label, info in loaded.items()}
+        return loaded
+
+    def _gather(self, refs: dict[str, Any], phase: str, patience: float) -> dict[str, Any]:
+        """Results by label; the first failure of any rank, or the deadline, ends the wait."""
         by_ref = {ref: label for label, ref in refs.items()}
         pending, results = list(by_ref), {}
         started = time.monotonic()
@@ -243,20 +242,22 @@ class Driver:
             done, pending = self.ray.wait(pending, num_returns=1, timeout=1.0)
             for ref in done:
                 results[by_ref[ref]] = self._call(ref, by_ref[ref])
-            if time.monotonic() - started > self._patience and pending:
-                late = ", ".join(by_ref[ref] for ref in pending)
-                raise RunFailed(
-                    f"{late} did not come up within {time.monotonic() - started:.0f} s", hint=f"see {self.run.logs}"
-                )
-        for label, info in results.items():
-            if isinstance(info, dict) and "pid" in info:
-                self.where[label] = (info["node"], info["pid"])
+            if pending and time.monotonic() - started > patience:
+                raise self._late(by_ref[pending[0]], phase, time.monotonic() - started)
         return results
+
+    def _late(self, who: str, doing: str, seconds: float) -> RunFailed:
+        """The error for a rank past the deadline; its stacks are in its log then."""
+        self._dump_stacks(who)
+        return RunFailed(
+            f"{who} hangs: {doing} for {seconds:.0f} s, the deadline is {self._patience:.0f} s (faults.deadline_s)",
+            hint=stack_hint(self.run, who, self.pids.get(who)),
+        )
 
     @property
     def _patience(self) -> float:
-        """Seconds for one part of a start: a model may have to be fetched."""
-        return max(self.recipe.faults.deadline_s, 600.0)
+        """Seconds that any part of a start or of a run may take without progress."""
+        return self.recipe.faults.deadline_s
 
     def _dump_stacks(self, who: str) -> None:
         """Has a rank on another node write its stacks; `stack_hint` does it on this one."""
@@ -291,10 +292,3 @@ class Driver:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         os._exit(EXIT_INTERRUPTED)
-
-
-def _engine_line(label: str, chosen: dict[str, Any]) -> str:
-    return (
-        f"{label}: vLLM takes {chosen['vllm_share']:.0%} of the GPU's {chosen['total_gib']} GiB, "
-        f"{chosen['free_gib']} were free, torch holds {chosen['held_gib']} now"
-    )

@@ -22,12 +22,16 @@ _PATIENCE_S = 120.0
 
 @dataclass(frozen=True)
 class Node:
-    """One node: Ray's id of it, its address, and what it offers. The driver's own node comes first in a list."""
+    """One node: Ray's id of it, its address, and what it offers. The driver's own node comes first in a list.
+
+    asks_for_token: whether its cluster answers only who shows a token.
+    """
 
     id: str
     host: str
     cores: int
     gpus: tuple[Gpu, ...] = ()
+    asks_for_token: bool = True
 
 
 def survey(address: str) -> list[Node]:
@@ -44,9 +48,10 @@ def survey(address: str) -> list[Node]:
             "--address takes the address of the cluster's head, not of Ray's client",
             hint="start it on one of the nodes, with --address auto or --address HOST:6379",
         )
-    from codea1_cli.engine.cluster import connect
+    from codea1_cli.engine.cluster import connect, lets_anybody_in
 
     with connect(address) as ray:
+        closed = not lets_anybody_in(ray.get_runtime_context().gcs_address)
         own = ray.get_runtime_context().get_node_id()
         alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
         alive.sort(key=lambda node: (node["NodeID"] != own, node["NodeManagerAddress"], node["NodeID"]))
@@ -68,7 +73,7 @@ def survey(address: str) -> list[Node]:
             replace(gpu, logical=first + place, node=node["NodeID"], host=host)
             for place, gpu in enumerate(found[node["NodeID"]]["gpus"])
         )
-        nodes.append(Node(node["NodeID"], host, int(node["Resources"]["CPU"]), gpus))
+        nodes.append(Node(node["NodeID"], host, int(node["Resources"]["CPU"]), gpus, closed))
     return nodes
 
 

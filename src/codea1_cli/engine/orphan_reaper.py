@@ -87,7 +87,11 @@ def guard(mark: str, driver: int, folders: Sequence[str]) -> None:
         quiet = 0 if alive else quiet + 1  # twice, because a dying process may just have started another
         time.sleep(0.1)
     for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+        if os.path.islink(folder):
+            with contextlib.suppress(OSError):
+                os.unlink(folder)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,15 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
+from codea1_cli import environment
 from codea1_cli.engine.client import ArenaClient
 from codea1_cli.engine.failures import LOG_HEAD
 from codea1_cli.engine.ranks import RankSpec
+from codea1_cli.engine.rehearsal import rehearse_prompts, rehearse_save
 from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.errors import CodeA1Error, RunFailed, SandboxOutage
 from codea1_cli.methods.registry import method_of
@@ -27,11 +30,16 @@ class PolicyWorker:
         self.tokenizer: Any = None
         self.trainer: Any = None
         self.rank: Any = None
+        self.store: Any = None  # where the ranks of this policy meet, held by the first
         _own_log(Path(spec.run_path) / "logs" / f"{spec.role}-{spec.rank}.log")
-        os.environ.update(_environment(spec))
+        environment.settle_umask()
+        self.set_aside = environment.settle()  # on a node of a cluster, what its Ray was started with
+        environment.settle(threads=True)
+        os.environ.update(spec.environment)
 
     def load(self) -> dict[str, Any]:
-        """Imports the training stack and the tokenizer. Returns the process id, Ray's node and the device's name."""
+        """Imports the training stack and the tokenizer. Returns the process id, Ray's node, the device's name and the
+        variables set aside."""
         import ray
         import torch
         import transformers
@@ -44,7 +52,8 @@ class PolicyWorker:
         transformers.logging.set_verbosity_error()
         self.tokenizer = load_tokenizer(self.recipe.model_of(self.spec.role))
         device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu"
-        return {"pid": os.getpid(), "node": ray.get_runtime_context().get_node_id(), "device": device}
+        node = ray.get_runtime_context().get_node_id()
+        return {"pid": os.getpid(), "node": node, "device": device, "set_aside": self.set_aside}
 
     def prompt_lengths(self, chats: list[list[dict[str, str]]]) -> list[int]:
         """Tokens of each rendered prompt."""
@@ -59,10 +68,12 @@ class PolicyWorker:
         Returns what was chosen for the sampling engine.
         """
         from codea1_cli.engine.trl.callback import make_callback
-        from codea1_cli.engine.trl.rank import TrainingRank
+        from codea1_cli.engine.trl.rank import TrainingRank, fault_at
         from codea1_cli.engine.trl.trainer import build_trainer
 
         spec, recipe = self.spec, self.recipe
+        fault_at(spec.role, spec.rank, 0, "building")
+        self.store = _loopback_store(spec)
         rank = TrainingRank(spec, recipe, ArenaClient(self.arena), problems, (len(schedule), last))
         rollouts = method_of(recipe).rollouts(spec.role)(rank)
         told: dict[str, Any] = {}
@@ -91,10 +102,17 @@ class PolicyWorker:
             told["held_gib"] = round(torch.cuda.memory_allocated() / 2**30, 1)
         return told
 
-    def train(self, checkpoint: str | None) -> str | None:
+    def train(self, checkpoint: str | None, first_step: int) -> str | None:
         """Trains to the end, or until the arena says stop. Returns what the sandbox suffered from, if that stopped it:
         the policy is then saved as it was before the step that could not be scored."""
+        from codea1_cli.engine.trl.rank import fault_at
+
         suffered = None
+        self.rank.phase("starting", first_step)
+        fault_at(self.spec.role, self.spec.rank, 0, "starting")
+        rank = self.rank
+        rehearse_prompts(rank.tokenizer, next(iter(rank.problems.values())), rank.game.tests_per_suite)
+        rehearse_save(self.trainer, Path(self.trainer.args.output_dir) / "rehearsal", rank.label)
         try:
             self.trainer.train(resume_from_checkpoint=checkpoint)
         except SandboxOutage as outage:
@@ -111,29 +129,23 @@ class PolicyWorker:
             torch.distributed.destroy_process_group()
 
 
-def _environment(spec: RankSpec) -> dict[str, str]:
-    values = {
-        "TRL_EXPERIMENTAL_SILENCE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        "CUDA_VISIBLE_DEVICES": spec.gpu or "",
-        "OMP_NUM_THREADS": str(spec.threads),
-        "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait busily would take the other policy's core
-    }
-    if spec.gpu is None:
-        # accelerate would number the CPU as it numbers GPUs, and torch restores no checkpoint to "cpu:0".
-        values["ACCELERATE_TORCH_DEVICE"] = "cpu"
-    if spec.ranks > 1 or spec.use_vllm:
-        # Each rank sees one GPU, so its local rank is 0 whatever its place in the world.
-        values |= {
-            "RANK": str(spec.rank),
-            "WORLD_SIZE": str(spec.ranks),
-            "LOCAL_RANK": "0",
-            "LOCAL_WORLD_SIZE": "1",
-            "MASTER_ADDR": spec.master_host,
-            "MASTER_PORT": str(spec.master_port),
-        }
-    return values
+def _loopback_store(spec: RankSpec) -> Any:
+    """The store at which the ranks of a policy find each other; rank 0 of one machine opens it, on loopback only. None
+    where torch opens one itself, or none is needed."""
+    if "TORCHELASTIC_USE_AGENT_STORE" not in spec.environment or spec.rank:
+        return None
+    from torch.distributed import TCPStore
+
+    with socket.socket() as listener:
+        listener.bind((spec.master_host, spec.master_port))
+        listener.listen()
+        return TCPStore(
+            spec.master_host,
+            spec.master_port,
+            is_master=True,
+            wait_for_workers=False,
+            master_listen_fd=listener.detach(),
+        )
 
 
 def _own_log(path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from codea1_cli.engine.cluster import free_ports
 from codea1_cli.engine.nodes import Node, cpu_threads, meeting_points, place, threads_on
+from codea1_cli.environment import rank_environment
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.gpu_assignment import Gpu
@@ -35,6 +37,20 @@ class RankSpec:
     @property
     def label(self) -> str:
         return f"{self.role}[{self.rank}]"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that it is given."""
+        return rank_environment(
+            self.rank,
+            self.ranks,
+            gpu=self.gpu,
+            threads=self.threads,
+            master=(self.master_host, self.master_port),
+            vllm=self.use_vllm,
+            alone=self.node is None,
+            run=Path(self.run_path),
+        )
 
 
 def rank_specs(

@@ -85,6 +85,7 @@ class RunSetup:
         self.first = method_of(recipe).roles[0]  # whose prompts are known before the run
         self.skipped: dict[str, list[str]] = {}
         self.sandbox_layers: dict[str, Any] = {}
+        self.environment: dict[str, Any] = {}
 
     def fresh(
         self,
@@ -177,6 +178,7 @@ class RunSetup:
             "python": platform.python_version(),
             "host": platform.platform(),
             "devices": dict(devices),
+            "environment": self.environment,
             "sandbox": self.sandbox_layers,
             "git_revision": git_revision(),
             "data": {

@@ -9,6 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from codea1_cli.environment import home
+
 if TYPE_CHECKING:
     from codea1_cli.evals.test_generation.functions import Function
     from codea1_cli.problems.benchmark_files import Task
@@ -169,4 +171,4 @@ class TestBenchmark(Protocol):
 def default_cache() -> Path:
     """The folder of expected outputs: CODEA1_CACHE, else codea1's folder among the user's caches."""
     root = os.environ.get("CODEA1_CACHE")
-    return Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "codea1"
+    return Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or home() / ".cache") / "codea1"

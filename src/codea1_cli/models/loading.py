@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import UserError, first_line
-from codea1_cli.files import decode_json, read_json, user_path
+from codea1_cli.files import user_path
+from codea1_cli.models.model_files import check_files, check_weights, read_config
 
 BUILTIN = "builtin:tiny"
+
+Messages = list[dict[str, str]]
 
 
 def resolve_model(name: str) -> str:
     """A local folder for built-in models and paths; a hub id is returned as it is.
 
     Raises:
-        UserError: a path that is not a model folder, or whose config.json cannot be read.
+        UserError: a path that is not a model folder, or with files that are broken.
     """
     if name == BUILTIN:
         from codea1_cli.tiny import model_path
@@ -29,56 +33,85 @@ def resolve_model(name: str) -> str:
         raise UserError(f"no model folder {name}", hint="give a folder with config.json, a hub id, or builtin:tiny")
     if not (path / "config.json").is_file():
         raise UserError(
-            f"{name} is no Hugging Face model folder: config.json is missing",
+            f"{name} is not a Hugging Face model folder: config.json is missing",
             hint="`codea1 export` writes one from a run",
         )
-    read_config(path / "config.json")
-    check_weights(path)
+    check_files(path)
     return str(path.resolve())
 
 
-def read_config(file: Path) -> dict[str, Any]:
-    """What a model's config.json holds.
+def check_model(name: str, weights: bool = True) -> None:
+    """What can be said of a model for training without loading it: its files, weights and chat template. Of a hub id
+    nothing can be said. Without `weights` they may be missing, for a look ahead.
 
     Raises:
-        UserError: it is not a JSON object.
+        UserError: it cannot be trained.
     """
-    found: dict[str, Any] = read_json(file, dict)
-    return found
+    folder = Path(resolve_model(name))
+    if name != BUILTIN and folder.is_dir():
+        if weights:
+            check_weights(folder)
+        template = _template(folder)
+        if template is not None:
+            takes_system(*template, name)
 
 
-def check_weights(folder: Path) -> None:
-    """Reads the head of each .safetensors file of a model's folder; the weights themselves are not read.
+def _template(folder: Path) -> tuple[str, Callable[[Messages], str]] | None:
+    """A folder's chat template and what renders it, without the tokenizer; None where only that would know."""
+    file, settings = folder / "chat_template.jinja", folder / "tokenizer_config.json"
+    known = read_config(settings) if settings.is_file() else {}
+    text = file.read_text(encoding="utf-8") if file.is_file() else known.get("chat_template")
+    if not isinstance(text, str):
+        return None
+    tokens = {name: known[name] for name in ("bos_token", "eos_token", "unk_token", "pad_token") if known.get(name)}
+    plain = {name: token["content"] if isinstance(token, dict) else token for name, token in tokens.items()}
+
+    def rendered(messages: Messages) -> str:
+        from transformers.utils.chat_template_utils import render_jinja_template
+
+        texts: Any = render_jinja_template([messages], chat_template=text, add_generation_prompt=True, **plain)
+        return texts[0][0]
+
+    return text, rendered
+
+
+_TAKES_SYSTEM: dict[str, bool] = {}
+
+
+def takes_system(template: str, rendered: Callable[[Messages], str], model: str) -> bool:
+    """Whether a chat template takes a system message. Some refuse one, others know no such role and leave it out; one
+    that names the role and leaves it out does so on purpose, as the embedded model's.
 
     Raises:
-        UserError: one is a Git LFS pointer, cut off or of another kind, or the index names one that is missing.
+        UserError: it cannot be rendered, or does not show the user's message either.
     """
-    index = folder / "model.safetensors.index.json"
-    named = read_json(index, dict).get("weight_map") if index.is_file() else {}
-    if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
-        raise UserError(f"{index}: field weight_map: not an object of file names", hint=_COPY)
-    for name in sorted({*named.values(), *(file.name for file in folder.glob("*.safetensors"))}):
-        if why := _broken_weights(folder / name):
-            raise UserError(f"{folder / name}: {why}", hint=_COPY)
+    if template not in _TAKES_SYSTEM:
+        chat = [{"role": "system", "content": "What to do."}, {"role": "user", "content": "With this."}]
+        on_purpose = {"system"} if "system" in template else set()
+        fault = "it leaves out the user's message"
+        for taken, messages in ((True, chat), (False, without_system(chat))):
+            try:
+                text = rendered(messages)
+            except Exception as error:  # whatever a template raises: jinja's errors, TypeError, KeyError
+                fault = first_line(error)
+                continue
+            if all(message["content"] in text for message in messages if message["role"] not in on_purpose):
+                _TAKES_SYSTEM[template] = taken
+                break
+        else:
+            raise UserError(
+                f"the chat template of {model} cannot be rendered: {fault}",
+                hint="mend chat_template.jinja (or chat_template in tokenizer_config.json), or take another model",
+            )
+    return _TAKES_SYSTEM[template]
 
 
-def _broken_weights(file: Path) -> str | None:
-    try:
-        with file.open("rb") as stream:
-            head = stream.read(8)
-            if head == b"version ":
-                return "a Git LFS pointer, not the weights (`git lfs pull` fetches them)"
-            length, size = int.from_bytes(head, "little"), file.stat().st_size
-            header = decode_json(stream.read(length)) if 8 + length <= size else None
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    if not isinstance(header, dict):
-        return "not a safetensors file, or the beginning of one"
-    try:
-        end = max((tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"), default=0)
-        return None if 8 + length + end == size else f"{size} bytes, where its header tells of {8 + length + end}"
-    except (TypeError, KeyError, IndexError):
-        return "a safetensors file with a broken header"
+def _takes_system(tokenizer: Any, model: str) -> bool:
+    def rendered(chat: Messages) -> str:
+        text: str = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+        return text
+
+    return takes_system(str(tokenizer.chat_template), rendered, model)
 
 
 def from_library(loader: Any, path: str, what: str, **options: Any) -> Any:
@@ -95,9 +128,26 @@ def from_library(loader: Any, path: str, what: str, **options: Any) -> Any:
         raise UserError(f"cannot load the {what} of {path}: {first_line(error)}", hint=_OFFLINE) from None
 
 
-def render(tokenizer: Any, messages: list[dict[str, str]]) -> list[int]:
+def without_system(messages: Messages) -> Messages:
+    """The chat with the system's text in front of the first message of the user."""
+    if messages[0]["role"] != "system":
+        return messages
+    system, user, *rest = messages
+    return [{"role": "user", "content": f"{system['content']}\n\n{user['content']}"}, *rest]
+
+
+def fitting_chat(tokenizer: Any, messages: Messages) -> Messages:
+    """The chat as the model's template takes it: where that has no place for a system message, its text stands in front
+    of the user's."""
+    if messages[0]["role"] == "system" and not _takes_system(tokenizer, "the model"):
+        return without_system(messages)
+    return messages
+
+
+def render(tokenizer: Any, messages: Messages) -> list[int]:
     """A chat prompt as token ids, ready for the assistant's turn."""
-    return list(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False))
+    chat = fitting_chat(tokenizer, messages)
+    return list(tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=False))
 
 
 def load_tokenizer(model: str) -> Any:
@@ -106,7 +156,7 @@ def load_tokenizer(model: str) -> Any:
     Tokenizers converted from GGUF may have lost pad and eos: the chat end marker stands in.
 
     Raises:
-        UserError: the model cannot be found, or has no chat template.
+        UserError: the model cannot be found or read, or has no chat template that can be rendered.
     """
     from transformers import AutoTokenizer
 
@@ -116,6 +166,7 @@ def load_tokenizer(model: str) -> Any:
         raise UserError(f"{path} holds no tokenizer", hint=_COPY)
     if tokenizer.chat_template is None:
         raise UserError(f"the tokenizer of {model} has no chat template", hint="use an instruction-tuned model")
+    _takes_system(tokenizer, model)
     if tokenizer.eos_token is None and "<|im_end|>" in tokenizer.get_vocab():
         tokenizer.eos_token = "<|im_end|>"
     if tokenizer.eos_token is None:
@@ -127,5 +178,31 @@ def load_tokenizer(model: str) -> Any:
     return tokenizer
 
 
-_COPY = "copy the model's folder again"
+def end_tokens(model: str, tokenizer: Any) -> list[int]:
+    """The tokens that end a reply: the tokenizer's, and those that the model's generation settings name, or else its
+    configuration. All that is taken from those settings."""
+    from transformers.utils import cached_file
+
+    named: Any = None
+    for name in ("generation_config.json", "config.json"):
+        if named is None:
+            file = cached_file(resolve_model(model), name, _raise_exceptions_for_missing_entries=False)
+            named = read_config(Path(file)).get("eos_token_id") if file else None
+    listed = named if isinstance(named, list) else [named]
+    return sorted({*(token for token in listed if isinstance(token, int)), tokenizer.eos_token_id})
+
+
+def plain_generation(model: str, tokenizer: Any) -> Any:
+    """Generation settings that name what ends and pads a reply and nothing else: how to sample is the recipe's to say,
+    and whatever the model's own say of beams, penalties or thresholds would join in."""
+    from transformers import GenerationConfig
+
+    return GenerationConfig(
+        eos_token_id=end_tokens(model, tokenizer),
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+    )
+
+
 _OFFLINE = "without a network, give a folder that holds it (in a recipe: model=FOLDER)"
+_COPY = "copy the model's folder again"

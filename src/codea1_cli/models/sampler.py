@@ -135,24 +135,15 @@ def load_model_tokenizer(model: ModelRef) -> Any:
     from transformers import AutoTokenizer
 
     from codea1_cli.models.loading import from_library, load_tokenizer
+    from codea1_cli.models.model_files import check_files
 
     tokenizer = load_tokenizer(model.path)
+    if model.adapter is not None:
+        check_files(Path(model.adapter))
     if model.adapter is not None and any(Path(model.adapter).glob("tokenizer*")):
         own = from_library(AutoTokenizer, model.adapter, "tokenizer").chat_template
         tokenizer.chat_template = own or tokenizer.chat_template
     return tokenizer
-
-
-def end_tokens(model: ModelRef, tokenizer: Any) -> list[int]:
-    """The tokens that end a reply: the tokenizer's, and those that the model's own generation settings name."""
-    from transformers import GenerationConfig
-
-    try:
-        named = GenerationConfig.from_pretrained(model.path).eos_token_id
-    except Exception:  # whatever it is: the tokenizer's own is used
-        named = None
-    listed = named if isinstance(named, list) else [] if named is None else [named]
-    return sorted({*listed, tokenizer.eos_token_id})
 
 
 def describe_model(ref: ModelRef, tokenizer: Any) -> dict[str, Any]:

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from codea1_cli.errors import EnvironmentFault, UserError, first_line
-from codea1_cli.models.loading import from_library
+from codea1_cli.errors import EnvironmentFault, UserError, first_line, some
+from codea1_cli.models.loading import end_tokens, from_library
 from codea1_cli.models.sampler import (
     ModelRef,
     SamplingSettings,
     cut_at_stop,
     describe_model,
-    end_tokens,
     load_model_tokenizer,
     prompt_seed,
     versions,
@@ -46,7 +45,7 @@ class TransformersSampler:
         self.dtype = torch.bfloat16 if self.device == "cuda" else torch.float32
         self.batch = batch or BATCH[self.device]
         self.model = _load(model, self.dtype).to(self.device).eval()
-        self._ends = end_tokens(model, self.tokenizer)
+        self._ends = end_tokens(model.path, self.tokenizer)
 
     def generate(self, prompts: Sequence[list[int]], settings: SamplingSettings) -> list[list[str]]:
         """`n` texts for each prompt.
@@ -130,7 +129,12 @@ class TransformersSampler:
 def _load(ref: ModelRef, dtype: Any) -> Any:
     from transformers import AutoModelForCausalLM, GenerationConfig
 
-    model: Any = from_library(AutoModelForCausalLM, ref.path, "weights", dtype=dtype)
+    # A model's own defaults (penalties, beams, top-k) would otherwise join the settings that were asked for.
+    plain = GenerationConfig()
+    options = {"dtype": dtype, "generation_config": plain, "output_loading_info": True}
+    model, told = from_library(AutoModelForCausalLM, ref.path, "weights", **options)
+    if told["missing_keys"]:  # transformers would fill them with random numbers
+        raise UserError(f"cannot load {ref.path}: its weights lack {some(sorted(told['missing_keys']), 2)}")
     if ref.adapter is not None:
         from peft import PeftModel
 
@@ -140,8 +144,7 @@ def _load(ref: ModelRef, dtype: Any) -> Any:
             raise UserError(
                 f"cannot load the adapter {ref.adapter}: {first_line(fault)}", hint="train or copy it again"
             ) from None
-    # A model's own defaults (penalties, top-k) would otherwise join the settings that were asked for.
-    model.generation_config = GenerationConfig()
+    model.generation_config = plain
     return model
 
 

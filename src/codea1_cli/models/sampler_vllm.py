@@ -6,12 +6,13 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from codea1_cli.environment import LOOPBACK, VLLM, settle
 from codea1_cli.errors import UserError, first_line
+from codea1_cli.models.loading import end_tokens
 from codea1_cli.models.sampler import (
     ModelRef,
     SamplingSettings,
     describe_model,
-    end_tokens,
     load_model_tokenizer,
     prompt_seed,
     versions,
@@ -26,14 +27,13 @@ class VllmSampler:
     """
 
     def __init__(self, model: ModelRef, memory: float = 0.85) -> None:
-        # In this process: CUDA is already in use here, and a forked engine could not use it again.
-        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-        os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+        settle()
+        os.environ.update(VLLM | LOOPBACK)
         from vllm import LLM
 
         self.ref = model
         self.tokenizer: Any = load_model_tokenizer(model)
-        self._ends = end_tokens(model, self.tokenizer)
+        self._ends = end_tokens(model.path, self.tokenizer)
         options: dict[str, Any] = {"seed": 0, "gpu_memory_utilization": _share(memory), "generation_config": "vllm"}
         self._adapter: Any = None
         if model.adapter is not None:

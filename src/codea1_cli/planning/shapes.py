@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.environment import home
 from codea1_cli.errors import UserError
 from codea1_cli.recipe.schema import Lora
 
@@ -145,7 +146,7 @@ def find_shape(model: str) -> ModelShape | None:
 
 def _cached_config(model: str) -> Path | None:
     """config.json of a hub id in the local cache."""
-    home = os.environ.get("HF_HOME") or Path("~/.cache/huggingface").expanduser()
-    cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+    folder = Path(os.environ.get("HF_HOME") or home() / ".cache" / "huggingface")
+    cache = Path(os.environ.get("HF_HUB_CACHE") or folder / "hub")
     found = sorted((cache / f"models--{model.replace('/', '--')}").glob("snapshots/*/config.json"))
     return found[-1] if found else None

@@ -209,7 +209,8 @@ class Preflight(Section):
 
 class Faults(Section):
     deadline_s: Annotated[float, Field(gt=0.0)] = Field(
-        3600.0, description="longest time a rank may go without progress"
+        3600.0,
+        description="longest time a rank may go without progress, building included; processes have 600 s to start",
     )
 
 

@@ -27,6 +27,25 @@ class RunSummary:
     error: str | None
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """Where a run has come to: `total` is its length, `last` where this call of the command was to stop. An interrupted
+    run is saved and can be resumed. `summary` holds the closing figures."""
+
+    step: int
+    total: int
+    last: int
+    interrupted: bool
+    summary: dict[str, Any]
+
+    @property
+    def state(self) -> Literal["finished", "interrupted", "stopped"]:
+        """As `runs list` calls it; `stopped` is short of the whole length because --max-steps said so."""
+        if self.step >= self.total:
+            return "finished"
+        return "interrupted" if self.interrupted else "stopped"
+
+
 def summarise(run: RunDir) -> RunSummary:
     """The summary of a run; a folder with a broken recipe or run.json is listed all the same."""
     info = _info(run)

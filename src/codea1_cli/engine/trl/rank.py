@@ -137,7 +137,8 @@ class TrainingRank:
 def fault_at(role: str, rank: int, step: int, point: str) -> None:
     """Fails on demand, for drills: CODEA1_FAULT="role:rank:step:point:kind" makes that rank fail there.
 
-    Points: sampling, updating, saving. Kinds: exit (the process ends), raise, hang, nan (see `nan_at`).
+    Points: sampling, updating, saving; building and starting at step 0. Kinds: exit (the process ends), raise, hang,
+    nan (see `nan_at`).
     """
     wanted = os.environ.get("CODEA1_FAULT")
     if not wanted:

@@ -12,7 +12,7 @@ from codea1_cli.engine.trl.sampling import sample_by_prompt
 from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings
 from codea1_cli.errors import UserError
 from codea1_cli.methods.base import Rollouts
-from codea1_cli.models.loading import resolve_model
+from codea1_cli.models.loading import fitting_chat, plain_generation, resolve_model
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import Batches
 from codea1_cli.recipe.schema import Recipe
@@ -47,11 +47,13 @@ def build_trainer(
     from trl import GRPOConfig, GRPOTrainer
 
     ids = [pid for step in schedule.steps for pid in step for _ in range(batches.groups_per_problem)]
-    chats = {pid: rollouts.prompt(problem) for pid, problem in problems.items()}
+    chats = {pid: fitting_chat(tokenizer, rollouts.prompt(problem)) for pid, problem in problems.items()}
     dataset = Dataset.from_dict({"prompt": [chats[pid] for pid in ids], "problem_id": ids})
     settings = trainer_arguments(recipe, spec.role, batches, len(schedule), output_dir, spec.use_vllm, spec.ranks)
-    if spec.use_vllm:  # what ends a reply is our tokenizer's to say: a converted model's own settings may not know
-        settings["generation_kwargs"] = {"stop_token_ids": [tokenizer.eos_token_id]}
+    plain = plain_generation(recipe.model_of(spec.role), tokenizer)
+    settings["model_init_kwargs"]["generation_config"] = plain
+    if spec.use_vllm:
+        settings["generation_kwargs"] = {"stop_token_ids": plain.eos_token_id}
     arguments = GRPOConfig(**settings)
     try:
         with engine_settings(recipe, batches, spec, told):

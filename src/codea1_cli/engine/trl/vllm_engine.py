@@ -68,6 +68,7 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: RankSpec, told: dict[s
             "max_num_seqs": max(fewest, min(most, sampled(recipe, spec.role) // spec.ranks)),
             "enforce_eager": recipe.sampling.vllm_eager,
             "disable_log_stats": True,
+            "generation_config": "vllm",  # not the model's own
         }
         return build(**settings)
 
@@ -177,3 +178,11 @@ def engine_share(
             "train.sharding=fsdp2, or train an adapter (lora)",
         )
     return round(min(most, left / total), 4)
+
+
+def engine_line(label: str, chosen: dict[str, Any]) -> str:
+    """What `engine_settings` told, for the terminal."""
+    return (
+        f"{label}: vLLM takes {chosen['vllm_share']:.0%} of the GPU's {chosen['total_gib']} GiB, "
+        f"{chosen['free_gib']} were free, torch holds {chosen['held_gib']} now"
+    )

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.environment import program_environment
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.sandbox.local.host.cgroup import Group
 from codea1_cli.sandbox.local.host.child_monitor import ChildReport, FrameReader, follow
@@ -45,7 +46,7 @@ class Worker:
                 self.process = subprocess.Popen(
                     [python, "-s", str(ZYGOTE), str(theirs.fileno())],
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/",
-                    env=_environment(hash_seed), pass_fds=[theirs.fileno()], start_new_session=True,
+                    env=program_environment(hash_seed), pass_fds=[theirs.fileno()], start_new_session=True,
                 )  # fmt: skip
             except OSError as fault:
                 self.control.close()
@@ -167,18 +168,3 @@ def sweep_stages() -> None:
         if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
             with contextlib.suppress(OSError):
                 folder.rmdir()
-
-
-def _environment(hash_seed: int) -> dict[str, str]:
-    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-    return {
-        "PYTHONHASHSEED": str(hash_seed),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONUTF8": "1",
-        "PYTHONIOENCODING": "utf-8:backslashreplace",
-        "LD_BIND_NOW": "1",  # else every child looks its functions up again
-        "MALLOC_ARENA_MAX": "2",  # every arena reserves address space, which RLIMIT_AS counts
-        "LANG": "C.UTF-8",
-        "PATH": "/usr/bin:/bin",
-        **dict.fromkeys(threads, "1"),
-    }
