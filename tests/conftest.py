@@ -21,3 +21,12 @@ def shared() -> Path:
     if not (folder / "data").is_dir():
         pytest.skip(f"no data under {folder}: set CODEA1_SHARED")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _interrupts_leave_the_test_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that is interrupted ends its process within seconds; commands under test share one process."""
+    from codea1_cli.engine import interrupts
+
+    monkeypatch.setattr(interrupts, "_since", None)
+    monkeypatch.setattr(interrupts, "_end_later", lambda: None)

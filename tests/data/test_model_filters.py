@@ -41,7 +41,7 @@ def test_prompts_are_counted_as_training_renders_them(problems, tmp_path):
     template.write_text("{% for m in messages %}{{ m.content }}{{ m.content }}{% endfor %}")
     assert PromptCounter(TINY, template).count(problems[0]) > count
     template.write_text("{{ raise_exception('no') }}")
-    with pytest.raises(UserError, match="does not render"):
+    with pytest.raises(UserError, match="cannot be rendered"):
         PromptCounter(TINY, template).count(problems[0])
     with pytest.raises(UserError, match=r"none\.jinja"):
         PromptCounter(TINY, tmp_path / "none.jinja")

@@ -132,7 +132,7 @@ def test_changed_samples_are_not_compared_by_their_old_scores(command, release, 
     code, _, err = command("eval-code", "compare", "a.jsonl", "b.jsonl")
     assert code == 2
     assert "b.jsonl was changed after it was scored" in err
-    assert "score it again: codea1 eval-code humaneval --samples b.jsonl" in err
+    assert "`codea1 eval-code humaneval --samples b.jsonl` scores it again" in err
     assert command("eval-code", "compare", "a.jsonl", "b.results.json")[0] == 0  # the result that is named is taken
 
 

@@ -188,7 +188,11 @@ class Sampler:
     def __init__(self):
         self.tokenizer, self.prompts, self.closed = self, 0, False
 
-    def apply_chat_template(self, messages, **_):
+    chat_template = "takes every role"
+
+    def apply_chat_template(self, messages, tokenize=True, **_):
+        if not tokenize:
+            return "".join(message["content"] for message in messages)
         return [len(messages), *(ord(c) for c in messages[1]["content"])]
 
     def generate(self, prompts, settings):
