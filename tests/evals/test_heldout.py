@@ -49,7 +49,14 @@ def test_each_wrong_program_of_a_problem_gets_a_suite_of_its_own():
         ("2", "b", "three"),
     ]
     chats = []
-    tokenizer = SimpleNamespace(apply_chat_template=lambda chat, **_: chats.append(chat[-1]["content"]) or [])
+
+    def apply(chat, tokenize=True, **_):
+        if not tokenize:
+            return "".join(message["content"] for message in chat)
+        chats.append(chat[-1]["content"])
+        return []
+
+    tokenizer = SimpleNamespace(chat_template="takes every role", apply_chat_template=apply)
     attacking.prompts(tokenizer, items)
     assert ["two" in chat for chat in chats] == [False, True, False]
     assert not any("the secret" in chat for chat in chats)

@@ -139,7 +139,7 @@ def test_it_measures_a_policy_during_training(sums, monkeypatch):
         client = SimpleNamespace(evaluation_share=lambda *_: share, post_evaluation=lambda *call: posted.append(call))
         for role in ("code", "test"):
             spec = SimpleNamespace(role=role, rank=0, ranks=1, label=f"{role}[0]")
-            rank = TrainingRank(spec, recipe, client, {}, 1)
+            rank = TrainingRank(spec, recipe, client, {}, (1, 1))
             rank.trainer, rank.phase = policy, lambda *_: None
             evaluate(rank, 0)
         (call,) = posted

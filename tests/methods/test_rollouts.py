@@ -21,7 +21,11 @@ class Tokenizer:
 
     eos_token_id = EOS
 
-    def apply_chat_template(self, messages, **_):
+    chat_template = "takes every role"
+
+    def apply_chat_template(self, messages, tokenize=True, **_):
+        if not tokenize:
+            return "".join(message["content"] for message in messages)
         return [ord(c) for c in messages[-1]["content"]]
 
     def batch_decode(self, groups, **_):

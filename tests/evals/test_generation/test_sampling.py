@@ -23,8 +23,11 @@ class Tokenizer:
 
     model_max_length = 10**30
 
-    def apply_chat_template(self, messages, **_):
-        return [ord(c) for message in messages for c in f"<{message['role']}>{message['content']}"]
+    chat_template = "takes every role"
+
+    def apply_chat_template(self, messages, tokenize=True, **_):
+        text = "".join(f"<{message['role']}>{message['content']}" for message in messages)
+        return [ord(c) for c in text] if tokenize else text
 
 
 class Sampler:
