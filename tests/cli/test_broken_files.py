@@ -210,7 +210,7 @@ def test_a_few_files_of_rows(kind, codea1, inputs, monkeypatch):
     try_all(codea1, where, name, list(broken_bytes((json.dumps(row) + "\n").encode()))[::2], *words)
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
 @pytest.mark.parametrize("kind", CASES)
 def test_files_of_rows(kind, codea1, inputs, monkeypatch):
     name, row, words = CASES[kind]
@@ -238,7 +238,7 @@ def fresh(folder: Path) -> Callable:
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("name", "valid", "words"),
     [
@@ -282,7 +282,7 @@ RUN_COMMANDS = (
 )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
 @pytest.mark.parametrize("file", RUN_FILES)
 def test_files_of_a_run(file, codea1, inputs):
     (inputs / "runs").mkdir()
@@ -306,7 +306,7 @@ def test_files_of_a_run(file, codea1, inputs):
     assert not wrong, told(wrong)
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
 def test_model_folders(file, codea1, inputs):
     whole = model_path()
@@ -347,7 +347,7 @@ ARGUMENTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
 def test_arguments(codea1, inputs):
     (inputs / "suites.jsonl").write_text(json.dumps(SUITE))
     (inputs / "d.jsonl").write_text(json.dumps(ROW))
