@@ -133,7 +133,7 @@ def test_a_program_that_stops_the_process_that_holds_it_is_late_not_unscored(box
 @pytest.mark.slow
 @pytest.mark.usefixtures("canary")
 def test_the_shared_cases_get_allowed_verdicts(shared: Path, service: StandIn) -> None:
-    from test_hostile_cases import complaint, rows_of
+    from tests.sandbox.test_hostile_cases import complaint, rows_of
 
     service.fail("", 0)
     layers = service.box.layers  # the stand-in's isolation is ours: without a limit on processes no bomb may go off
