@@ -39,9 +39,10 @@ def holder(tmp_path):
 def test_a_second_process_is_refused_with_the_first_ones_id(tmp_path, holder):
     process = holder(tmp_path / "out.jsonl")
     said = rf"out\.jsonl is being written by process {process.pid}$"
-    with pytest.raises(UserError, match=said) as caught, only_writer(tmp_path / "out.jsonl"):
-        pass
-    assert "--wait" in caught.value.hint
+    for wait in (False, None):  # None: a command without --wait
+        with pytest.raises(UserError, match=said) as caught, only_writer(tmp_path / "out.jsonl", wait=wait):
+            pass
+        assert ("--wait" in caught.value.hint) == (wait is not None)
     with only_writer(tmp_path / "other.jsonl"):
         pass
 

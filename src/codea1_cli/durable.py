@@ -58,11 +58,11 @@ def fsync_tree(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def only_writer(target: Path, shown: object = None, wait: bool = False, option: str = "--out") -> Iterator[None]:
+def only_writer(target: Path, shown: object = None, wait: bool | None = None, option: str = "--out") -> Iterator[None]:
     """Holds the output `target`, a file or a folder that need not be there yet, for this process.
 
     The lock lies beside it as `.NAME.lock` and is gone afterwards. `shown` is the output's name in messages, `option`
-    the one that chooses another.
+    the one that chooses another; `wait` is None for a command without `--wait`.
 
     Raises:
         UserError: another process holds it, and `wait` is not set.
@@ -75,7 +75,8 @@ def only_writer(target: Path, shown: object = None, wait: bool = False, option: 
 
     def taken(holder: str) -> UserError:
         return UserError(
-            f"{name} is being written by process {holder}", hint=f"wait for it with --wait, or choose another {option}"
+            f"{name} is being written by process {holder}",
+            hint=f"wait for it{'' if wait is None else ' with --wait'}, or choose another {option}",
         )
 
     with contextlib.ExitStack() as stack:
@@ -87,7 +88,7 @@ def only_writer(target: Path, shown: object = None, wait: bool = False, option: 
                 raise EnvironmentFault(
                     f"cannot write {name}: {error.strerror}", hint=f"choose another {option}"
                 ) from None
-            take_lock(file, taken, wait)
+            take_lock(file, taken, bool(wait))
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                     break
