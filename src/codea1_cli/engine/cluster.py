@@ -42,7 +42,7 @@ def ray_cluster(run_path: Path, address: str | None, lock: int | None = None) ->
     temp, folders = _temp(run_path)
     (run_path / "logs").mkdir(exist_ok=True)
     with (
-        _variables(run_path / ".ray" / "token" if address is None else None) as ray,
+        _variables(run_path / ".ray" / "token" if address is None else None, address) as ray,
         guarded(folders, lock),
         open(run_path / "logs" / "ray.log", "a", encoding="utf-8") as log,
         contextlib.redirect_stdout(log),  # Ray prints a worker's death to stdout, which belongs to --json
@@ -129,7 +129,7 @@ def _in_a_session_of_their_own() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _variables(token: Path | None = None) -> Iterator[Any]:
+def _variables(token: Path | None = None, address: str | None = None) -> Iterator[Any]:
     """`ray`, under the variables that we want for it. With `token`, the file of the token of our own cluster, none of
     the user's variables for Ray counts: they may belong to another cluster."""
     before = {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
@@ -155,7 +155,10 @@ def _variables(token: Path | None = None) -> Iterator[Any]:
 
         loader = AuthenticationTokenLoader.instance()
         loader.reset_cache()  # Ray has read its variables and its token when it was imported
-        if loader.has_token(ignore_auth_mode=True):  # Ray itself shows it to a cluster only when told to
+        if address is not None and lets_anybody_in(address):
+            # With a token of ours, this process would ask the cluster's processes, which have none, for theirs.
+            os.environ["RAY_AUTH_MODE"] = "disabled"
+        elif loader.has_token(ignore_auth_mode=True):  # Ray itself shows it to a cluster only when told to
             os.environ.setdefault("RAY_AUTH_MODE", "token")
         Config.initialize("")
         yield ray
@@ -183,7 +186,7 @@ def connect(address: str) -> Iterator[Any]:
     Raises:
         EnvironmentFault: none answers.
     """
-    with _variables() as ray, contextlib.redirect_stdout(sys.stderr), _connected(ray, address):
+    with _variables(address=address) as ray, contextlib.redirect_stdout(sys.stderr), _connected(ray, address):
         yield ray
 
 
