@@ -8,9 +8,8 @@ from codea1_cli import doctor as checks
 from codea1_cli.cli.doctor import doctor
 from codea1_cli.doctor import Status, sandbox_checks, version_clashes
 from codea1_cli.planning.gpu_assignment import PhysicalGpu, visible_gpus
-from codea1_cli.sandbox.base import ProgramRun
+from codea1_cli.sandbox.base import LAYERS, ProgramRun
 from codea1_cli.sandbox.local import LocalSandbox
-from codea1_cli.sandbox.local.host.layers import NAMES
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
 GPUS = [PhysicalGpu(i, f"GPU-{letter}{i}", "NVIDIA H100", 81559, 10) for i, letter in enumerate("abcd")]
@@ -109,7 +108,7 @@ def test_the_canary_judges_rightly_here():
     assert (first.name, first.status) == ("sandbox", Status.OK)
     assert first.data["verdicts"]["lying"] == "failed"
     layers = next(check for check in others if check.name == "sandbox layers")
-    assert set(layers.data["layers"]) == set(NAMES)
+    assert set(layers.data["layers"]) == set(LAYERS)
     assert "numpy in the sandbox" not in {check.name for check in others}
 
 

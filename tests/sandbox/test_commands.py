@@ -65,7 +65,7 @@ def test_a_bad_row_is_a_usage_error_after_the_good_ones(file: Path, capsys) -> N
 
 
 def test_a_missing_layer_or_interpreter_ends_with_exit_code_3(file: Path, capsys, monkeypatch) -> None:
-    from codea1_cli.sandbox.local.host import pool
+    from codea1_cli.sandbox.local import pool
 
     assert run_app(judge_app, [str(file), "--python", "/nonexistent"]) == 3
     monkeypatch.setattr(pool.cgroup, "find_parents", dict)
@@ -77,7 +77,7 @@ def test_a_missing_layer_or_interpreter_ends_with_exit_code_3(file: Path, capsys
 
 
 def test_an_unscored_row_ends_with_exit_code_3(file: Path, capsys, monkeypatch) -> None:
-    from codea1_cli.sandbox.local.host.worker import Worker, WorkerLost
+    from codea1_cli.sandbox.local.worker import Worker, WorkerLost
 
     def lost(*_: object) -> None:
         raise WorkerLost("gone")

@@ -5,7 +5,7 @@ import contextlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codea1_cli.sandbox.local.host.child_monitor import FrameReader, Garbage, Kind
+from codea1_cli.sandbox.local.child_monitor import FrameReader, Garbage, Kind
 
 
 def frame(kind: Kind, call: int, payload: bytes = b"") -> bytes:

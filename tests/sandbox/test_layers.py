@@ -16,9 +16,16 @@ import pytest
 import codea1_cli
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.judging.judge import Judge
-from codea1_cli.sandbox.base import AnswerKind, Limits
+from codea1_cli.sandbox.base import (
+    LAYERS,
+    AnswerKind,
+    Limits,
+    demand_layers,
+    layer_report,
+    layer_warning,
+    missing_layers,
+)
 from codea1_cli.sandbox.local import LocalSandbox
-from codea1_cli.sandbox.local.host.layers import NAMES, demand, missing, report, warning
 from tests.sandbox.shared import QUICK, verdicts
 
 NAMESPACES = ["user_namespace", "pid_namespace", "net_namespace", "ipc_namespace", "mount_namespace"]
@@ -62,7 +69,7 @@ def try_programs(box: LocalSandbox) -> dict[str, str]:
 )
 def test_what_is_left_still_holds(without: list[str]) -> None:
     with LocalSandbox(1, without=without) as box:
-        assert set(without) <= set(missing(box.layers))
+        assert set(without) <= set(missing_layers(box.layers))
         found = try_programs(box)
     assert {name: found[name] for name, (_, wanted) in PROGRAMS.items() if wanted} == {
         name: wanted for name, (_, wanted) in PROGRAMS.items() if wanted
@@ -144,14 +151,14 @@ def test_an_unknown_layer_is_a_usage_error_with_a_suggestion() -> None:
 
 
 def test_the_report_names_every_layer_and_the_warning_only_the_missing() -> None:
-    zygote = {name: "" for name in NAMES if not name.endswith("cgroup")} | {"landlock": "Function not implemented"}
-    layers = report(zygote, ["pids"], frozenset())
-    assert list(layers) == list(NAMES)
-    assert missing(layers) == ["landlock", "memory_cgroup"]
-    assert "Function not implemented" in warning(layers)
-    demand(layers, ["seccomp"])
+    zygote = {name: "" for name in LAYERS if not name.endswith("cgroup")} | {"landlock": "Function not implemented"}
+    layers = layer_report(zygote, ["pids"], frozenset())
+    assert list(layers) == list(LAYERS)
+    assert missing_layers(layers) == ["landlock", "memory_cgroup"]
+    assert "Function not implemented" in layer_warning(layers)
+    demand_layers(layers, ["seccomp"])
     with pytest.raises(EnvironmentFault):
-        demand(layers, ["all"])
+        demand_layers(layers, ["all"])
 
 
 def test_an_interpreter_that_is_none_is_an_environment_error() -> None:
@@ -201,7 +208,7 @@ def test_as_an_ordinary_user() -> None:
     assert done.returncode == 0, done.stderr
     layers, user, found = json.loads(done.stdout)
     assert user == 65534
-    assert not {"rlimits", "no_new_privs"} & set(missing(layers))
+    assert not {"rlimits", "no_new_privs"} & set(missing_layers(layers))
     assert {name: found[name] for name, (_, wanted) in PROGRAMS.items() if wanted} == {
         name: wanted for name, (_, wanted) in PROGRAMS.items() if wanted
     }

@@ -11,7 +11,7 @@ import pytest
 
 from codea1_cli.sandbox.base import Limits, ProgramRun
 from codea1_cli.sandbox.local import LocalSandbox
-from codea1_cli.sandbox.local.host.worker import Worker, WorkerLost
+from codea1_cli.sandbox.local.worker import Worker, WorkerLost
 from codea1_cli.sandbox.verdicts import AnswerKind
 from tests.sandbox.shared import QUICK
 

@@ -193,9 +193,9 @@ def default_file(benchmark: CodeBenchmark, label: str, style: str, settings: Sam
 
 def warn_of_layers(options: ScoreOptions) -> None:
     """Names the layers of the sandbox that are missing here."""
-    from codea1_cli.sandbox.local.host.layers import warning
+    from codea1_cli.sandbox.base import layer_warning
     from codea1_cli.sandbox.make import SandboxOptions, make_local
 
     with make_local(SandboxOptions(python=options.python, require=options.require, workers=1, warm=())) as sandbox:
-        if text := warning(sandbox.layers):
+        if text := layer_warning(sandbox.layers):
             console.warn(text)

@@ -155,11 +155,11 @@ def eval_tests(
 
 def _sandbox(job: Job, python: str | None, require: list[str] | None) -> Any:
     from codea1_cli.evals.test_generation.evaluation import WARM
-    from codea1_cli.sandbox.local.host.layers import warning
+    from codea1_cli.sandbox.base import layer_warning
     from codea1_cli.sandbox.make import SandboxOptions, make_local
 
     sandbox = make_local(SandboxOptions(python=python, require=require or (), workers=job.workers, warm=WARM))
-    if text := warning(sandbox.layers):
+    if text := layer_warning(sandbox.layers):
         console.warn(text)
     return sandbox
 

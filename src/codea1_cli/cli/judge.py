@@ -62,11 +62,11 @@ def judge(
 
 def open_sandbox(workers: int, python: str | None, require: list[str] | None) -> "LocalSandbox":
     """The local sandbox; layers that are missing here are named on stderr."""
-    from codea1_cli.sandbox.local.host.layers import warning
+    from codea1_cli.sandbox.base import layer_warning
     from codea1_cli.sandbox.make import SandboxOptions, make_local
 
     sandbox = make_local(SandboxOptions(python=python, require=require or (), workers=workers))
-    if text := warning(sandbox.layers):
+    if text := layer_warning(sandbox.layers):
         console.warn(text)
     return sandbox
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from codea1_cli.evals.registry import names as benchmark_names
 from codea1_cli.game.rules import Game, Positive, Share
 from codea1_cli.methods.registry import check_method
-from codea1_cli.sandbox.local.host.layers import NAMES as SANDBOX_LAYERS
+from codea1_cli.sandbox.base import LAYERS
 from codea1_cli.sandbox.make import BACKENDS
 
 
@@ -45,7 +45,7 @@ class SandboxSection(Section):
     endpoint: str | None = Field(None, description="the service's address; null: SANDBOX_FUSION_ENDPOINT")
     python: str | None = Field(None, description="interpreter for candidates; null: the one that runs codea1")
     require: list[str] = Field(
-        default_factory=list, description="layers whose absence is an error: " + ", ".join(SANDBOX_LAYERS)
+        default_factory=list, description="layers whose absence is an error: " + ", ".join(LAYERS)
     )
 
 
@@ -247,8 +247,8 @@ class Recipe(Section):
         if value.backend not in BACKENDS:
             raise ValueError(f"backend: unknown backend {value.backend!r}; there are {', '.join(BACKENDS)}")
         for layer in value.require:
-            if layer not in (*SANDBOX_LAYERS, "all"):
-                raise ValueError(f"require: unknown layer {layer!r}; there are {', '.join(SANDBOX_LAYERS)}")
+            if layer not in (*LAYERS, "all"):
+                raise ValueError(f"require: unknown layer {layer!r}; there are {', '.join(LAYERS)}")
         return value
 
     @model_validator(mode="after")

@@ -20,8 +20,8 @@ from typing import Any
 
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.sandbox.base import Limits, ProgramRun
-from codea1_cli.sandbox.local.host.child_monitor import ChildReport, FrameReader, Garbage
-from codea1_cli.sandbox.local.host.programs import run_program
+from codea1_cli.sandbox.local.child_monitor import ChildReport, FrameReader, Garbage
+from codea1_cli.sandbox.local.programs import run_program
 
 ENDPOINT = "SANDBOX_FUSION_ENDPOINT"
 _JAILED = Path(__file__).parent / "local" / "jailed"

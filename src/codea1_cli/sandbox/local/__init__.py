@@ -1,5 +1,5 @@
 """The local backend: jailed forks of warm interpreters."""
 
-from codea1_cli.sandbox.local.host.pool import LocalSandbox
+from codea1_cli.sandbox.local.pool import LocalSandbox
 
 __all__ = ["LocalSandbox"]

@@ -1,7 +1,7 @@
 """The layers around a child: which of them this host grants, and how a child enters and leaves them.
 
 Standard library only. The zygote tries every layer once at its start; what fails is named, and the next best thing
-takes its place where there is one (`seccomp.build` knows which calls a missing layer leaves open).
+takes its place where there is one (`seccomp_landlock.build_filter` knows which calls a missing layer leaves open).
 """
 
 from __future__ import annotations
@@ -12,12 +12,9 @@ import signal
 import sys
 
 import kernel
-import kill_descendants
-import landlock
 import namespaces
-import room
-import rootfs
-import seccomp
+import processes
+import seccomp_landlock
 
 NOBODY = 65534
 _FIXED = (
@@ -47,7 +44,7 @@ class Jail:
         self.layers: dict[str, str] = {}  # name: empty when it works, else why not
         installed = [os.path.join(path, "codea1_cli") for path in sys.path]
         self.hidden = [os.path.realpath(path) for path in [*setup["hidden"], *installed] if os.path.isdir(path)]
-        self.paths = rootfs.readable_paths()
+        self.paths = namespaces.readable_paths()
         self.proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)  # the new file tree has none
         self.demote = False  # a child has to give up uid 0 by itself
         self.enter_namespaces(setup["stage"])
@@ -61,15 +58,15 @@ class Jail:
             for what, value in _FIXED:
                 _limit(what, value)
         self.attempt("no_new_privs", lambda: namespaces.in_fork(_no_new_privs))
-        self.filter_ready = seccomp.Filter(seccomp.build(self.missing, os.getpid()))
+        self.filter_ready = seccomp_landlock.Filter(seccomp_landlock.build_filter(self.missing, os.getpid()))
         self.attempt("seccomp", lambda: namespaces.in_fork(self.filter))
         self.missing = frozenset(name for name, fault in self.layers.items() if fault)
         self.alone = "pid_namespace" not in self.missing
         user = NOBODY if self.demote else os.getuid()
-        self.room = room.Room(self.proc, user) if "user_namespace" in self.missing else None
-        self.scratch = "" if "mount_namespace" in self.missing else rootfs.SCRATCH
+        self.room = processes.Room(self.proc, user) if "user_namespace" in self.missing else None
+        self.scratch = "" if "mount_namespace" in self.missing else namespaces.SCRATCH
         if self.scratch:
-            rootfs.mount_scratch(self.scratch_mb, self.paths)
+            namespaces.mount_scratch(self.scratch_mb, self.paths)
         self.home = "/tmp" if self.scratch else "/"
         if not self.alone:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -120,7 +117,7 @@ class Jail:
     def build_rootfs(self, stage: str) -> None:
         """Takes a mount namespace and makes the read-only tree its root."""
         kernel.unshare(kernel.CLONE_NEWNS)
-        rootfs.build(stage, self.paths, self.hidden, proc=self.with_proc, hosts=self.loopback)
+        namespaces.build_tree(stage, self.paths, self.hidden, proc=self.with_proc, hosts=self.loopback)
 
     def works_as_nobody(self) -> bool:
         """Whether an unprivileged user can read the interpreter's own files."""
@@ -139,21 +136,23 @@ class Jail:
     def make_ruleset(self) -> None:
         """Opens the Landlock ruleset that every child will enter, and tries it."""
         writable = ["/box"] if not self.layers["mount_namespace"] else []
-        made = [*(["/proc"] if self.with_proc else []), *(rootfs.HOSTS if self.loopback else [])]
+        made = [*(["/proc"] if self.with_proc else []), *(namespaces.HOSTS if self.loopback else [])]
         readable = [*self.paths, *(made if writable else [])]
-        self.ruleset = landlock.build(readable, writable, self.hidden, rootfs.DEVICES, network=self.loopback)
+        self.ruleset = seccomp_landlock.build_ruleset(
+            readable, writable, self.hidden, namespaces.DEVICES, network=self.loopback
+        )
         namespaces.in_fork(self.restrict)
 
     def restrict(self) -> None:
         """Puts this process under the Landlock ruleset."""
         _no_new_privs()
-        landlock.restrict(self.ruleset)
+        seccomp_landlock.enter_ruleset(self.ruleset)
 
     def filter(self) -> None:
         """Puts this process under the seccomp filter."""
         _no_new_privs()
         if "pid_namespace" in self.missing:  # then the filter names the one process that may be signalled
-            self.filter_ready = seccomp.Filter(seccomp.build(self.missing, os.getpid()))
+            self.filter_ready = seccomp_landlock.Filter(seccomp_landlock.build_filter(self.missing, os.getpid()))
         self.filter_ready.install()
 
     def limit(self, request: dict) -> None:
@@ -189,9 +188,9 @@ class Jail:
         os.kill(pid, signal.SIGKILL)
         status = os.waitpid(pid, 0)[1]
         if not self.alone:
-            kill_descendants.end_all(self.proc)
+            processes.end_all(self.proc)
         if self.scratch:
-            rootfs.renew_scratch(self.scratch_mb, self.paths)
+            namespaces.renew_scratch(self.scratch_mb, self.paths)
         return status
 
 

@@ -18,14 +18,14 @@ import time
 
 import jail
 import kernel
-import kill_descendants
 import module_loader
+import processes
 
 _WARM = """__future__ abc array ast asyncio base64 binascii bisect calendar cmath collections collections.abc contextlib
 copy dataclasses datetime decimal difflib enum fractions functools hashlib heapq inspect io itertools json
 keyword math numbers operator os pathlib queue random re statistics string struct tempfile textwrap threading
 time traceback types typing unicodedata uuid warnings weakref zlib"""
-_OURS = ("jail", "kernel", "kill_descendants", "landlock", "module_loader", "namespaces", "room", "rootfs", "seccomp")
+_OURS = ("jail", "kernel", "module_loader", "namespaces", "processes", "seccomp_landlock")
 
 
 def warm(names: list[str]) -> list[str]:
@@ -117,7 +117,7 @@ class Zygote:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         try:
             if not self.jail.alone:
-                kill_descendants.end_all(self.jail.proc)
+                processes.end_all(self.jail.proc)
             elif self.pid > 0:
                 self.jail.end(self.pid)
         finally:

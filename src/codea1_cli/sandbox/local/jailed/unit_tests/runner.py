@@ -11,7 +11,6 @@ from json import loads as _loads
 
 import child
 import surroundings
-import tamper_check
 from child import LOAD_ERROR, LOADED, MEMORY, RAISED, REFUSED, VALUE, frame, send
 
 NAME = "__test__"
@@ -22,7 +21,7 @@ for _name in __future__.all_feature_names:
 _compile, _describe, _read = compile, child.describe, os.read
 _Loader, _Suite = unittest.TestLoader, unittest.TestSuite
 _FILE_FAULTS = (FileNotFoundError, PermissionError, OSError)
-_ORIGINALS = tamper_check.Snapshot()
+_ORIGINALS = surroundings.Snapshot()
 
 
 def take(source: int, size: int) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from codea1_cli.sandbox.base import Limits, ProgramRun, UnitModule, UnitRun
-from codea1_cli.sandbox.local.host.child_monitor import ChildReport, Frame, Kind
+from codea1_cli.sandbox.local.child_monitor import ChildReport, Frame, Kind
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, TestOutcome, Value, Verdict
 
 _RELOAD_LIMITS = 3  # a program may spend this many load limits on being loaded again

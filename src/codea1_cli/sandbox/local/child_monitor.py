@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from codea1_cli.sandbox.local.host.cgroup import Group
+from codea1_cli.sandbox.local.cgroup import Group
 
 MAX_PAYLOAD = 8 << 20
 MAX_TOTAL = 64 << 20

@@ -15,10 +15,10 @@ from typing import Any
 
 from codea1_cli.environment import program_environment
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.sandbox.local.host.cgroup import Group
-from codea1_cli.sandbox.local.host.child_monitor import ChildReport, FrameReader, follow
+from codea1_cli.sandbox.local.cgroup import Group
+from codea1_cli.sandbox.local.child_monitor import ChildReport, FrameReader, follow
 
-ZYGOTE = Path(__file__).parents[1] / "jailed" / "zygote.py"
+ZYGOTE = Path(__file__).parent / "jailed" / "zygote.py"
 START_S = 60.0
 REPLY_S = 30.0
 

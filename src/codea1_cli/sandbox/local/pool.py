@@ -18,11 +18,20 @@ from queue import LifoQueue, SimpleQueue
 from typing import TypeVar
 
 import codea1_cli
-from codea1_cli.sandbox.base import Limits, ProgramRun, SandboxEnvironment, UnitModule, UnitRun
-from codea1_cli.sandbox.local.host import cgroup, layers
-from codea1_cli.sandbox.local.host.child_monitor import ChildReport
-from codea1_cli.sandbox.local.host.programs import run_module, run_program
-from codea1_cli.sandbox.local.host.worker import Worker, WorkerLost, sweep_stages
+from codea1_cli.sandbox.base import (
+    Limits,
+    ProgramRun,
+    SandboxEnvironment,
+    UnitModule,
+    UnitRun,
+    check_layers,
+    demand_layers,
+    layer_report,
+)
+from codea1_cli.sandbox.local import cgroup
+from codea1_cli.sandbox.local.child_monitor import ChildReport
+from codea1_cli.sandbox.local.programs import run_module, run_program
+from codea1_cli.sandbox.local.worker import Worker, WorkerLost, sweep_stages
 
 T = TypeVar("T")
 
@@ -31,7 +40,7 @@ class LocalSandbox:
     """Runs programs in jailed forks of warm interpreters on this machine. Thread-safe.
 
     workers: how many programs may run at once for each hash seed. python: the candidates' interpreter (3.10 or
-    newer), default this one. require: layers that must work, names of `layers.NAMES`. without: layers to leave out.
+    newer), default this one. require: layers that must work, names of `base.LAYERS`. without: layers to leave out.
     apart: give every call a fork of its own, also where a program keeps no state. environment: what else programs find
     around them. Raises EnvironmentFault when the interpreter does not start or a required layer is missing, UserError
     for an unknown layer.
@@ -50,7 +59,7 @@ class LocalSandbox:
         self.workers = max(1, workers)
         self.python = python or sys.executable
         self.apart = apart
-        without = layers.check_names(without)
+        without = check_layers(without)
         self._setup: dict[str, object] = {
             "without": sorted(without),
             "hidden": [str(Path(codea1_cli.__file__).parent)],
@@ -74,9 +83,9 @@ class LocalSandbox:
         self.hello = first.hello
         self._working.discard(first)
         self._give(0, first)
-        self.layers = layers.report(first.hello["layers"], parents, without)
+        self.layers = layer_report(first.hello["layers"], parents, without)
         try:
-            layers.demand(self.layers, require)
+            demand_layers(self.layers, require)
         except Exception:
             self.close()
             raise

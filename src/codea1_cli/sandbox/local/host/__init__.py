@@ -1,1 +1,0 @@
-"""The local backend's side in this process: the pool of workers, and what it makes of a child's answers."""
