@@ -26,7 +26,7 @@ def shared() -> Path:
 @pytest.fixture(autouse=True)
 def _interrupts_leave_the_test_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that is interrupted ends its process within seconds; commands under test share one process."""
-    from codea1_cli.engine import interrupts
+    from codea1_cli.engine import shutdown
 
-    monkeypatch.setattr(interrupts, "_since", None)
-    monkeypatch.setattr(interrupts, "_end_later", lambda: None)
+    monkeypatch.setattr(shutdown, "_since", None)
+    monkeypatch.setattr(shutdown, "_end_later", lambda: None)

@@ -10,7 +10,7 @@ ROOT = Path(codea1_cli.__file__).parent
 
 # Lowest first. Imports inside functions and for types count too.
 LAYERS = (
-    ("errors", "hints"),
+    ("errors",),
     ("durable", "environment"),
     ("extract", "tiny"),
     ("files",),

@@ -13,8 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 from codea1_cli.evals.bigcodebench.environment import environment_key, open_sandbox
-from codea1_cli.evals.bigcodebench.reference_report import cache_name, check_references
-from codea1_cli.evals.bigcodebench.scoring import ScoreSettings
+from codea1_cli.evals.bigcodebench.scoring import ScoreSettings, cache_name, check_references
 from codea1_cli.evals.bigcodebench.tasks import load_tasks
 
 

@@ -11,7 +11,7 @@ def main() -> None:
     """Runs the command line and ends the process with its exit code."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(130))
-    from codea1_cli.engine.interrupts import end_at_once, interrupts
+    from codea1_cli.engine.shutdown import end_at_once, interrupts
 
     code = _run()
     with interrupts(lambda: None, end_at_once):  # everything is done
@@ -19,7 +19,7 @@ def main() -> None:
 
 
 def _run() -> object:
-    from codea1_cli.engine.interrupts import EXIT_INTERRUPTED, stoppable
+    from codea1_cli.engine.shutdown import EXIT_INTERRUPTED, stoppable
 
     try:
         with stoppable():

@@ -1,6 +1,9 @@
-"""The errors that a user may meet: each says what is wrong, how to go on, and which exit code it ends with."""
+"""The errors that a user may meet: each says what is wrong, how to go on, and which exit code it ends with. And what
+hints are made of: the name that was meant, and commands to paste into a shell.
+"""
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterable, Sequence
 
 
 def first_line(error: BaseException) -> str:
@@ -50,3 +53,56 @@ class RunFailed(CodeA1Error, RuntimeError):
     """A run that started and could not go on."""
 
     exit_code = 1
+
+
+def near(name: str, names: Iterable[str], count: int = 3) -> list[str]:
+    """Up to `count` of `names` that `name` may be misspelt from, best first: one wrong letter in five, at least one.
+
+    Case, `-` for `_` and what is before the last '/' are forgiven.
+    """
+    from difflib import get_close_matches
+
+    typed = _folded(name)
+    folded: dict[str, list[str]] = {}
+    for candidate in dict.fromkeys(names):
+        for key in {_folded(candidate), _folded(candidate).rpartition("/")[2]}:
+            folded.setdefault(key, []).append(candidate)
+    alike = get_close_matches(typed, folded, n=20, cutoff=0.6)  # quick, and takes livecodebench for bigcodebench
+    faults = {key: _edits(typed, key) for key in alike}
+    close = sorted((key for key in alike if faults[key] <= max(1, len(typed) // 5)), key=faults.__getitem__)
+    return list(dict.fromkeys(candidate for key in close for candidate in folded[key]))[:count]
+
+
+def _folded(name: str) -> str:
+    return name.casefold().replace("-", "_")
+
+
+def _edits(one: str, other: str) -> int:
+    """Letters added, left out, replaced or swapped with the next one (optimal string alignment)."""
+    before: list[int] = []
+    last = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        row = [i]
+        for j, b in enumerate(other, 1):
+            cost = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and b == one[i - 2]:
+                cost = min(cost, before[j - 2] + 1)
+            row.append(cost)
+        before, last = last, row
+    return last[-1]
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str | None:
+    """The hint 'did you mean ...?'; None where nothing is near."""
+    return meant(near(name, names))
+
+
+def meant(names: Iterable[str]) -> str | None:
+    """The hint that offers these names, each quoted as a shell needs it; None for no name."""
+    offered = " or ".join(map(shlex.quote, names))
+    return f"did you mean {offered}?" if offered else None
+
+
+def command(*words: object) -> str:
+    """`codea1 WORDS` as it is typed into a shell, each word quoted where it has to be."""
+    return shlex.join(["codea1", *map(str, words)])

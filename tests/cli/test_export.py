@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from codea1_cli.cli.export import export
+from codea1_cli.cli.runs import export
 from codea1_cli.recipe.files import recipe_text
 from tests.cli.fake_run import make_run
 

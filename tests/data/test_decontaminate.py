@@ -5,9 +5,14 @@ import json
 
 import pytest
 
-from codea1_cli.data.decontaminate import Decontaminator, load_benchmarks, missing_benchmarks
+from codea1_cli.data.decontaminate import (
+    Decontaminator,
+    Thresholds,
+    load_benchmarks,
+    missing_benchmarks,
+    read_thresholds,
+)
 from codea1_cli.data.sources.kodcode import Mbpp
-from codea1_cli.data.thresholds import Thresholds, read_thresholds
 from codea1_cli.errors import UserError
 from codea1_cli.evals.registry import ROWS
 from codea1_cli.problems.benchmark_files import Task

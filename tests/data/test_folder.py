@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from codea1_cli.data.options import SourceOptions
+from codea1_cli.data.sources import make_source
 from codea1_cli.data.sources.python_folder import PythonFolder
-from codea1_cli.data.sources.registry import make_source
 from codea1_cli.errors import UserError
 
 

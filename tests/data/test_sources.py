@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from codea1_cli.data.options import SourceOptions
+from codea1_cli.data.sources import make_source
 from codea1_cli.data.sources.kodcode import MAX_PLUS, EvalPlus, KodCode, Mbpp
-from codea1_cli.data.sources.registry import make_source
 from codea1_cli.data.sources.rows import FileRows, HubRows
 from codea1_cli.data.sources.table import Table
 from codea1_cli.errors import EnvironmentFault, UserError

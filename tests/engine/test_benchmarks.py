@@ -19,7 +19,7 @@ from codea1_cli.engine.trl.sampling import beside_training
 from codea1_cli.errors import UserError
 from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.recipe.files import load_recipe
-from codea1_cli.runs.best import best_of, figure_of, mark_best, prunable
+from codea1_cli.runs.checkpoints import best_of, figure_of, mark_best, prunable
 from codea1_cli.runs.run_dir import RunDir
 
 FIGURE = "humaneval/plus/pass@1"

@@ -6,8 +6,7 @@ import pytest
 
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.planning import constants as c
-from codea1_cli.planning.estimate import best_gpu_splits, estimate_run
-from codea1_cli.planning.fit_check import check_disk, check_fits, suggestions
+from codea1_cli.planning.estimate import best_gpu_splits, check_disk, check_fits, estimate_run, suggestions
 from codea1_cli.planning.gpu_assignment import assign_gpus, gpu_ids, named_target, this_target
 from codea1_cli.planning.shapes import TABLE
 from codea1_cli.recipe.files import load_recipe

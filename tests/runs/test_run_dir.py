@@ -92,7 +92,7 @@ def test_a_killed_driver_s_lock_is_free_when_its_guard_has_cleaned_up(run, tmp_p
     program = (
         "import os, signal, subprocess, sys, time\n"
         "from pathlib import Path\n"
-        "from codea1_cli.engine.orphan_reaper import guarded\n"
+        "from codea1_cli.engine.shutdown import guarded\n"
         "from codea1_cli.runs.run_dir import RunDir\n"
         "run = RunDir(sys.argv[1])\n"
         "with run.locked(), guarded([Path(sys.argv[2])], run.lock_file):\n"

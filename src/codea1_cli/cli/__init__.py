@@ -9,7 +9,6 @@ from codea1_cli.cli import (
     doctor,
     eval_code,
     eval_tests,
-    export,
     judge,
     mistakes,
     plan,
@@ -33,7 +32,7 @@ app = typer.Typer(
 app.command()(train.train)
 app.command()(plan.plan)
 app.command("prepare-data")(prepare_data.prepare_data)
-app.command()(export.export)
+app.command()(runs.export)
 app.command("eval-tests")(eval_tests.eval_tests)
 app.command()(judge.judge)
 app.command()(doctor.doctor)

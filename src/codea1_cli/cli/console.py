@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from codea1_cli.cli import streams
-from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError
-from codea1_cli.hints import did_you_mean
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import Console

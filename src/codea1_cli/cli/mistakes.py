@@ -9,8 +9,7 @@ import typer
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunOption, RunsOption, VerboseOption
-from codea1_cli.errors import UserError
-from codea1_cli.hints import command, did_you_mean
+from codea1_cli.errors import UserError, command, did_you_mean
 
 if TYPE_CHECKING:
     from codea1_cli.mistakes.inspect import ProblemView

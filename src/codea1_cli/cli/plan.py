@@ -59,8 +59,7 @@ def plan(
     from codea1_cli.cli.plan_view import estimate_data, show_estimate
     from codea1_cli.engine.run_setup import check_enough
     from codea1_cli.models.loading import check_model
-    from codea1_cli.planning.estimate import best_gpu_splits, estimate_run
-    from codea1_cli.planning.fit_check import check_disk, check_fits, suggestions
+    from codea1_cli.planning.estimate import best_gpu_splits, check_disk, check_fits, estimate_run, suggestions
     from codea1_cli.planning.gpu_assignment import gpu_ids
     from codea1_cli.recipe.files import load_recipe, recipe_names
     from codea1_cli.runs.run_dir import runs_root
@@ -105,8 +104,7 @@ def estimate_here(recipe: "Recipe", problems: int, assignment: "GpuAssignment", 
     Raises:
         EnvironmentFault: it cannot fit.
     """
-    from codea1_cli.planning.estimate import estimate_run
-    from codea1_cli.planning.fit_check import check_fits
+    from codea1_cli.planning.estimate import check_fits, estimate_run
     from codea1_cli.planning.gpu_assignment import gpu_ids, this_target
 
     try:

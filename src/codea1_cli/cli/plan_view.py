@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from codea1_cli.cli import console
 from codea1_cli.planning import constants as c
-from codea1_cli.planning.fit_check import gib
+from codea1_cli.planning.estimate import gib
 
 if TYPE_CHECKING:
     from codea1_cli.errors import CodeA1Error
-    from codea1_cli.planning.estimate import RunEstimate
-    from codea1_cli.planning.fit_check import Suggestion
+    from codea1_cli.planning.estimate import RunEstimate, Suggestion
     from codea1_cli.planning.gpu_assignment import GpuAssignment
     from codea1_cli.planning.memory import RankMemory
     from codea1_cli.recipe.schema import Recipe

@@ -12,7 +12,7 @@ import typer
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption, WaitOption
 from codea1_cli.data.options import Options, SourceOptions
-from codea1_cli.hints import command as typed
+from codea1_cli.errors import command as typed
 
 if TYPE_CHECKING:
     from codea1_cli.data.card import Card
@@ -70,7 +70,7 @@ def prepare_data(
 ) -> int:
     """Make training data: read, filter, deduplicate, decontaminate, verify, split. Interrupted, it goes on from
     there."""
-    from codea1_cli.data.sources.registry import make_source
+    from codea1_cli.data.sources import make_source
 
     options.check()
     benchmark = source == "evalplus"

@@ -62,6 +62,6 @@ class Bar:
 def interruptible(said: str) -> contextlib.AbstractContextManager[None]:
     """Inside the block the first SIGINT or SIGTERM says "interrupted; SAID" on stderr and raises KeyboardInterrupt, a
     second one ends the process at once. The main thread only."""
-    from codea1_cli.engine.interrupts import stoppable
+    from codea1_cli.engine.shutdown import stoppable
 
     return stoppable(lambda: f"interrupted; {said}")

@@ -1,18 +1,22 @@
-"""`codea1 runs`: what runs there are, how far they came, and giving their disk space back."""
+"""`codea1 runs` and `codea1 export`: what runs there are, how far they came, giving their disk space back, and taking a
+policy out of one.
+"""
 
 import shlex
 import shutil
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from codea1_cli.cli import console
-from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
-from codea1_cli.errors import UserError
-from codea1_cli.hints import command
+from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
+from codea1_cli.errors import UserError, command
 
 if TYPE_CHECKING:
     from codea1_cli.runs.run_dir import RunDir
+
 
 app = typer.Typer(no_args_is_help=True, help="List, show and prune runs.")
 
@@ -201,7 +205,7 @@ def _plan(chosen: "list[RunDir]", keep: int, whole: bool) -> list[dict[str, Any]
 def _whole_steps(run: "RunDir") -> list[int]:
     """A damaged checkpoint is neither deleted nor counted: those before it are what the run can go on from."""
     from codea1_cli.methods.registry import method_of
-    from codea1_cli.runs.checkpoint_files import damage
+    from codea1_cli.runs.checkpoints import damage
 
     try:
         roles = method_of(run.recipe()).roles
@@ -249,3 +253,33 @@ def _flat(data: dict[str, Any], prefix: str = "", skip: tuple[str, ...] = ()) ->
 
 def _number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else console.printable(str(value))
+
+
+def export(
+    role: Annotated[Literal["code", "test"], typer.Option("--role", help="Which of the two policies.")],
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="A new or empty folder.")],
+    run: Annotated[
+        str | None, typer.Argument(metavar="RUN", help="A run's name or folder; the newest run when left out.")
+    ] = None,
+    step: Annotated[
+        int | None, typer.Option("--step", min=1, help="A checkpoint's step; the newest when left out.")
+    ] = None,
+    runs: RunsOption = None,
+    wait: WaitOption = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Write one policy of a checkpoint as a folder that `from_pretrained` loads; LoRA adapters are merged."""
+    from codea1_cli.durable import only_writer
+    from codea1_cli.runs.policy_folders import export_policy
+    from codea1_cli.runs.run_dir import find_run, runs_root
+
+    chosen = find_run(run, runs_root(runs))
+    with only_writer(to, to, wait, "--to"):
+        done = export_policy(chosen, role, to, step)
+    if as_json:
+        console.emit(asdict(done))
+        return
+    what = "merged adapter" if done.merged_adapter else f"{len(done.files)} files"
+    console.note(f"{role} policy of {done.run} at step {done.step}: {what}, {done.bytes / 1e6:.1f} MB")
+    console.out().print(done.to, markup=False, soft_wrap=True)

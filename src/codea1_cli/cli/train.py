@@ -10,11 +10,10 @@ import typer
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
-from codea1_cli.errors import UserError
-from codea1_cli.hints import command
+from codea1_cli.errors import UserError, command
 
 if TYPE_CHECKING:
-    from codea1_cli.engine.nodes import Node
+    from codea1_cli.engine.ranks import Node
     from codea1_cli.planning.gpu_assignment import GpuAssignment
     from codea1_cli.problems.problem import Problem
     from codea1_cli.recipe.schema import Recipe
@@ -70,11 +69,11 @@ def train(
     from codea1_cli.cli.plan import estimate_here, free_disk
     from codea1_cli.cli.plan_view import headline, run_data, show_run
     from codea1_cli.engine.evaluation_on_rank import check_benchmarks
-    from codea1_cli.engine.interrupts import stoppable
     from codea1_cli.engine.run_setup import check_enough, run_length
+    from codea1_cli.engine.shutdown import stoppable
     from codea1_cli.methods.registry import method_of
     from codea1_cli.models.loading import check_model
-    from codea1_cli.planning.fit_check import check_disk
+    from codea1_cli.planning.estimate import check_disk
     from codea1_cli.planning.gpu_assignment import assign_gpus, settle_precision, visible_gpus
     from codea1_cli.recipe.files import resumed_recipe
     from codea1_cli.recipe.resources import heldout_problems, training_problems
@@ -104,7 +103,7 @@ def train(
         check_model(chosen.model_of(role))
     nodes: list[Node] = []
     if address is not None:
-        from codea1_cli.engine.nodes import survey
+        from codea1_cli.engine.ranks import survey
 
         nodes = survey(address)
         console.note(f"cluster of {len(nodes)} nodes: {', '.join(f'{n.host} ({len(n.gpus)} GPUs)' for n in nodes)}")
@@ -265,7 +264,7 @@ def _train(
 ) -> int:
     from codea1_cli.cli.train_view import TrainView
     from codea1_cli.engine.driver import Driver
-    from codea1_cli.engine.nodes import place
+    from codea1_cli.engine.ranks import place
 
     directory.note(error=None, stop=None)
     hosts = {role: [node.host for node in group] for role, group in place(ranks, nodes).items()} if nodes else None

@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.cli import console
+from codea1_cli.errors import command
 from codea1_cli.evals.registry import benchmark_row
-from codea1_cli.hints import command
 from codea1_cli.methods.code_a1 import percent
 from codea1_cli.methods.registry import method_of
 

@@ -1,4 +1,7 @@
-"""Rows that are tasks of a benchmark, or too close to one."""
+"""Rows that are tasks of a benchmark, or too close to one, and the thresholds of that and of deduplication.
+
+Each threshold has a name and is adjusted with `--threshold NAME=VALUE`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from codea1_cli.data.program import stated_facts
 from codea1_cli.data.similarity import (
@@ -22,12 +27,48 @@ from codea1_cli.data.similarity import (
     telling,
     words,
 )
-from codea1_cli.data.thresholds import Thresholds
 from codea1_cli.errors import UserError
 from codea1_cli.evals import registry
 from codea1_cli.problems.benchmark_files import Task, shared_folder
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import whole_rows
+
+Share = Annotated[float, Field(gt=0.0, le=1.0)]
+
+
+class Thresholds(BaseModel):
+    """Jaccard similarities from 0 to 1 at and above which two rows collide, and one length in words."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    near_question: Share = Field(0.85, description="questions of two rows")
+    near_code: Share = Field(0.95, description="references of two rows, names apart")
+    bench_question: Share = Field(0.72, description="a row's question and a benchmark's")
+    bench_name: Share = Field(0.5, description="the same, where the function's name is the same too")
+    bench_code: Share = Field(0.85, description="a row's reference and a benchmark's, names apart")
+    bench_overlap: Annotated[int, Field(ge=3)] = Field(
+        10, description="telling words in a row that a question shares with a benchmark's"
+    )
+
+
+def read_thresholds(settings: Iterable[str]) -> Thresholds:
+    """Thresholds from `name=value` texts.
+
+    Raises:
+        UserError: an unknown name, or a value out of range.
+    """
+    values: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or name not in Thresholds.model_fields:
+            raise UserError(f"no threshold {setting!r}", hint=f"NAME=VALUE with {', '.join(Thresholds.model_fields)}")
+        values[name] = value
+    try:
+        return Thresholds.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"threshold {first['loc'][0]}: {first['msg']}", hint="a share from 0 to 1") from None
+
 
 CODE_SHINGLE = 3
 _SMALL = 12  # a reference of fewer distinct runs of tokens is too short to be like another by accident or otherwise

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from codea1_cli.data.decontaminate import code_set
+from codea1_cli.data.decontaminate import Thresholds, code_set
 from codea1_cli.data.similarity import Bands, Signer, blind_hash, jaccard, question_set, text_hash
-from codea1_cli.data.thresholds import Thresholds
 from codea1_cli.data.work import Rows
 from codea1_cli.problems.problem import Problem
 

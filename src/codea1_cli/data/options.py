@@ -15,8 +15,8 @@ from typer import Option
 from codea1_cli.errors import UserError
 
 if TYPE_CHECKING:
+    from codea1_cli.data.decontaminate import Thresholds
     from codea1_cli.data.stages import SolveRule
-    from codea1_cli.data.thresholds import Thresholds
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Options:
     @cached_property
     def thresholds(self) -> Thresholds:
         """The thresholds with the changes of `threshold`. Raises UserError for a bad one."""
-        from codea1_cli.data.thresholds import read_thresholds
+        from codea1_cli.data.decontaminate import read_thresholds
 
         return read_thresholds(self.threshold or ())
 

@@ -15,8 +15,8 @@ from typing import Any
 from codea1_cli.engine.client import Decision, Heartbeats, RankReport
 from codea1_cli.engine.evaluation_in_arena import BenchmarkEvaluator, Evaluator, HeldoutEvaluator
 from codea1_cli.engine.evaluation_on_rank import figure_due
-from codea1_cli.engine.nodes import several_nodes
 from codea1_cli.engine.preflight import PreflightCounts, PreflightGate
+from codea1_cli.engine.ranks import several_nodes
 from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.run_writer import RunWriter
 from codea1_cli.engine.step_state import Step

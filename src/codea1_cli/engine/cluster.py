@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from codea1_cli.engine.orphan_reaper import guarded
+from codea1_cli.engine.shutdown import guarded
 from codea1_cli.errors import EnvironmentFault, first_line
 
 # Ray appends about 70 characters to its folder for its sockets; a path of a Unix socket ends at 107.

@@ -12,13 +12,11 @@ from typing import Any, Protocol
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.cluster import ray_cluster
 from codea1_cli.engine.failures import as_error, resume_hint, stack_hint
-from codea1_cli.engine.interrupts import EXIT_INTERRUPTED, interrupts, stop_note
-from codea1_cli.engine.nodes import Node, check_shared, on_node, pinned
-from codea1_cli.engine.orphan_reaper import MARK
 from codea1_cli.engine.policy_worker import PolicyWorker
-from codea1_cli.engine.ranks import build_order, rank_specs
+from codea1_cli.engine.ranks import Node, build_order, check_shared, on_node, pinned, rank_specs
 from codea1_cli.engine.rehearsal import rehearse_commit
 from codea1_cli.engine.run_setup import RunSetup, Schedule
+from codea1_cli.engine.shutdown import EXIT_INTERRUPTED, MARK, interrupts, stop_note
 from codea1_cli.engine.trl.vllm_engine import engine_line
 from codea1_cli.environment import KEEP, PYTHON, foreign, settle
 from codea1_cli.errors import RunFailed, SandboxOutage, some

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from codea1_cli.durable import write_atomic
 from codea1_cli.engine.evaluation_on_rank import benchmark_sets, heldout_sets
 from codea1_cli.engine.step_state import new_future
-from codea1_cli.evals.eval_set import EvalSet
+from codea1_cli.evals.benchmark import EvalSet
 from codea1_cli.problems.problem import Problem
-from codea1_cli.runs.best import figure_of
+from codea1_cli.runs.checkpoints import figure_of
 
 if TYPE_CHECKING:
     from codea1_cli.engine.arena import Arena

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from codea1_cli.engine.trl.sampling import beside_training, sample_groups, sync_weights
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.evals.benchmark import ScoreOptions, default_cache
-from codea1_cli.evals.eval_set import EvalSet, SetOptions, open_set
+from codea1_cli.evals.benchmark import EvalSet, ScoreOptions, SetOptions, default_cache
 from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutSolving
-from codea1_cli.evals.registry import benchmark_row
+from codea1_cli.evals.registry import benchmark_row, open_set
 from codea1_cli.files import user_path
 from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.methods.registry import method_of

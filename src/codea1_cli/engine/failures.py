@@ -11,8 +11,7 @@ import signal
 import time
 from typing import Any
 
-from codea1_cli.errors import CodeA1Error, EnvironmentFault, RunFailed
-from codea1_cli.hints import command
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, RunFailed, command
 from codea1_cli.runs.run_dir import RunDir
 
 LOG_HEAD = "--- codea1: a rank starts\n"

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from codea1_cli.durable import write_atomic
 from codea1_cli.engine.step_state import new_future
 from codea1_cli.engine.trl.sampling import beside_training, sample_groups, sync_weights
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, command
 from codea1_cli.extract import extract_code, parse_suite
-from codea1_cli.hints import command
 from codea1_cli.models.loading import render
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.prompts import code_messages, test_messages

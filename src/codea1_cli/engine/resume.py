@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.durable import fsync_folder, write_atomic
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, command
 from codea1_cli.game.book import Book
-from codea1_cli.hints import command
 from codea1_cli.methods.registry import method_of
 from codea1_cli.mistakes.store import MistakeStore
-from codea1_cli.runs.checkpoint_files import damage
+from codea1_cli.runs.checkpoints import damage
 from codea1_cli.runs.run_dir import RunDir
 
 

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.durable import write_atomic
-from codea1_cli.errors import UserError
-from codea1_cli.hints import command
+from codea1_cli.errors import UserError, command
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.resources import file_hash

@@ -20,7 +20,7 @@ from codea1_cli.judging.step_judge import Judged
 from codea1_cli.methods.registry import method_of
 from codea1_cli.mistakes.store import MistakeStore
 from codea1_cli.recipe.schema import Recipe
-from codea1_cli.runs.best import mark_best
+from codea1_cli.runs.checkpoints import mark_best
 from codea1_cli.runs.rollout_files import rollout_rows, write_rollouts
 from codea1_cli.runs.run_dir import RunDir
 

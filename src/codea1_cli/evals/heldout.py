@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from codea1_cli.evals.eval_set import Figures, Texts
+from codea1_cli.evals.benchmark import Figures, Texts
 from codea1_cli.evals.statistics import pass_at_k
 from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.models.loading import render
@@ -28,7 +28,7 @@ class WrongProgram:
 
 
 class HeldoutSet:
-    """What the two sets share; see `eval_set.EvalSet`. A rank's has no problems and no judge.
+    """What the two sets share; see `benchmark.EvalSet`. A rank's has no problems and no judge.
 
     progress: called from the judging threads after each item.
     """

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from codea1_cli.errors import UserError
 
 if TYPE_CHECKING:
-    from codea1_cli.evals.benchmark import CodeBenchmark, TestBenchmark
+    from codea1_cli.evals.benchmark import CodeBenchmark, EvalSet, SetOptions, TestBenchmark
 
 
 @dataclass(frozen=True)
@@ -151,3 +151,18 @@ def open_test_benchmark(name: str) -> TestBenchmark:
         raise UserError(f"no benchmark {name!r}", hint=f"one of {', '.join(names('test'))}")
     opened: TestBenchmark = ROWS[name].open("full")
     return opened
+
+
+def open_set(name: str, options: SetOptions) -> EvalSet:
+    """The benchmark of that name as a set. Nothing is loaded yet.
+
+    Raises:
+        UserError: there is no such benchmark.
+    """
+    if benchmark_row(name).role == "code":
+        from codea1_cli.evals.benchmark import CodeSet
+
+        return CodeSet(name, open_benchmark(name), options)
+    from codea1_cli.evals.test_generation.evaluation import SuiteSet
+
+    return SuiteSet(name, open_test_benchmark(name), options)

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.durable import write_atomic
-from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.errors import EnvironmentFault, UserError, command
 from codea1_cli.evals import registry
 from codea1_cli.evals.benchmark import ReferenceReport, Scored, Status
 from codea1_cli.evals.statistics import Interval, paired_bootstrap
 from codea1_cli.files import read_json
-from codea1_cli.hints import command
 
 FORMAT = "codea1-eval-code-1"
 

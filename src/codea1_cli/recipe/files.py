@@ -11,9 +11,8 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from codea1_cli.errors import UserError, first_line
+from codea1_cli.errors import UserError, command, did_you_mean, first_line, meant, near
 from codea1_cli.files import read_text, user_path
-from codea1_cli.hints import command, did_you_mean, meant, near
 from codea1_cli.recipe.aliases import ALIASES
 from codea1_cli.recipe.schema import Recipe
 

@@ -10,9 +10,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from codea1_cli.durable import fsync_folder, fsync_tree
-from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.errors import EnvironmentFault, UserError, did_you_mean
 from codea1_cli.files import user_path
-from codea1_cli.hints import did_you_mean
 from codea1_cli.models.sampler import ModelRef
 from codea1_cli.runs.run_dir import RunDir, find_run, list_runs
 from codea1_cli.runs.run_dir import runs_root as default_root

@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.durable import fsync_folder, fsync_tree, held_by, take_lock, write_atomic
-from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.errors import EnvironmentFault, UserError, command, did_you_mean
 from codea1_cli.files import decode_json, read_json
-from codea1_cli.hints import command, did_you_mean
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
-from codea1_cli.runs.best import prunable
-from codea1_cli.runs.checkpoint_files import COMMITTED, commit_note
+from codea1_cli.runs.checkpoints import COMMITTED, commit_note, prunable
 
 
 def runs_root(root: str | Path | None = None) -> Path:

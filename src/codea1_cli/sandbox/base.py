@@ -12,8 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.hints import did_you_mean
+from codea1_cli.errors import EnvironmentFault, UserError, did_you_mean
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, TestOutcome, Verdict
 
 

@@ -9,17 +9,19 @@ from codea1_cli.errors import UserError
 from codea1_cli.evals.benchmark import CodeBenchmark, Sample, ScoreOptions, Status
 from codea1_cli.evals.bigcodebench.benchmark import BigCodeBenchmark
 from codea1_cli.evals.bigcodebench.environment import REQUIREMENTS, environment_key, interpreter
-from codea1_cli.evals.bigcodebench.reference_report import (
+from codea1_cli.evals.bigcodebench.scoring import (
     CORPUS,
     FAILS,
     MISSING,
     NETWORK,
     RUNS,
     UNSCORED,
+    BigCodeVerdict,
+    Scored,
+    ScoreSettings,
     check_references,
     classify,
 )
-from codea1_cli.evals.bigcodebench.scoring import BigCodeVerdict, Scored, ScoreSettings
 from codea1_cli.evals.registry import open_benchmark
 from codea1_cli.sandbox.base import UnitRun
 

@@ -15,7 +15,7 @@ from codea1_cli.evals.bigcodebench.tasks import (
     read_task,
     user_turn,
 )
-from codea1_cli.evals.evalplus.prompts import INSTRUCTION, RESPONSE
+from codea1_cli.evals.evalplus.tasks import INSTRUCTION, RESPONSE
 from codea1_cli.evals.samples import SampleFile, raw_file, read_samples
 from tests.evals.bigcodebench.cases import row
 

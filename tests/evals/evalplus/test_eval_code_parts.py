@@ -6,8 +6,7 @@ import pytest
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals.benchmark import ReferenceReport, Scored, ScoreOptions, Status
-from codea1_cli.evals.evalplus.prompts import prompt_ids, stops
-from codea1_cli.evals.evalplus.tasks import release_row
+from codea1_cli.evals.evalplus.tasks import prompt_ids, release_row, stops
 from codea1_cli.evals.registry import open_benchmark
 from codea1_cli.evals.results import read_result
 from codea1_cli.evals.samples import SampleFile, read_samples

@@ -12,9 +12,8 @@ from typing import Any
 
 from codea1_cli.data.sources.base import build
 from codea1_cli.data.sources.rows import FileRows, FolderRows, HubRows
-from codea1_cli.errors import UserError, first_line
+from codea1_cli.errors import UserError, did_you_mean, first_line
 from codea1_cli.files import read_text
-from codea1_cli.hints import did_you_mean
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import Row, Skipped
 

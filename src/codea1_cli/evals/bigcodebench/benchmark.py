@@ -10,8 +10,16 @@ from typing import Any
 from codea1_cli.errors import UserError
 from codea1_cli.evals.benchmark import CodeTask, Progress, ReferenceReport, Sample, Scored, ScoreOptions, Status
 from codea1_cli.evals.bigcodebench.environment import environment_key, open_sandbox
-from codea1_cli.evals.bigcodebench.reference_report import FAILS, ReferenceResult, cache_name, check_references
-from codea1_cli.evals.bigcodebench.scoring import BigCodeVerdict, Job, ScoreSettings, score_all
+from codea1_cli.evals.bigcodebench.scoring import (
+    FAILS,
+    BigCodeVerdict,
+    Job,
+    ReferenceResult,
+    ScoreSettings,
+    cache_name,
+    check_references,
+    score_all,
+)
 from codea1_cli.evals.bigcodebench.tasks import (
     BASE_STOPS,
     CHAT_STOPS,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codea1_cli.errors import UserError
-from codea1_cli.hints import command as typed
+from codea1_cli.errors import command as typed
 from codea1_cli.sandbox.base import SandboxEnvironment
 
 if TYPE_CHECKING:

@@ -1,12 +1,20 @@
-"""Verdicts on solutions of BigCodeBench: the program and its tests in one jailed module, by the checker's rules."""
+"""Verdicts on solutions of BigCodeBench: the program and its tests in one jailed module, by the checker's rules.
+
+The references come first: they show which tasks this machine can run, how long they take and which tests they skip. A
+task whose reference does not pass here says nothing about a model: it cannot be run here, which is never a failure.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Protocol
 
 from codea1_cli.evals.bigcodebench.tasks import CLASS, BigCodeTask
@@ -192,3 +200,97 @@ def _ends_in_mock(node: ast.AST) -> bool:
     return (isinstance(node, ast.Name) and node.id == "mock") or (
         isinstance(node, ast.Attribute) and node.attr == "mock"
     )
+
+
+# -- the references ----------------------------------------------------------------------------------------------------
+RUNS, MISSING, CORPUS, NETWORK, FAILS, UNSCORED = (
+    "runs", "missing library", "missing corpus", "needs the network", "reference fails", "unscored"
+)  # fmt: skip
+_REASONS = {
+    MISSING: re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'|TesseractNotFoundError"),
+    CORPUS: re.compile(r"nltk\.download|NLTK Downloader|MissingCorpusError|nltk_data"),
+    NETWORK: re.compile(
+        r"name resolution|NameResolutionError|Max retries exceeded|Network is unreachable|gaierror|urlopen error"
+        r"|Failed to (?:connect|resolve)|Name or service not known|nodename nor servname"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class ReferenceResult:
+    """One reference: `state` is `RUNS` or why not, `detail` its words."""
+
+    task_id: str
+    state: str
+    detail: str
+    seconds: float
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def runs(self) -> bool:
+        """Whether the task can be run here."""
+        return self.state == RUNS
+
+
+def classify(scored: Scored) -> ReferenceResult:
+    """From the reference's own verdict to what it says about the machine."""
+    state = RUNS
+    if scored.verdict is BigCodeVerdict.UNSCORED:
+        state = UNSCORED
+    elif scored.verdict is not BigCodeVerdict.PASS:
+        state = next((state for state, pattern in _REASONS.items() if pattern.search(scored.detail)), FAILS)
+    return ReferenceResult(scored.task_id, state, scored.detail[:300], scored.seconds, scored.skipped)
+
+
+def check_references(
+    sandbox: UnitSandbox,
+    tasks: Iterable[BigCodeTask],
+    settings: ScoreSettings,
+    cache: Path | None = None,
+    tick: Callable[[ReferenceResult], None] = lambda _result: None,
+) -> dict[str, ReferenceResult]:
+    """What each task's reference comes to, by task id.
+
+    A reference may skip any test; one that fails is run once more, since some references depend on chance. `cache` is a
+    jsonl file that keeps results: an interrupted check goes on, a later one is free. Its name should carry what the
+    results depend on (`cache_name`).
+    """
+    tasks = list(tasks)
+    wanted = {task.task_id for task in tasks}
+    results = {t.task_id: t for t in _read(cache) if t.task_id in wanted} if cache else {}
+    for known in results.values():
+        tick(known)
+    for _attempt in range(2):
+        jobs = [
+            (task, (task, task.reference, 0.0, frozenset(task.names)))
+            for task in tasks
+            if task.task_id not in results or (results[task.task_id].state in (FAILS, UNSCORED) and _attempt)
+        ]
+        for task, scored in score_all(sandbox, jobs, settings):
+            result = classify(scored)
+            if _attempt and not result.runs:
+                continue
+            results[task.task_id] = result
+            if cache and result.state != UNSCORED:
+                with cache.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(result)) + "\n")
+            tick(result)
+    return results
+
+
+def cache_name(digest: str, python: str, settings: ScoreSettings) -> str:
+    """A file name for a check of these tasks by this interpreter."""
+    key = f"{digest} {python} {settings.calibrated} {settings.time_limit_s} {settings.memory_mb}"
+    return f"bigcode-truth-{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsonl"
+
+
+def _read(cache: Path) -> list[ReferenceResult]:
+    found = []
+    if cache.is_file():
+        for line in cache.read_text(encoding="utf-8").splitlines():
+            try:
+                row = json.loads(line)
+                found.append(ReferenceResult(**{**row, "skipped": tuple(row["skipped"])}))
+            except (ValueError, TypeError, KeyError):
+                continue  # a line that an interrupted run did not finish
+    return found

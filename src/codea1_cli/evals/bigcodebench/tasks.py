@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import CodeA1Error, UserError
-from codea1_cli.evals.evalplus.prompts import INSTRUCTION, STOPS, begun_answer
+from codea1_cli.evals.evalplus.tasks import INSTRUCTION, STOPS, begun_answer
 from codea1_cli.evals.registry import BenchmarkRow, benchmark_row
 from codea1_cli.extract.source import parse
 from codea1_cli.problems.benchmark_files import Task, find_file, hub_rows

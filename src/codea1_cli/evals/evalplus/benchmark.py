@@ -24,9 +24,18 @@ from codea1_cli.evals.benchmark import (
     Status,
     default_cache,
 )
-from codea1_cli.evals.evalplus import prompts
 from codea1_cli.evals.evalplus.checking import PARTS, Checker, Expected, in_jail_source
-from codea1_cli.evals.evalplus.tasks import Loaded, PlusTask, load, public_task
+from codea1_cli.evals.evalplus.tasks import (
+    MAX_NEW_TOKENS,
+    STYLES,
+    Loaded,
+    PlusTask,
+    load,
+    prompt_ids,
+    public_task,
+    raw_solution,
+    stops,
+)
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.evals.sanitize import sanitize_evalplus
 from codea1_cli.problems.benchmark_files import Task
@@ -38,8 +47,8 @@ class EvalPlusBenchmark:
     """One of the two, by its name: "humaneval" or "mbpp"."""
 
     columns: tuple[str, ...] = PARTS
-    styles: tuple[str, ...] = prompts.STYLES
-    max_new_tokens = prompts.MAX_NEW_TOKENS
+    styles: tuple[str, ...] = STYLES
+    max_new_tokens = MAX_NEW_TOKENS
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -67,15 +76,15 @@ class EvalPlusBenchmark:
 
     def prompts(self, tasks: Sequence[CodeTask], tokenizer: Any, style: str) -> list[list[int]]:
         """Token ids of each task's prompt in one of the styles."""
-        return [prompts.prompt_ids(task.data, tokenizer, style) for task in tasks]
+        return [prompt_ids(task.data, tokenizer, style) for task in tasks]
 
     def stop(self, style: str) -> tuple[str, ...]:
         """Strings that end a sampled text."""
-        return prompts.stops(self.name, style)
+        return stops(self.name, style)
 
     def sample(self, task: CodeTask, text: str, number: int, style: str) -> Sample:
         """A sampled text as a sample; `codea1` finds the program as training does, the others as EvalPlus does."""
-        raw = prompts.raw_solution(task.data, text, style)
+        raw = raw_solution(task.data, text, style)
         if style == "codea1":
             from codea1_cli.extract import extract_code
 

@@ -11,8 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.evals.benchmark import TestBenchmark
-from codea1_cli.evals.eval_set import BENCHMARK_SEED, Figures, SetOptions, Texts
+from codea1_cli.evals.benchmark import BENCHMARK_SEED, Figures, SetOptions, TestBenchmark, Texts
 from codea1_cli.evals.test_generation import one_shot
 from codea1_cli.evals.test_generation.execution import MutantLimits, Outcome, TestRun, TestRunner, coverage_of
 from codea1_cli.evals.test_generation.figures import ONE_SHOT, PUBLISHED, Row, Scoring, summary
@@ -133,7 +132,7 @@ def _key(scoring: Scoring, function: Function, suite: Suite) -> str:
 
 
 class SuiteSet:
-    """A test benchmark under the one-shot protocol, with the training's white-box prompt; see `eval_set.EvalSet`."""
+    """A test benchmark under the one-shot protocol, with the training's white-box prompt; see `benchmark.EvalSet`."""
 
     role, seed, n = "test", BENCHMARK_SEED, 1
 

@@ -4,8 +4,8 @@ import shlex
 
 import pytest
 
+from codea1_cli.errors import command, did_you_mean, near
 from codea1_cli.evals.registry import names as benchmarks
-from codea1_cli.hints import command, did_you_mean, near
 from codea1_cli.recipe.aliases import ALIASES
 from codea1_cli.recipe.files import all_keys
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from codea1_cli.engine import nodes as module
-from codea1_cli.engine.nodes import Node, check_shared, cpu_threads, place, survey, threads_on
+from codea1_cli.engine import ranks as module
+from codea1_cli.engine.ranks import Node, check_shared, cpu_threads, place, survey, threads_on
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.planning.gpu_assignment import Gpu, assign_gpus
 from codea1_cli.recipe.files import load_recipe

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from codea1_cli.engine import interrupts as module
-from codea1_cli.engine.interrupts import interrupts, stop_note, stoppable
+from codea1_cli.engine import shutdown as module
+from codea1_cli.engine.shutdown import interrupts, stop_note, stoppable
 
 
 @pytest.fixture(autouse=True)
@@ -63,9 +63,9 @@ PROGRAM = """
 import os, signal, sys, time
 import codea1_cli.cli as cli
 from codea1_cli import __main__
-from codea1_cli.engine import interrupts
+from codea1_cli.engine import shutdown
 
-interrupts.GRACE_S = 0.3
+shutdown.GRACE_S = 0.3
 number = getattr(signal, sys.argv[1])
 
 def interrupt():
