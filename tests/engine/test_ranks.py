@@ -1,8 +1,12 @@
 """Which rank goes to which node; what a node must see."""
 
+import subprocess
+import sys
+
 import pytest
 
 from codea1_cli.engine import ranks as module
+from codea1_cli.engine.cluster import runtime_env
 from codea1_cli.engine.ranks import Node, check_shared, cpu_threads, place, survey, threads_on
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.planning.gpu_assignment import Gpu, assign_gpus
@@ -88,3 +92,13 @@ def test_rays_client_is_refused():
 )
 def test_threads_of_the_ranks_that_share_cores(cores, ranks, threads):
     assert cpu_threads(cores, ranks) == threads
+
+
+def test_an_interpreter_in_a_folder_with_a_space_starts_an_actor(tmp_path):
+    """As Ray starts it: its path is pasted into a shell's command."""
+    python = tmp_path / "ä b" / "it's python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    pasted = runtime_env({}, str(python))["py_executable"]
+    assert subprocess.run(["bash", "-c", f"exec {pasted} -S -c 'print(1)'"], capture_output=True).stdout == b"1\n"
+    assert runtime_env({"A": "1"}, "/usr/bin/python3") == {"env_vars": {"A": "1"}}

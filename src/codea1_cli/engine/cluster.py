@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import socket
@@ -229,6 +230,16 @@ def _temp(run_path: Path) -> tuple[Path, list[Path]]:
     other = Path(tempfile.mkdtemp(prefix="ca1-", dir=short)) / "r"
     other.symlink_to(closed / "t")
     return other, [other.parent, link, closed]
+
+
+def runtime_env(variables: dict[str, str], python: str = sys.executable) -> dict[str, Any]:
+    """Ray's settings for an actor that gets these variables when its interpreter starts.
+
+    Ray pastes the interpreter's path into a shell's command without quotes: where the path has a space, no actor would
+    start.
+    """
+    quoted = shlex.quote(python)
+    return {"env_vars": variables, **({"py_executable": quoted} if quoted != python else {})}
 
 
 def free_ports(count: int) -> list[int]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from codea1_cli.engine.arena import Arena
-from codea1_cli.engine.cluster import ray_cluster
+from codea1_cli.engine.cluster import ray_cluster, runtime_env
 from codea1_cli.engine.failures import as_error, resume_hint, stack_hint
 from codea1_cli.engine.policy_worker import PolicyWorker
 from codea1_cli.engine.ranks import Node, build_order, check_shared, on_node, pinned, rank_specs
@@ -113,13 +114,15 @@ class Driver:
         here = pinned(self.node)  # beside the driver, which holds the run's lock
         # The mark is for actors of a cluster that this process did not start: nothing shall outlive the driver.
         variables = PYTHON | {MARK: os.environ[MARK]}
-        options: dict[str, Any] = {"num_cpus": 0, "runtime_env": {"env_vars": variables}}
+        pythons = {node.id: node.interpreter for node in self.nodes} or {self.node: sys.executable}
+        options: dict[str, Any] = {"num_cpus": 0, "runtime_env": runtime_env(variables, pythons[self.node])}
         self.arena = ray.remote(**options, max_concurrency=1000, scheduling_strategy=here)(Arena).remote(
             self.recipe, str(self.run.path), [spec.label for spec in specs]
         )
         for spec in specs:
-            options["runtime_env"] = {"env_vars": variables | {"CUDA_VISIBLE_DEVICES": spec.gpu or ""}}
-            options["scheduling_strategy"] = pinned(spec.node or self.node)
+            node = spec.node or self.node
+            options["runtime_env"] = runtime_env(variables | {"CUDA_VISIBLE_DEVICES": spec.gpu or ""}, pythons[node])
+            options["scheduling_strategy"] = pinned(node)
             self.workers[spec.label] = ray.remote(**options)(PolicyWorker).remote(spec, self.recipe, self.arena)
         self.view.phase("loading both policies")
         self.loading = {label: worker.load.remote() for label, worker in self.workers.items()}

@@ -30,7 +30,7 @@ _PATIENCE_S = 120.0
 class Node:
     """One node: Ray's id of it, its address, and what it offers. The driver's own node comes first in a list.
 
-    asks_for_token: whether its cluster answers only who shows a token.
+    asks_for_token: whether its cluster answers only who shows a token. interpreter: the path of its Python.
     """
 
     id: str
@@ -38,6 +38,7 @@ class Node:
     cores: int
     gpus: tuple[Gpu, ...] = ()
     asks_for_token: bool = True
+    interpreter: str = sys.executable
 
 
 def survey(address: str) -> list[Node]:
@@ -79,7 +80,8 @@ def survey(address: str) -> list[Node]:
             replace(gpu, logical=first + place, node=node["NodeID"], host=host)
             for place, gpu in enumerate(found[node["NodeID"]]["gpus"])
         )
-        nodes.append(Node(node["NodeID"], host, int(node["Resources"]["CPU"]), gpus, closed))
+        python = found[node["NodeID"]]["interpreter"]
+        nodes.append(Node(node["NodeID"], host, int(node["Resources"]["CPU"]), gpus, closed, python))
     return nodes
 
 
@@ -151,6 +153,7 @@ def _probe() -> dict[str, Any]:
     return {
         "gpus": visible_gpus(physical_gpus(), environment),
         "codea1": __version__,
+        "interpreter": sys.executable,
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
     }
 
