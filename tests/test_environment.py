@@ -92,3 +92,13 @@ def test_the_umask_neither_locks_out_nor_lets_everybody_in(mask, tmp_path):
     mode = int(done.stdout, 8)
     assert mode & 0o700 == 0o700
     assert not mode & 0o002
+
+
+def test_cores_are_those_that_a_process_may_use():
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert environment.cores() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+    assert environment.cores() == len(before)

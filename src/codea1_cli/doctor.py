@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.engine.rehearsal import rehearse_commit
-from codea1_cli.environment import KEEP, home, home_fault, settle
+from codea1_cli.environment import KEEP, cores, home, home_fault, settle
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.planning.gpu_assignment import Gpu, physical_gpus, visible_gpus
 from codea1_cli.runs.run_dir import RunDir
@@ -84,11 +84,10 @@ def installed_versions() -> dict[str, str | None]:
 
 
 def _python() -> Check:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     version = platform.python_version()
-    data = {"python": version, "platform": platform.platform(), "cores": cores}
+    data = {"python": version, "platform": platform.platform(), "cores": cores()}
     good = sys.version_info >= (3, 11) and sys.platform == "linux"
-    detail = f"{version} on {platform.system()} {platform.machine()}, {cores} cores"
+    detail = f"{version} on {platform.system()} {platform.machine()}, {cores()} cores"
     return Check(
         "python", Status.OK if good else Status.BROKEN, detail, None if good else "Linux and Python 3.11", data
     )

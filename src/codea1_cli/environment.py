@@ -138,6 +138,12 @@ def program_environment(hash_seed: int) -> dict[str, str]:
     }
 
 
+def cores() -> int:
+    """The CPU cores that this process may use: taskset, a container's cpuset or a batch system may leave it fewer than
+    the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def home() -> Path:
     """The home folder; a place that does not exist for a user without one."""
     try:

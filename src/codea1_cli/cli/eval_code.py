@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ import typer
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
+from codea1_cli.environment import cores
 from codea1_cli.errors import UserError
 from codea1_cli.evals import registry
 
@@ -115,7 +115,7 @@ def evaluate(
     benchmark = registry.open_benchmark(context.info_name or "", subset)
     style = _one_of(prompt, benchmark.styles, "--prompt")
     tasks = benchmark.load(data)[:limit]
-    options = ScoreOptions(workers or os.cpu_count() or 1, sandbox_python, tuple(require or ()), usable_cache(cache))
+    options = ScoreOptions(workers or cores(), sandbox_python, tuple(require or ()), usable_cache(cache))
     said = _SCORES_AGAIN if samples is not None else "the same command goes on where it stopped"
     with interruptible(said), Bar() as bar, ExitStack() as stack:
         if samples is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ import typer
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.judge import PythonOption, RequireOption, WorkersOption
+from codea1_cli.environment import cores
 from codea1_cli.errors import UserError
 from codea1_cli.evals import registry
 
@@ -125,7 +125,7 @@ def eval_tests(
             context=context,
             scoring=Scoring(k, tests, test_seconds, mutant_seconds, memory_mb),
             out=out,
-            workers=workers or os.cpu_count() or 1,
+            workers=workers or cores(),
         )
         if max_new_tokens is None:
             job = job.fitted()

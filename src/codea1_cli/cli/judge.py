@@ -1,7 +1,6 @@
 """`codea1 judge`: verdicts on candidates from a file, against references, without any model."""
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +8,7 @@ import typer
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import VerboseOption
+from codea1_cli.environment import cores
 
 if TYPE_CHECKING:
     from codea1_cli.sandbox.local import LocalSandbox
@@ -47,7 +47,7 @@ def judge(
     from codea1_cli.judging.judge_rows import RowJudge, read_rows
     from codea1_cli.sandbox.base import Limits
 
-    count = workers or os.cpu_count() or 1
+    count = workers or cores()
     limits = Limits(time_s=time_limit, memory_mb=memory_mb)
     statuses: dict[str, int] = {}
     with open_sandbox(count, python, require) as sandbox:

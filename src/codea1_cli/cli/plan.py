@@ -7,6 +7,7 @@ import typer
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
+from codea1_cli.environment import cores
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError
 
 if TYPE_CHECKING:
@@ -162,7 +163,6 @@ def _problems(recipe: "Recipe", given: int | None, notes: list[str]) -> int:
 
 
 def _target(recipe: "Recipe", gpu: str | None, gpus: int | None, notes: list[str]) -> "tuple[Target, GpuAssignment]":
-    import os
 
     from codea1_cli.planning.gpu_assignment import assign_gpus, named_target, this_target, visible_gpus
 
@@ -171,7 +171,7 @@ def _target(recipe: "Recipe", gpu: str | None, gpus: int | None, notes: list[str
             notes.append("planned for H100 GPUs (--gpu KIND)")
         return named_target(recipe, gpu or "h100", gpus)
     try:
-        assignment = assign_gpus(recipe, visible_gpus(), os.cpu_count() or 1)
+        assignment = assign_gpus(recipe, visible_gpus(), cores())
     except EnvironmentFault as fault:
         notes.append(f"{fault.what}: planned for as many H100 GPUs (--gpu KIND)")
         return named_target(recipe, "h100", None)

@@ -11,6 +11,7 @@ import typer
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption
 from codea1_cli.cli.judge import PythonOption, RequireOption, open_sandbox
+from codea1_cli.environment import cores
 
 if TYPE_CHECKING:
     from codea1_cli.judging.canaries import Canary
@@ -87,7 +88,7 @@ def _problems(path: Path | None) -> list[Problem]:
 
 def show_arms(arms: Sequence[Arm], as_json: bool) -> None:
     """The arms as a table, or as JSON."""
-    from codea1_cli.judging.speed import cores, table
+    from codea1_cli.judging.speed import table
 
     rows = table(arms)
     if as_json:

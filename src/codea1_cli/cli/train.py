@@ -10,6 +10,7 @@ import typer
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
+from codea1_cli.environment import cores
 from codea1_cli.errors import UserError, command
 
 if TYPE_CHECKING:
@@ -64,7 +65,6 @@ def train(
     verbose: VerboseOption = False,
 ) -> int:
     """Train both policies; a run directory holds everything that it leaves."""
-    import os
 
     from codea1_cli.cli.plan import estimate_here, free_disk
     from codea1_cli.cli.plan_view import headline, run_data, show_run
@@ -115,7 +115,7 @@ def train(
         offered = [gpu for node in nodes for gpu in node.gpus]
         ranks = assign_gpus(chosen, offered, sum(node.cores for node in nodes), f"the cluster at {address}")
     else:
-        ranks = assign_gpus(chosen, visible_gpus(), os.cpu_count() or 1)
+        ranks = assign_gpus(chosen, visible_gpus(), cores())
     chosen = settle_precision(chosen, on_gpu=any(gpu is not None for group in ranks.values() for gpu in group))
     done = 0 if start_over or not resume else directory.latest_step()
     length = run_length(chosen, len(problems))

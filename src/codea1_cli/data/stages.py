@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from codea1_cli.data.options import Options
 from codea1_cli.data.sources.base import NOT_UNICODE, Source
 from codea1_cli.data.work import Rows, Stage, Work
+from codea1_cli.environment import cores
 from codea1_cli.errors import UserError, first_line
 from codea1_cli.extract import extract_code
 from codea1_cli.judging.grading import grade_on_tests
@@ -132,7 +132,7 @@ class Stages:
     # -- what stages share -----------------------------------------------------------------------------------------
     def workers(self) -> int:
         """Programs that run at once."""
-        return self.options.workers or os.cpu_count() or 1
+        return self.options.workers or cores()
 
     def limits(self) -> Limits:
         """The limits on one program."""

@@ -23,6 +23,7 @@ from typing import Any
 from unittest.mock import patch
 
 from codea1_cli.engine.shutdown import guarded
+from codea1_cli.environment import cores
 from codea1_cli.errors import EnvironmentFault, first_line
 
 # Ray appends about 70 characters to its folder for its sockets; a path of a Unix socket ends at 107.
@@ -69,7 +70,7 @@ def _connected(ray: Any, address: str | None, temp: str | None = None) -> Iterat
                 ray.init(
                     address="local",
                     _node_ip_address=_LOOPBACK,
-                    num_cpus=max(os.cpu_count() or 1, 4),
+                    num_cpus=max(cores(), 4),
                     num_gpus=0,
                     include_dashboard=False,
                     object_store_memory=_OBJECT_STORE,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.engine.cluster import free_ports
-from codea1_cli.environment import rank_environment
+from codea1_cli.environment import cores, rank_environment
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.gpu_assignment import Gpu, GpuAssignment, physical_gpus, visible_gpus
@@ -237,7 +237,7 @@ def rank_specs(
 ) -> list[RankSpec]:
     """One spec per rank; each policy has its own port, because two trainers on one port collide."""
     on_cpu = sum(gpu is None for group in ranks.values() for gpu in group)
-    threads = recipe.train.threads or cpu_threads(os.cpu_count() or 1, on_cpu)
+    threads = recipe.train.threads or cpu_threads(cores(), on_cpu)
     specs = []
     roles = method_of(recipe).roles
     placed = place(ranks, nodes) if nodes else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -10,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from codea1_cli.environment import cores
 from codea1_cli.evals import statistics
 from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, ReferenceReport, Sample, Scored, ScoreOptions, Status
 from codea1_cli.evals.results import FORMAT, references_record, verdict_rows
@@ -101,7 +101,7 @@ def record(
         "references": references_record(evaluation.references),
         "seconds": {"references": evaluation.reference_seconds, "scoring": evaluation.seconds},
         "options": {k: v for k, v in asdict(options).items() if k in ("workers", "python")},
-        "machine": {"python": platform.python_version(), "platform": platform.platform(), "cores": os.cpu_count()},
+        "machine": {"python": platform.python_version(), "platform": platform.platform(), "cores": cores()},
         "tasks": evaluation.rows,
         "verdicts": verdict_rows(evaluation.scored),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-import os
 import resource
 import shutil
 import statistics
@@ -265,8 +264,3 @@ def table(measured: Iterable[Arm]) -> list[dict[str, Any]]:
         | {"times_script": times("python script.py", arm), "times_evalplus": times("EvalPlus", arm)}
         for arm in measured
     ]
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0))

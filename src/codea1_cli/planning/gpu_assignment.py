@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from codea1_cli.environment import cores
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning import constants as c
@@ -234,7 +235,7 @@ def named_target(recipe: Recipe, name: str, count: int | None) -> tuple[Target, 
     if device is None:
         raise UserError(f"no device named {name!r} in the plan's table", hint=f"one of {', '.join(c.DEVICES)}")
     if not device.memory:
-        return _target(device, vllm=False), assign_gpus(recipe, [], os.cpu_count() or 1)
+        return _target(device, vllm=False), assign_gpus(recipe, [], cores())
     total = count or _asked(recipe) or len(method_of(recipe).roles)
     gpus = [Gpu(i, str(i), device.name, memory_mb=device.memory // 2**20) for i in range(total)]
     return _target(device, vllm=recipe.sampling.engine != "transformers"), assign_gpus(recipe, gpus, 1, "the plan")
@@ -282,4 +283,4 @@ def _vllm(recipe: Recipe) -> bool:
 
 def _target(device: c.Device, *, vllm: bool) -> Target:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Target(device, os.cpu_count() or 1, memory, vllm)
+    return Target(device, cores(), memory, vllm)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from codea1_cli.environment import cores
 from codea1_cli.sandbox.base import Sandbox, SandboxEnvironment
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def make_local(options: SandboxOptions) -> LocalSandbox:
     from codea1_cli.sandbox.local import LocalSandbox
 
     return LocalSandbox(
-        options.workers or os.cpu_count() or 1,
+        options.workers or cores(),
         python=options.python,
         require=options.require,
         warm=options.warm,
