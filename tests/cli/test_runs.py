@@ -4,9 +4,10 @@ import fcntl
 
 import pytest
 
-from codea1_cli.cli import runs
+from codea1_cli.cli import app, runs
 from codea1_cli.cli.runs import size_text
 from codea1_cli.cli.train import train
+from codea1_cli.runs.run_dir import RunDir
 from tests.cli.fake_run import age, make_run
 
 
@@ -139,3 +140,34 @@ def test_show_tells_what_each_resume_changed_and_list_where_a_run_was_to_stop(tm
     assert call(runs.app, "list", "--json").data[0]["state"] == "stopped"
     run.note(stop=None)
     assert call(runs.app, "list", "--json").data[0]["state"] == "interrupted"
+
+
+def test_a_run_refused_before_its_first_step_begins_anew_with_other_keys(call, tmp_path, monkeypatch):
+    monkeypatch.setattr("codea1_cli.cli.train._train", lambda *_: 0)
+    refused = RunDir(tmp_path / "refused")
+    words = ("train", "--recipe", "tiny", "--run", "refused", "--runs", tmp_path)
+    assert call(app, *words).code == 0
+    refused.append_metrics({"step": 0, "eval": {"set": "heldout"}})
+    for name in ("run.json", "preflight.json"):
+        (refused.path / name).write_text('{"error": "before the first step: ..."}')
+    again = call(app, *words, "seed=5")
+    assert again.code == 0
+    assert (
+        "run refused had not come to its first step: it begins anew with this recipe; 1 line of metrics set aside in"
+        in (again.err)
+    )
+    assert refused.recipe().seed == 5
+    assert not refused.info()
+    assert not refused.metrics()
+    assert not (refused.path / "preflight.json").exists()
+
+    refused.append_metrics({"step": 1})
+    done = call(app, *words, "seed=6")
+    assert done.code == 2
+    assert "run refused exists already" in done.err
+    assert refused.recipe().seed == 5
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine")
+    done = call(app, "train", "--recipe", "tiny", "--run", "other", "--runs", tmp_path)
+    assert done.code == 2
+    assert "other is there already, and is no run" in done.err

@@ -144,9 +144,10 @@ def train(
         resume_step = 0
         if resume:
             resume_step = _prepare_resume(directory, chosen, changes, start_over, max_steps)
-        elif directory.info():  # somebody else's, begun since it was looked at
+        elif directory.begun():  # somebody else's, begun since it was looked at
             raise UserError(f"run {directory.name} exists already", hint="choose another name with --run")
         else:
+            _clear_start(directory)
             _write_recipe(directory, chosen, source)
         return _train(chosen, directory, problems, ranks, nodes, resume_step, max_steps, address, as_json)
 
@@ -192,8 +193,7 @@ def _directory(recipe: str, run: str | None, root: Path, resume: bool, options: 
     if run is not None and (run in {".", ".."} or "/" in run or not run.strip()):
         raise UserError(f"{run!r} is no name for a run", hint="a plain name; the folder of runs is --runs")
     directory = RunDir(root / (run or f"{recipe}-{datetime.now():%Y%m%d-%H%M%S}"))
-    never_started = directory.exists() and not directory.info()
-    if directory.path.is_dir() and not never_started and any(p.name != "lock" for p in directory.path.iterdir()):
+    if directory.begun():
         with directory.locked():  # a run that is being trained is neither to go on with nor to remove
             pass
         raise UserError(
@@ -201,7 +201,22 @@ def _directory(recipe: str, run: str | None, root: Path, resume: bool, options: 
             hint=f"`{command('train', *directory.options, '--resume', *options)}` goes on with it, "
             f"`{command('runs', 'prune', *directory.options, '--whole', '--yes')}` removes it; or choose another --run",
         )
+    if not directory.exists() and directory.path.is_dir() and any(p.name != "lock" for p in directory.path.iterdir()):
+        raise UserError(f"{directory.path} is there already, and is no run", hint="choose another name with --run")
     return directory
+
+
+def _clear_start(directory: "RunDir") -> None:
+    """Makes room where a run of that name never came to its first step, as after a refusal of the pre-flight."""
+    from codea1_cli.engine.resume import ResumePoint, set_aside
+
+    if not directory.exists():
+        return
+    moved = set_aside(directory, ResumePoint(0, {}))
+    for name in ("run.json", "preflight.json"):
+        (directory.path / name).unlink(missing_ok=True)
+    what = f"; {', '.join(moved[1])} set aside in {moved[0]}" if moved else ""
+    console.note(f"run {directory.name} had not come to its first step: it begins anew with this recipe{what}")
 
 
 def _prepare_resume(

@@ -204,7 +204,7 @@ def resumed_recipe(file: Path, overrides: Sequence[str]) -> tuple[Recipe, dict[s
             raise UserError(
                 f"{'.'.join(parts)} cannot change on --resume: it would be another run",
                 hint=f"what may: train.max_steps, train.epochs and the sections {', '.join(MAY_CHANGE[2:])}; "
-                "start a new run for the rest",
+                "start a new run for the rest, under the same name while no step is done",
             )
     before, now = load_recipe(str(file)), load_recipe(str(file), overrides)
     flat, changed = _flat(before.dump()), _flat(now.dump())

@@ -88,6 +88,10 @@ class RunDir:
         """Whether a run lies here."""
         return self.recipe_file.is_file()
 
+    def begun(self) -> bool:
+        """Whether a step was done or saved: such a run is gone on with, one without may also start anew."""
+        return any("eval" not in line for line in self.metrics()) or any(self.path.glob("checkpoints/step-*"))
+
     def info(self) -> dict[str, Any]:
         """run.json; an empty mapping for a run that never started. Raises UserError where it is broken."""
         file = self.path / "run.json"
