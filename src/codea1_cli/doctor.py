@@ -254,7 +254,7 @@ def sandbox_checks() -> list[Check]:
         ]
         data = {"verdicts": {name: str(verdict) for name, verdict in found.items()}}
         if wrong:
-            return [Check("sandbox", Status.BROKEN, "; ".join(wrong), "codea1 sandbox check says more", data)]
+            return [Check("sandbox", Status.BROKEN, "; ".join(wrong), "`codea1 sandbox check` says more", data)]
         checks = [Check("sandbox", Status.OK, f"{len(found)} canary programs judged rightly", data=data)]
         expected = judge.expected(REFERENCE, "f", ["f(1)"])
         numpy = judge.check(_NUMPY, "f", ["f(1)"], expected).verdicts["f(1)"]

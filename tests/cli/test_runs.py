@@ -152,10 +152,7 @@ def test_a_run_refused_before_its_first_step_begins_anew_with_other_keys(call, t
         (refused.path / name).write_text('{"error": "before the first step: ..."}')
     again = call(app, *words, "seed=5")
     assert again.code == 0
-    assert (
-        "run refused had not come to its first step: it begins anew with this recipe; 1 line of metrics set aside in"
-        in (again.err)
-    )
+    assert "run refused had not come to its first step: it begins anew with this recipe; 1 line of metrics" in again.err
     assert refused.recipe().seed == 5
     assert not refused.info()
     assert not refused.metrics()

@@ -25,3 +25,10 @@ def test_clipped_replies_stop_the_run_with_advice(cli: Cli) -> None:
     assert len(seen["code"]["replies_seen"]) == 4
     assert not (cli.path("clipped") / "metrics.jsonl").exists()
     assert wait_for(lambda: not alive_of(cli.path("clipped")), 10.0), alive_of(cli.path("clipped"))
+
+    # The same name takes the advice.
+    done = cli("train", "--recipe", "tiny", "--run", "clipped", *SMALL, "--max-steps", "1")
+    assert done.returncode == 0, done.stderr
+    assert "run clipped had not come to its first step: it begins anew with this recipe" in done.stderr
+    assert "step 1/1 of 6" in done.stderr or "step 1/" in done.stderr
+    assert [line["step"] for line in cli.metrics("clipped")] == [1]

@@ -169,7 +169,7 @@ def _compare(folders: list[Path], as_json: bool) -> None:
     from codea1_cli.evals.test_generation.results import compare
 
     if len(folders) != 2:
-        raise UserError("compare takes two folders of results", hint="`codea1 eval-tests compare A B`")
+        raise UserError("compare takes two folders of results", hint="`codea1 eval-tests compare --help` shows how")
     found = compare(*folders)
     if as_json:
         console.emit([{**asdict(one), "difference": one.difference} for one in found])

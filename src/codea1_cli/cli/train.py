@@ -69,6 +69,7 @@ def train(
     from codea1_cli.cli.plan import estimate_here, free_disk
     from codea1_cli.cli.plan_view import headline, run_data, show_run
     from codea1_cli.engine.evaluation_on_rank import check_benchmarks
+    from codea1_cli.engine.resume import begin_anew
     from codea1_cli.engine.run_setup import check_enough, run_length
     from codea1_cli.engine.shutdown import stoppable
     from codea1_cli.methods.registry import method_of
@@ -147,7 +148,8 @@ def train(
         elif directory.begun():  # somebody else's, begun since it was looked at
             raise UserError(f"run {directory.name} exists already", hint="choose another name with --run")
         else:
-            _clear_start(directory)
+            if directory.exists():
+                console.note(begin_anew(directory))
             _write_recipe(directory, chosen, source)
         return _train(chosen, directory, problems, ranks, nodes, resume_step, max_steps, address, as_json)
 
@@ -171,7 +173,7 @@ def _new(
         if run and (there := RunDir(root / run)).exists():
             raise UserError(
                 f"no recipe given, and run {there.name} exists already",
-                hint=f"`{command('train', *there.options, '--resume', *options)}` goes on with it",
+                hint=_goes_on(there, options),
             )
         raise UserError(
             "no recipe given",
@@ -198,7 +200,7 @@ def _directory(recipe: str, run: str | None, root: Path, resume: bool, options: 
             pass
         raise UserError(
             f"run {directory.name} exists already",
-            hint=f"`{command('train', *directory.options, '--resume', *options)}` goes on with it, "
+            hint=f"{_goes_on(directory, options)}, "
             f"`{command('runs', 'prune', *directory.options, '--whole', '--yes')}` removes it; or choose another --run",
         )
     if not directory.exists() and directory.path.is_dir() and any(p.name != "lock" for p in directory.path.iterdir()):
@@ -206,17 +208,11 @@ def _directory(recipe: str, run: str | None, root: Path, resume: bool, options: 
     return directory
 
 
-def _clear_start(directory: "RunDir") -> None:
-    """Makes room where a run of that name never came to its first step, as after a refusal of the pre-flight."""
-    from codea1_cli.engine.resume import ResumePoint, set_aside
-
-    if not directory.exists():
-        return
-    moved = set_aside(directory, ResumePoint(0, {}))
-    for name in ("run.json", "preflight.json"):
-        (directory.path / name).unlink(missing_ok=True)
-    what = f"; {', '.join(moved[1])} set aside in {moved[0]}" if moved else ""
-    console.note(f"run {directory.name} had not come to its first step: it begins anew with this recipe{what}")
+def _goes_on(directory: "RunDir", options: list[str]) -> str:
+    """The hint with which a run goes on: at its end, longer."""
+    done = directory.latest_step()
+    longer = [f"train.max_steps={2 * done}"] if 0 < directory.info().get("total_steps", 0) <= done else []
+    return f"`{command('train', *directory.options, '--resume', *longer, *options)}` goes on with it"
 
 
 def _prepare_resume(
@@ -232,10 +228,11 @@ def _prepare_resume(
     point = resume_point(directory, start_over)
     step = point.step
     total = run_length(recipe, len(directory.info()["problem_ids"])) if step else 0
+    words = [f"{key}={json.dumps(now)}" for key, (_, now) in changes.items()]
     if step and step >= min(total, max_steps or total):
         raise UserError(
             f"run {directory.name} is at step {step} of {total}: there is nothing left to do",
-            hint=f"go on to the end: `{command('train', *directory.options, '--resume')}`"
+            hint=f"go on to the end: `{command('train', *directory.options, '--resume', *words)}`"
             if step < total
             else f"make it longer: `{command('train', *directory.options, '--resume', f'train.max_steps={2 * step}')}`",
         )
@@ -247,7 +244,6 @@ def _prepare_resume(
     console.note(f"run {directory.name} goes on from step {step}" if step else f"run {directory.name} starts over")
     _write_recipe(directory, recipe, "")
     if changes:
-        words = [f"{key}={json.dumps(now)}" for key, (_, now) in changes.items()]
         with open(directory.path / "recipe.source.yaml", "a", encoding="utf-8") as file:
             file.write(f"# after step {step}: {' '.join(words)}\n")
         console.note(f"changed from here on: {', '.join(words)}")

@@ -21,7 +21,7 @@ from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.run_writer import RunWriter
 from codea1_cli.engine.step_state import Step
 from codea1_cli.environment import settle, settle_umask
-from codea1_cli.errors import EnvironmentFault, SandboxOutage
+from codea1_cli.errors import EnvironmentFault, SandboxOutage, command
 from codea1_cli.methods.exchange import CandidateView, SuiteResults
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
@@ -164,7 +164,8 @@ class Arena:
             raise SandboxOutage(
                 f"step {step}: {unscored} of {len(candidates)} candidates could not be judged, "
                 "because the sandbox failed",
-                hint="see what is wrong with `codea1 sandbox check`, then go on with --resume",
+                hint="`codea1 sandbox check` says what is wrong; then "
+                f"`{command('train', *self.run.options, '--resume')}` goes on",
             )
 
     # -- the end of a step -----------------------------------------------------------------------------------------

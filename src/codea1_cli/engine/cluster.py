@@ -78,9 +78,12 @@ def _connected(ray: Any, address: str | None, temp: str | None = None) -> Iterat
                     logging_level=logging.ERROR,
                     _temp_dir=temp,
                 )
-    except (ConnectionError, ValueError, RuntimeError, OSError, ray.exceptions.RayError) as error:
+    except Exception as error:  # Ray raises a bare one where it does not come up in 30 s
         if address is None:
-            raise EnvironmentFault(f"Ray does not start: {first_line(error)}") from error
+            raise EnvironmentFault(
+                f"Ray does not start: {first_line(error)}",
+                hint="where the machine is busy, the same command again may do",
+            ) from error
         refused = type(error) is ConnectionError or isinstance(error, ray.exceptions.AuthenticationError)
         raise EnvironmentFault(
             f"no Ray cluster answers at {address}: {first_line(error)}",

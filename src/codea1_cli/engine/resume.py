@@ -142,6 +142,15 @@ def set_aside(run: RunDir, point: ResumePoint) -> tuple[Path, list[str]] | None:
     return (target, moved) if moved else None
 
 
+def begin_anew(run: RunDir) -> str:
+    """Makes room for another start of a run that never came to its first step; returns what to say of it."""
+    moved = set_aside(run, ResumePoint(0, {}))
+    for name in ("run.json", "preflight.json"):
+        (run.path / name).unlink(missing_ok=True)
+    what = f"; {', '.join(moved[1])} set aside in {moved[0]}" if moved else ""
+    return f"run {run.name} had not come to its first step: it begins anew with this recipe{what}"
+
+
 def _move_events(run: RunDir, step: int, target: Path) -> list[str]:
     try:
         with MistakeStore(run.mistakes_file) as store:

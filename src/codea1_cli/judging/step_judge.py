@@ -101,9 +101,7 @@ class StepJudge:
         """Why a problem cannot be played: its reference does not load, or no test of it has one answer."""
         loaded = self.judge.loads(problem.reference, problem.entry_point)
         if loaded is None:
-            raise EnvironmentFault(
-                f"the sandbox failed on the reference of {problem.id}", hint="try `codea1 sandbox check`"
-            )
+            raise _reference_unscored(problem)
         if not loaded:
             return "its reference does not load"
         calls = own_calls(problem)[:4]
@@ -111,9 +109,7 @@ class StepJudge:
             return None
         expected = self.judge.expected(problem.reference, problem.entry_point, calls)
         if any(answer.reason == UNSCORED for answer in expected.values()):
-            raise EnvironmentFault(
-                f"the sandbox failed on the reference of {problem.id}", hint="try `codea1 sandbox check`"
-            )
+            raise _reference_unscored(problem)
         if not any(answer.valid for answer in expected.values()):
             return f"its reference gives no usable answer to its own tests ({next(iter(expected.values())).reason})"
         return None
@@ -210,3 +206,9 @@ class StepJudge:
         """Ends the sandbox and closes the file of the reference's answers."""
         self.sandbox.close()
         self.judge.cache.close()
+
+
+def _reference_unscored(problem: Problem) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"the sandbox failed on the reference of {problem.id}", hint="`codea1 sandbox check` says what is wrong"
+    )

@@ -34,7 +34,7 @@ def resolve_model(name: str) -> str:
     if not (path / "config.json").is_file():
         raise UserError(
             f"{name} is not a Hugging Face model folder: config.json is missing",
-            hint="`codea1 export` writes one from a run",
+            hint="`codea1 export --help` tells how to write one from a run",
         )
     check_files(path)
     return str(path.resolve())

@@ -210,7 +210,7 @@ def check_fits(estimate: RunEstimate, problems: int) -> str | None:
     more = "; or a GPU for each side" if estimate.target.gpu and len(worst.ranks) > 1 else ""
     fault = EnvironmentFault(
         f"{' and '.join(worst.ranks)} would need {gib(worst.needed)}, {where} has {gib(worst.total)} (largest: {what})",
-        hint=f"{hint}{more}; `codea1 plan` shows every part",
+        hint=f"{hint}{more}; `codea1 plan --help` tells how to see every part",
     )
     if worst.needed > c.REFUSAL * worst.total:
         raise fault

@@ -200,10 +200,7 @@ def _by_id(wishes: Mapping[str, Wish], role: str, wish: list[int], gpus: Sequenc
 
 def _no_gpu(roles: Collection[str]) -> str:
     keys = " ".join(f"{role}.gpus=0" for role in roles)
-    return (
-        f"there is no GPU: `{keys}` tries it on the CPU, "
-        "`codea1 plan --recipe RECIPE --gpu h100` tells what it takes on others"
-    )
+    return f"there is no GPU: `{keys}` tries it on the CPU, `codea1 plan --help` tells how to plan for others"
 
 
 @dataclass(frozen=True)

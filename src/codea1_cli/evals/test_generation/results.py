@@ -147,7 +147,7 @@ def _scoring(folder: Path) -> Scoring:
         return Scoring(**read_json(folder / "settings.json", dict)["scoring"])
     except (UserError, KeyError, TypeError):
         raise UserError(
-            f"{folder} is not a folder of eval-tests results", hint="`codea1 eval-tests` says where its results lie"
+            f"{folder} is not a folder of eval-tests results", hint="eval-tests says where its results lie as it ends"
         ) from None
 
 
