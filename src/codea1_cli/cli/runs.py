@@ -126,11 +126,14 @@ _EVAL_COLUMNS = {
     "eval.base/pass@1": "base pass@1",
     "eval.plus/pass@1": "plus pass@1",
     "eval.tests/pass@1": "tests pass@1",
+    "eval.test.exposed": "exposed",
+    "eval.near_miss.exposed": "near-miss",
+    "eval.test.false_alarm": "false alarm",
     "eval.test.validity": "validity",
+    "eval.test.stated_correctly": "rightly",
+    "eval.test.asserts": "asserts",
     "eval.validity": "validity %",
     "eval.mutation": "mutation %",
-    "eval.test.kill_rate": "kill rate",
-    "eval.test.kills_per_valid": "kills per valid",
 }
 
 

@@ -135,8 +135,14 @@ class TrainView:
             if code["pass@1"] is not None:
                 self._compare(code["pass@1"])
         if test:
-            parts.append(f"suite validity {percent(test['validity'])}  kill rate {percent(test['kill_rate'])}")
+            parts.append(f"validity {percent(test['validity'])}  asserts {_plain(test['asserts'])}")
         self._say("  ".join(parts))
+        if test:
+            near = line["eval"]["near_miss"]["exposed"]
+            self._say(
+                f"  exposed {percent(test['exposed'])}  near-miss {percent(near)}"
+                f"  false alarm {percent(test['false_alarm'])}  stated rightly {percent(test['stated_correctly'])}"
+            )
         if self.status is not None:
             self.status.update("training")
 
@@ -165,17 +171,19 @@ class TrainView:
             title = f"Held-out problems, step {first['step']} and step {last['step']}"
             n = first["eval"]["code"]["n"]
             labels = [
-                ("Code LLM pass@1", "code", "pass@1"),
-                (f"Code LLM pass@{n}", "code", f"pass@{n}"),
-                ("Test LLM suite validity", "test", "validity"),
-                ("Test LLM valid asserts", "test", "valid_asserts"),
-                ("Test LLM kill rate", "test", "kill_rate"),
-                ("Test LLM kills per valid assert", "test", "kills_per_valid"),
+                ("Code LLM pass@1", "code", "pass@1", percent),
+                (f"Code LLM pass@{n}", "code", f"pass@{n}", percent),
+                ("Test LLM wrong programs exposed", "test", "exposed", percent),
+                ("Test LLM near-miss programs exposed", "near_miss", "exposed", percent),
+                ("Test LLM suites that raise a false alarm", "test", "false_alarm", percent),
+                ("Test LLM suite validity", "test", "validity", percent),
+                ("Test LLM answers stated rightly", "test", "stated_correctly", percent),
+                ("Test LLM asserts per suite", "test", "asserts", _plain),
             ]
             rows = [
-                (label, *(percent(line["eval"][role][key]) for line in (first, last)))
-                for label, role, key in labels
-                if role in first["eval"]
+                (label, *(as_text(line["eval"].get(part, {}).get(key)) for line in (first, last)))
+                for label, part, key, as_text in labels
+                if part in last["eval"]
             ]
             console.err().print(console.table(title, ("", ">before", ">after"), rows, framed=True))
         word = outcome.state if outcome.state == "finished" else f"{outcome.state} and saved"
@@ -189,6 +197,10 @@ class TrainView:
             self._say(f"next: {command('train', *self.run.options, '--resume')}")
         else:
             self._say(f"next: {command('mistakes', 'list', *self.run.options)}")
+
+
+def _plain(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.1f}"
 
 
 def _share(percent: float | None) -> float | None:

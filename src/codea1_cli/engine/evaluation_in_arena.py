@@ -22,6 +22,7 @@ from codea1_cli.durable import write_atomic
 from codea1_cli.engine.evaluation_on_rank import benchmark_sets, heldout_sets
 from codea1_cli.engine.step_state import new_future
 from codea1_cli.evals.benchmark import EvalSet
+from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutSolving, wrong_programs
 from codea1_cli.problems.problem import Problem
 from codea1_cli.runs.checkpoints import figure_of
 
@@ -37,7 +38,7 @@ class Evaluator(ABC):
 
     def __init__(self, arena: Arena) -> None:
         self.arena, self.folder = arena, arena.run.path / "evaluation"
-        self.sets: dict[str, EvalSet] = {}
+        self.sets: Mapping[str, EvalSet] = {}
         self.posted: dict[tuple[int, str], dict[int, Share]] = defaultdict(dict)
         self._scorer = ThreadPoolExecutor(1, thread_name_prefix="evaluation")
 
@@ -68,11 +69,13 @@ class Evaluator(ABC):
 class HeldoutEvaluator(Evaluator):
     """The held-out problems. `fault` is what ended an evaluation that nobody waits for."""
 
+    sets: Mapping[str, HeldoutSolving | HeldoutAttacking]
+
     def __init__(self, arena: Arena, problems: Sequence[Problem]) -> None:
         super().__init__(arena)
-        self.solving, self.attacking = heldout_sets(arena.recipe, problems, arena.judge, arena.beats.judged)
-        roles = arena.method.roles
-        self.sets = {chosen.name: chosen for chosen in (self.solving, self.attacking) if chosen.role in roles}
+        every = heldout_sets(arena.recipe, problems, arena.judge, arena.beats.judged)
+        self.solving, self.near_misses, self.attacking = every
+        self.sets = {chosen.name: chosen for chosen in every if chosen.role in arena.method.roles}
         self.aimed: asyncio.Future[None] = new_future()  # done when the targets of `attacking` are known
         self.tasks: dict[asyncio.Task[None], int] = {}
         self.figures: dict[int, dict[str, Any]] = {}
@@ -85,7 +88,7 @@ class HeldoutEvaluator(Evaluator):
     def _known_targets(self, problems: Sequence[Problem]) -> list[tuple[str, str]] | None:
         """Wrong programs that come with the problems, or those that the run chose before its first step."""
         limit = self.arena.recipe.eval.wrong_per_problem
-        given = [(problem.id, source) for problem in problems for source in _wrong_programs(problem)[:limit]]
+        given = [(problem.id, source) for problem in problems for source in wrong_programs(problem)[:limit]]
         if given or not problems:
             return given
         file = self.folder / "targets.json"
@@ -95,21 +98,25 @@ class HeldoutEvaluator(Evaluator):
         return [(pid, source) for pid, source in json.loads(file.read_text(encoding="utf-8")) if pid in asked]
 
     async def items(self, name: str) -> Sequence[Any]:
-        """Of `attacking`: when its wrong programs are known, the same for the whole run."""
+        """Where they are wrong programs: when they are known, the same for the whole run."""
         if name == self.attacking.name:
             await asyncio.shield(self.aimed)
+        if name == self.near_misses.name and not self.near_misses.targets:
+            self.folder.mkdir(exist_ok=True)
+            limit = self.arena.recipe.eval.wrong_per_problem
+            await self.in_scorer(self.near_misses.choose, self.folder / "near_miss.json", limit)
         return self.sets[name].load()
 
     async def gathered(self, step: int, name: str, texts: Texts, too_long: int) -> None:
         """Scores in a task that `drain` waits for."""
         self.tasks[asyncio.create_task(self._evaluate(step, self.sets[name], texts))] = step
 
-    async def _evaluate(self, step: int, chosen: EvalSet, texts: Texts) -> None:
+    async def _evaluate(self, step: int, chosen: HeldoutSolving | HeldoutAttacking, texts: Texts) -> None:
         try:
             figures, rows = await self.in_scorer(chosen.score, texts)
             if chosen is self.solving and not self.aimed.done():
                 self._choose_targets(rows)
-            line = await self.arena.in_writer(self._write, step, chosen.role, figures, rows)
+            line = await self.arena.in_writer(self._write, step, chosen.part, figures, rows)
         except Exception as error:  # nobody waits for this task: the driver is told, and who waits for the targets
             self.fault = error
             if not self.aimed.done():
@@ -125,15 +132,16 @@ class HeldoutEvaluator(Evaluator):
         _keep(self.folder / "targets.json", self.attacking.targets)
         self.aimed.set_result(None)
 
-    def _write(self, step: int, role: str, figures: dict[str, Any], rows: Sequence[Mapping[str, Any]]) -> Any:
-        """In the writer's thread: one role's rows; the last role completes the step's line, which is returned."""
+    def _write(self, step: int, part: str, figures: dict[str, Any], rows: Sequence[Mapping[str, Any]]) -> Any:
+        """In the writer's thread: one set's rows; the last set completes the step's line, which is returned."""
         plain = [{key: value for key, value in row.items() if key != "wrong"} for row in rows]
-        _keep(self.folder / f"step-{step:06d}-{role}.json", plain)
+        _keep(self.folder / f"step-{step:06d}-{part.replace('_', '-')}.json", plain)
         parts = self.figures.setdefault(step, {})
-        parts[role] = figures
+        parts[part] = figures
         if len(parts) < len(self.sets):
             return None
-        line = _line(step, {"set": "heldout", **self.figures.pop(step)})
+        del self.figures[step]
+        line = _line(step, {"set": "heldout", **dict(sorted(parts.items()))})
         self.arena.run.append_metrics(line)
         return line
 
@@ -265,9 +273,3 @@ def _line(step: int, told: dict[str, Any]) -> dict[str, Any]:
 def _keep(file: Path, content: Any) -> None:
     file.parent.mkdir(exist_ok=True)
     write_atomic(file, json.dumps(content) + "\n")
-
-
-def _wrong_programs(problem: Problem) -> list[str]:
-    """The wrong candidates of `meta.wrong`; a field of that name with something else in it is somebody else's."""
-    wrong = problem.meta.get("wrong")
-    return wrong if isinstance(wrong, list) and all(isinstance(source, str) for source in wrong) else []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from codea1_cli.engine.trl.sampling import beside_training, sample_groups, sync_weights
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.benchmark import EvalSet, ScoreOptions, SetOptions, default_cache
-from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutSolving
+from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutNearMisses, HeldoutSolving
 from codea1_cli.evals.registry import benchmark_row, open_set
 from codea1_cli.files import user_path
 from codea1_cli.judging.step_judge import StepJudge
@@ -32,11 +32,15 @@ def heldout_sets(
     problems: Sequence[Problem] = (),
     judge: StepJudge | None = None,
     progress: Callable[[], None] = lambda: None,
-) -> tuple[HeldoutSolving, HeldoutAttacking]:
-    """The two held-out sets of a run. The arena gives problems and judge, a rank neither."""
-    game = recipe.game
-    attacking = HeldoutAttacking(game.tests_per_suite, game.white_box, problems, judge, progress)
-    return HeldoutSolving(recipe.eval.n, problems, judge, progress), attacking
+) -> tuple[HeldoutSolving, HeldoutNearMisses, HeldoutAttacking]:
+    """The held-out sets of a run, in the order in which they are sampled: near misses can be looked for while the Code
+    LLM samples, who may give the third set its programs. The arena gives problems and judge, a rank neither."""
+    shown = recipe.game.tests_per_suite, recipe.game.white_box
+    return (
+        HeldoutSolving(recipe.eval.n, problems, judge, progress),
+        HeldoutNearMisses(*shown, problems, judge, progress),
+        HeldoutAttacking(*shown, problems, judge, progress),
+    )
 
 
 def benchmark_sets(recipe: Recipe, workers: int = 1) -> list[EvalSet]:

@@ -1,21 +1,33 @@
-"""The held-out problems as two sets: the Code LLM solves them, the Test LLM attacks wrong programs of them."""
+"""The held-out problems as three sets: the Code LLM solves them; the Test LLM attacks wrong programs of them, and
+programs that are nearly right."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from codea1_cli.durable import write_atomic
+from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.benchmark import Figures, Texts
 from codea1_cli.evals.statistics import pass_at_k
+from codea1_cli.evals.test_generation.mutants import make_mutants
+from codea1_cli.files import decode_json
+from codea1_cli.judging.grading import grade_on_tests
 from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.models.loading import render
 from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.problems.problem import Problem, public_problem
 from codea1_cli.problems.prompts import code_messages, test_messages
 from codea1_cli.sandbox.base import in_order
+from codea1_cli.sandbox.verdicts import Verdict
 
 Rows = list[dict[str, Any]]
+PROGRAMS_TRIED = 24  # per problem, for near-miss programs: mutation makes hundreds of a long reference
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,7 @@ class HeldoutSet:
     progress: called from the judging threads after each item.
     """
 
+    part: str
     seed = 7
 
     def __init__(
@@ -66,7 +79,7 @@ class HeldoutSet:
 class HeldoutSolving(HeldoutSet):
     """`n` solutions per problem, judged by the problem's own tests."""
 
-    name, role = "heldout-solving", "code"
+    name, role, part = "heldout-solving", "code", "code"
 
     def load(self) -> list[Problem]:
         """The problems without their references."""
@@ -87,7 +100,7 @@ class HeldoutSolving(HeldoutSet):
 class HeldoutAttacking(HeldoutSet):
     """One suite per wrong program. `targets`: (problem id, program) pairs, perhaps the first policy's solutions."""
 
-    name, role = "heldout-attacking", "test"
+    name, role, part = "heldout-attacking", "test", "test"
 
     def __init__(self, tests_per_suite: int, white_box: bool, *arguments: Any) -> None:
         super().__init__(1, *arguments)
@@ -119,6 +132,70 @@ class HeldoutAttacking(HeldoutSet):
         return attack_figures(rows, self.tests_per_suite), rows
 
 
+class HeldoutNearMisses(HeldoutAttacking):
+    """One suite per near-miss program: a harder set, the same for every run on the same problems."""
+
+    name, part, seed = "heldout-near-miss", "near_miss", 11
+
+    def choose(self, file: Path, limit: int) -> None:
+        """Takes each problem's programs from `file` (a JSON object by problem id); finds and adds those of a problem
+        that is not in it, `limit` at most. Blocking.
+
+        Raises:
+            UserError: the file is broken.
+            EnvironmentFault: the sandbox failed.
+        """
+        judge = self.judge
+        assert judge is not None
+        kept = decode_json(file.read_bytes()) if file.is_file() else {}
+        if not isinstance(kept, dict):
+            raise UserError(f"{file} is broken", hint="delete it: the same programs are found again")
+        missing = [problem for pid, problem in self.problems.items() if pid not in kept]
+
+        def find(problem: Problem) -> list[str]:
+            found = near_misses(problem, judge, limit)
+            self.progress()
+            return found
+
+        if missing:
+            kept |= {problem.id: found for problem, found in in_order(find, missing, judge.workers)}
+            write_atomic(file, json.dumps(kept) + "\n")
+        self.targets = [(pid, source) for pid in self.problems for source in kept[pid]]
+
+
+def wrong_programs(problem: Problem) -> list[str]:
+    """The wrong programs of `meta.wrong`; a field of that name with something else in it is somebody else's."""
+    wrong = problem.meta.get("wrong")
+    return wrong if isinstance(wrong, list) and all(isinstance(source, str) for source in wrong) else []
+
+
+def near_misses(problem: Problem, judge: StepJudge, limit: int) -> list[str]:
+    """Up to `limit` programs that pass at least half of the problem's tests and not all, those that pass most first.
+
+    They are looked for among the problem's own wrong programs, then among mutants of its reference in the order of
+    their hashes, which favours no operator and no place; `PROGRAMS_TRIED` at most. `tests` and `extra_tests` count,
+    where the reference answers them. Of programs that fail the same calls only the first is taken, and none that times
+    out, which might be the machine's doing.
+
+    Raises:
+        EnvironmentFault: the sandbox failed on all of them.
+    """
+    mutants = {mutant.source for mutant in make_mutants(problem.reference) if mutant.source is not None}
+    by_hash = sorted(mutants, key=lambda source: hashlib.sha256(source.encode()).digest())
+    programs = list(dict.fromkeys([*wrong_programs(problem), *by_hash]))[:PROGRAMS_TRIED]
+    tested = problem.model_copy(update={"tests": [*problem.tests, *problem.extra_tests]})
+    grades = grade_on_tests(judge.judge, tested, programs)
+    if programs and all(grade.share is None for grade in grades) and judge.reference_fault(problem) is None:
+        raise EnvironmentFault(f"the sandbox failed on {problem.id}", hint="try `codea1 sandbox check`")
+    found: dict[tuple[str, ...], tuple[float, str]] = {}
+    for program, grade in zip(programs, grades, strict=True):
+        failed = {call: test.verdict for call, test in grade.verdicts.items() if test.verdict is not Verdict.PASSED}
+        if grade.loaded and 0.5 <= (grade.share or 0.0) < 1 and Verdict.TIMEOUT not in failed.values():
+            found.setdefault(tuple(failed), (grade.share or 0.0, program))
+    nearest = sorted(found.values(), key=lambda item: -item[0])  # stable: equals stay in order
+    return [program for _, program in nearest[:limit]]
+
+
 def solve_figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """pass@1 and pass@n over problems. Solutions that the sandbox could not judge are counted in `unscored` and left
     out of the estimates, and a problem with fewer than k others out of pass@k; a figure over nothing is None."""
@@ -133,22 +210,39 @@ def solve_figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def attack_figures(rows: Sequence[Mapping[str, Any]], tests_per_suite: int) -> dict[str, Any]:
-    """Suites on wrong candidates, by their first K asserts.
+    """Suites on wrong programs, each by its first K asserts; a figure over nothing is None.
 
-    `validity` is the game's, min(valid / K, 1 - invalid / K), where an assert that states a wrong answer is invalid;
-    `valid_asserts` the share of the K asked whose call the reference answers; `kill_rate` the share of wrong candidates
-    that their suite exposes; `kills_per_valid` kills over valid asserts; `stated_correctly` the share of valid asserts
-    that state the right answer.
+    What a suite is worth to somebody who has no reference:
+    `exposed` is the share of suites one of whose asserts fails on its wrong program, is valid (the reference answers
+    the call) and states the reference's answer; `false_alarm` the share of suites with a valid assert that states
+    another answer: they would reject a right program; `stated_correctly` the share of valid asserts that state the
+    reference's answer; `asserts` the asserts per suite, K at most; `distinct_calls` the mean over problems of how many
+    different valid calls all suites of the problem make together.
+
+    What the game counts: `validity` is its min(valid / K, 1 - invalid / K), where an assert that states a wrong answer
+    is invalid too; `valid_asserts` the share of the K asked that are valid; `kill_rate` the share of suites one of
+    whose valid asserts fails by the reference's answer, whatever it states; `kills_per_valid` such asserts over valid
+    ones.
     """
     scored = [row for row in rows if not row["unscored"]]
-    valid = sum(row["valid"] for row in scored)
-    count = len(scored)
+    count, valid = len(scored), sum(row["valid"] for row in scored)
+    calls: dict[str, set[str]] = defaultdict(set)
+    for row in scored:
+        calls[row["problem_id"]].update(row["calls"])
+
+    def share(values: Iterable[float], of: float) -> float | None:
+        return sum(values) / of if of else None
+
     return {
         "suites": count,
         "unscored": len(rows) - count,
-        "validity": sum(row["validity"] for row in scored) / count if count else None,
-        "valid_asserts": valid / (count * tests_per_suite) if count else None,
-        "kill_rate": sum(row["kills"] > 0 for row in scored) / count if count else None,
-        "kills_per_valid": sum(row["kills"] for row in scored) / valid if valid else None,
-        "stated_correctly": sum(row["correct"] for row in scored) / valid if valid else None,
+        "exposed": share((row["exposed"] for row in scored), count),
+        "false_alarm": share((row["misstated"] > 0 for row in scored), count),
+        "validity": share((row["validity"] for row in scored), count),
+        "stated_correctly": share((row["correct"] for row in scored), valid),
+        "asserts": share((row["asserts"] for row in scored), count),
+        "distinct_calls": share(map(len, calls.values()), len(calls)),
+        "valid_asserts": share((row["valid"] for row in scored), count * tests_per_suite),
+        "kill_rate": share((row["kills"] > 0 for row in scored), count),
+        "kills_per_valid": share((row["kills"] for row in scored), valid),
     }

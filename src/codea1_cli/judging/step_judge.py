@@ -55,14 +55,22 @@ class SolveResult:
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """One suite on one wrong candidate of a held-out problem. `validity` is the game's; the counts are those of the
-    first K asserts."""
+    """One suite on one wrong program of a held-out problem, by its first K asserts.
+
+    asserts: how many there are, up to K. valid: whose call the reference answers. correct, misstated: valid ones that
+    state the reference's answer, and the others. kills: valid ones that the program fails by the
+    reference's answer, whatever they state. exposed: whether one of them states that answer, so that somebody without a
+    reference sees the program fail for a right reason. calls: the valid ones'. validity: the game's.
+    """
 
     problem_id: str
     asserts: int
     valid: int
     correct: int
+    misstated: int
     kills: int
+    exposed: bool
+    calls: tuple[str, ...]
     validity: float
     unscored: bool
 
@@ -186,18 +194,28 @@ class StepJudge:
         )
 
     def suite_on_wrong(self, problem: Problem, wrong: str, text: str) -> SuiteResult:
-        """One suite on one wrong candidate; only the first K asserts count, so that long suites gain nothing."""
-        candidate = Candidate("", wrong, True)
-        judged = self.judge_suites(problem, candidate, [text], ()).game
+        """One suite on one wrong program; only the first K asserts count, so that long suites gain nothing.
+
+        The reference decides, also for a game that plays without it: figures of two games can be compared.
+        """
+        if not self.rules.validation:
+            by_reference = StepJudge(self.rules.model_copy(update={"validation": True}), self.judge)
+            return by_reference.suite_on_wrong(problem, wrong, text)
+        judged = self.judge_suites(problem, Candidate("", wrong, True), [text], ()).game
         suite = judged.suites[0]
         tests = suite.tests[: self.rules.tests_per_suite]
         valid = [test for test in tests if test.valid]
+        failed = [test for test in valid if test.verdict not in (None, Verdict.PASSED, Verdict.UNSCORED)]
+        correct = sum(test.stated_correctly is True for test in valid)
         return SuiteResult(
             problem.id,
             asserts=len(tests),
             valid=len(valid),
-            correct=sum(test.stated_correctly is True for test in valid),
-            kills=sum(test.verdict not in (None, Verdict.PASSED, Verdict.UNSCORED) for test in valid),
+            correct=correct,
+            misstated=len(valid) - correct,
+            kills=len(failed),
+            exposed=any(test.stated_correctly for test in failed),
+            calls=tuple(test.call for test in valid if test.call is not None),
             validity=score_problem(self.rules, (), [judged]).suite_parts[0][0].validity,
             unscored=suite.unscored,
         )

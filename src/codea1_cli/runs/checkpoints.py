@@ -112,13 +112,17 @@ def _safetensors_size(path: Path) -> int:
 def figure_of(line: dict[str, Any], name: str) -> float | None:
     """The value of a figure, `SET/KEY`, in an evaluation's line of metrics.jsonl; None where it is not in it.
 
-    A held-out key (`heldout/pass@1`, `heldout/kill_rate`) is looked up in the Code LLM's part, then in the Test LLM's.
+    A held-out key (`heldout/pass@1`, `heldout/exposed`) is looked up in the Code LLM's part, then in the Test LLM's;
+    `heldout/near_miss/exposed` is of the near-miss programs.
     """
     figures = line.get("eval")
     chosen, _, key = name.partition("/")
     if not isinstance(figures, dict) or figures.get("set") != chosen:
         return None
-    for part in (figures, figures.get("code"), figures.get("test")):
+    parts = [figures, figures.get("code"), figures.get("test")]
+    if key.startswith("near_miss/"):
+        parts, key = [figures.get("near_miss")], key.removeprefix("near_miss/")
+    for part in parts:
         value = part.get(key) if isinstance(part, dict) else None
         if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
