@@ -1,5 +1,7 @@
 """What a run shows, and what it warns of."""
 
+import re
+
 import pytest
 
 from codea1_cli.cli.train_view import TrainView
@@ -39,6 +41,15 @@ def step(number, reward=0.5, **arena):
             "timing": {"step_s": 1.0},
         },
     }
+
+
+SUITES = {"exposed": 0.26, "false_alarm": 1.0, "validity": 0.44, "stated_correctly": 0.5, "asserts": 3.44}
+
+
+def whole_evaluation(number, solved):
+    """As a run writes it."""
+    parts = {"code": {"n": 8, "pass@1": solved, "pass@8": 0.9}, "test": SUITES, "near_miss": {"exposed": 0.21}}
+    return {"step": number, "eval": {"set": "heldout", **parts}}
 
 
 def evaluation(number, solved):
@@ -99,3 +110,33 @@ def test_the_closing_line_says_how_a_run_ended(view, capsys, reached, last, inte
     out = capsys.readouterr().err
     assert word in out
     assert ("--resume" in out) == (reached < 10)
+
+
+def test_what_suites_are_worth_is_shown_together(view, capsys):
+    first, last = whole_evaluation(0, 0.44), whole_evaluation(10, 0.78)
+    view.event({"kind": "eval", "line": last})
+    told = capsys.readouterr().err
+    assert told.splitlines()[-2:] == [
+        "held-out at step 10:  pass@1 78.0%  pass@8 90.0%  validity 44.0%  asserts 3.4",
+        "  exposed 26.0%  near-miss 21.0%  false alarm 100.0%  stated rightly 50.0%",
+    ]
+    # A run begun by a version that had neither these figures nor the second set.
+    first["eval"]["test"] = {"validity": 0.33, "kill_rate": 0.4}
+    del first["eval"]["near_miss"]
+    for line in (first, last):
+        view.run.append_metrics(line)
+    view.finish(Outcome(10, 10, 10, False, {}))
+    table = capsys.readouterr().err
+    plain = [re.sub("[|│]", " ", line).strip() for line in table.splitlines() if "LLM" in line]
+    assert [re.split(r"\s{2,}", line) for line in plain] == [
+        ["Code LLM pass@1", "44.0%", "78.0%"],
+        ["Code LLM pass@8", "90.0%", "90.0%"],
+        ["Test LLM wrong programs exposed", "n/a", "26.0%"],
+        ["Test LLM near-miss programs exposed", "n/a", "21.0%"],
+        ["Test LLM suites that raise a false alarm", "n/a", "100.0%"],
+        ["Test LLM suite validity", "33.0%", "44.0%"],
+        ["Test LLM answers stated rightly", "n/a", "50.0%"],
+        ["Test LLM asserts per suite", "n/a", "3.4"],
+    ]
+    shown = [line for line in (told + table).splitlines() if "LLM" in line or "held-out" in line or "exposed" in line]
+    assert max(map(len, shown)) <= 80

@@ -43,6 +43,9 @@ def test_it_is_listed_inspected_resumed_and_exported(earlier: Cli, tmp_path: Pat
     assert "goes on from step 2" in resumed.stderr
     assert "finished at step 4 of 4" in resumed.stderr
     assert [line["step"] for line in earlier.metrics("before")] == [0, 1, 2, 3, 4, 4]
+    before, after = (line["eval"] for line in earlier.metrics("before") if "eval" in line)
+    assert "near_miss" not in before, "a set that the run has from now on"
+    assert after["near_miss"]["suites"] > 0
     for role in ("code", "test"):
         exported = data(earlier, "export", "before", "--role", role, "--to", str(tmp_path / role))
         assert exported["step"] == 4

@@ -89,6 +89,11 @@ def test_an_interrupt_finishes_the_step_and_saves_and_looking_changed_nothing(cl
     evaluation = next(line["eval"] for line in lines if "eval" in line)
     assert 0.0 <= evaluation["code"]["pass@1"] <= evaluation["code"]["pass@2"] <= 1.0
     assert evaluation["test"]["suites"] > 0
+    assert evaluation["near_miss"]["suites"] > 0
+    evaluated = cli.path("stopped") / "evaluation"
+    programs = json.loads((evaluated / "near_miss.json").read_text())
+    assert len(programs) == 3
+    assert sum(map(len, programs.values())) == len(json.loads((evaluated / "step-000000-near-miss.json").read_text()))
     assert not (cli.path("stopped") / "preflight.json").exists()
     assert json.loads((cli.path(whole) / "preflight.json").read_text())["stopped"] == []
 

@@ -59,6 +59,18 @@ def test_targets_that_are_none_are_known_after_a_resume(arena):
     assert asyncio.run(targets()) == []
 
 
+def test_near_misses_of_a_run_that_goes_on_are_those_that_it_has(arena):
+    file = arena.run.path / "evaluation" / "near_miss.json"
+    file.parent.mkdir()
+    file.write_text('{"h": ["one", "two"], "gone": ["three"]}\n')
+
+    async def shares():
+        await start(arena, [HELD])
+        return [await arena.evaluation_share("heldout-near-miss", rank, 2) for rank in (0, 1)]
+
+    assert [[item.source for item in share] for share in asyncio.run(shares())] == [["one"], ["two"]]
+
+
 def test_an_evaluation_that_fails_is_told_to_the_driver_and_to_who_waits(arena):
     async def fail():
         await start(arena, [HELD])

@@ -52,6 +52,10 @@ def test_a_figure_is_looked_up_in_its_own_set():
     heldout = {"step": 1, "eval": {"set": "heldout", "code": {"pass@1": 0.25}, "test": {"kill_rate": 0.75}}}
     assert figure_of(heldout, "heldout/pass@1") == 0.25
     assert figure_of(heldout, "heldout/kill_rate") == 0.75
+    heldout["eval"]["near_miss"] = {"exposed": 0.125}
+    assert figure_of(heldout, "heldout/near_miss/exposed") == 0.125
+    assert figure_of(heldout, "heldout/near_miss/kill_rate") is None
+    assert figure_of(heldout, "heldout/exposed") is None
     assert figure_of({"step": 1, "code": {}}, "heldout/pass@1") is None
 
 

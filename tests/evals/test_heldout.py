@@ -4,9 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutSolving, solve_figures
+from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutNearMisses, HeldoutSolving, attack_figures, solve_figures
+from codea1_cli.judging.judge import CandidateResult, TestVerdict
 from codea1_cli.judging.step_judge import SolveResult, SuiteResult
 from codea1_cli.problems.problem import Problem
+from codea1_cli.sandbox.verdicts import Expected, Verdict
 
 PROBLEMS = [
     Problem(id=name, question="q", declaration="", entry_point="f", reference="the secret", tests=["assert f() == 1"])
@@ -24,7 +27,8 @@ class Judge:
         return SolveResult(problem.id, tuple(text == "right" for text in texts), ("wrong",), 0)
 
     def suite_on_wrong(self, problem, source, text):
-        return SuiteResult(problem.id, 2, 2, 2, kills=int(text == f"kill {source}"), validity=1.0, unscored=False)
+        kills = int(text == f"kill {source}")
+        return SuiteResult(problem.id, 2, 2, 2, 0, kills, kills > 0, ("f(1)", "f(2)"), validity=1.0, unscored=False)
 
 
 def test_solutions_are_judged_by_the_whole_problem_and_sampled_without_its_reference():
@@ -79,3 +83,149 @@ def test_unscored_solutions_are_counted_and_left_out():
 @pytest.mark.parametrize("rows", [[], [row(False, False, unscored=2)]])
 def test_a_figure_over_nothing_is_none(rows):
     assert solve_figures(rows)["pass@1"] is None
+
+
+def suite(problem="a", *, exposed=False, misstated=0, calls=("f(1)", "f(2)"), unscored=False):
+    valid = len(calls)
+    kills = int(exposed)
+    correct = valid - misstated
+    return vars(SuiteResult(problem, 3, valid, correct, misstated, kills, exposed, tuple(calls), 0.5, unscored))
+
+
+def test_figures_of_suites():
+    rows = [
+        suite(exposed=True, misstated=1),
+        suite(calls=("f(2)", "f(3)")),
+        suite("b", calls=()),
+        suite("b", exposed=True, misstated=2, unscored=True),
+    ]
+    figures = attack_figures(rows, 4)
+    assert (figures["suites"], figures["unscored"]) == (3, 1)
+    assert figures["exposed"] == figures["false_alarm"] == pytest.approx(1 / 3)
+    assert figures["stated_correctly"] == 3 / 4
+    assert figures["asserts"] == 3
+    assert figures["distinct_calls"] == (3 + 0) / 2, "f(2) is one call of both suites"
+    assert (figures["valid_asserts"], figures["kills_per_valid"]) == (4 / 12, 1 / 4)
+    nothing = attack_figures([], 4)
+    assert {value for key, value in nothing.items() if key not in ("suites", "unscored")} == {None}
+
+
+def program(expression):
+    return f"def f(n):\n    return {expression}"
+
+
+COUNTING = Problem(
+    id="c",
+    question="q",
+    declaration="def f(n):",
+    entry_point="f",
+    reference=program("n + 1"),
+    tests=["assert f(0) == 1", "assert f(1) == 2"],
+    extra_tests=["assert f(2) == 3", "assert f(3) == 4"],
+    meta={
+        "wrong": [
+            program("n + 1 if n < 2 else 0"),  # half
+            program("n + 1 if n < 3 else 0"),
+            program("n + 1 if n < 3 else -1"),  # fails where the one before fails
+            program("n + 1 if n > 0 else 1 / n"),
+            program("n + 1 if n > 2 else 0"),  # less than half
+            program("1 + n"),  # right
+            program("n + 1 if n != 1 else sleep()"),
+            "def f(n:",
+        ]
+    },
+)
+
+
+class Direct:
+    """A judge without a sandbox, for the programs of this file."""
+
+    workers = 2
+
+    def __init__(self):
+        self.judge, self.programs, self.lost = self, [], False
+
+    def expected(self, reference, entry_point, calls):
+        found = self.run(reference, calls)
+        return {call: Expected(call, True, found[call], str(found[call])) for call in calls}
+
+    def check(self, candidate, entry_point, calls, expected):
+        self.programs.append(candidate)
+        if self.lost:
+            return CandidateResult(None)
+        try:
+            found = self.run(candidate, calls)
+        except SyntaxError:
+            return CandidateResult(False, verdicts={call: TestVerdict(Verdict.LOAD_ERROR) for call in calls})
+        return CandidateResult(
+            True,
+            verdicts={
+                call: TestVerdict(
+                    Verdict.TIMEOUT
+                    if found[call] == "slept"
+                    else Verdict.PASSED
+                    if found[call] == expected[call].value
+                    else Verdict.FAILED
+                )
+                for call in calls
+            },
+        )
+
+    def run(self, source, calls):
+        space = {"sleep": lambda: "slept"}
+        exec(source, space)
+        found = {}
+        for call in calls:
+            try:
+                found[call] = eval(call, space)
+            except ZeroDivisionError:
+                found[call] = "raised"
+        return found
+
+    def reference_fault(self, problem):
+        return None
+
+
+def chosen(file, judge, limit, *problems):
+    near = HeldoutNearMisses(2, True, problems, judge)
+    near.choose(file, limit)
+    return [source for _, source in near.targets]
+
+
+def test_near_misses_pass_most_tests_and_differ(tmp_path):
+    wrong = COUNTING.meta["wrong"]
+    assert chosen(tmp_path / "a.json", Direct(), 9, COUNTING)[:3] == [wrong[1], wrong[3], wrong[0]]
+    assert chosen(tmp_path / "b.json", Direct(), 2, COUNTING) == [wrong[1], wrong[3]]
+
+
+def test_where_a_problem_has_no_wrong_programs_mutants_of_its_reference_are_tried(tmp_path):
+    reference = program("n + 1 if n < 3 else 4")
+    bare = COUNTING.model_copy(update={"meta": {}, "reference": reference})
+    found = chosen(tmp_path / "a.json", Direct(), 4, bare)
+    assert found
+    assert found == chosen(tmp_path / "b.json", Direct(), 4, bare)
+    for source in found:
+        right = sum(got == n + 1 for n, got in enumerate(Direct().run(source, [f"f({n})" for n in range(4)]).values()))
+        assert 2 <= right < 4
+
+
+def test_near_misses_are_chosen_once(tmp_path):
+    file, judge = tmp_path / "near_miss.json", Direct()
+    first = chosen(file, judge, 2, COUNTING)
+    tried = len(judge.programs)
+    assert chosen(file, judge, 2, COUNTING) == first
+    assert len(judge.programs) == tried
+    other = COUNTING.model_copy(update={"id": "d"})
+    assert chosen(file, judge, 1, COUNTING, other) == [*first, first[0]]
+    assert chosen(file, judge, 1, other) == first[:1]
+
+
+def test_a_lost_sandbox_and_a_broken_file_are_told(tmp_path):
+    judge = Direct()
+    judge.lost = True
+    with pytest.raises(EnvironmentFault, match="the sandbox failed on c"):
+        chosen(tmp_path / "near_miss.json", judge, 2, COUNTING)
+    assert not (tmp_path / "near_miss.json").exists()
+    (tmp_path / "near_miss.json").write_text('{"c": ')
+    with pytest.raises(UserError, match=r"near_miss\.json is broken"):
+        chosen(tmp_path / "near_miss.json", Direct(), 2, COUNTING)

@@ -107,6 +107,17 @@ def test_solutions_and_suites_on_held_out_problems(judge):
         DOUBLE, wrong, suite("assert double(2) == 4", "assert double(3) == 6", "assert double(5) == 10")
     )
     assert (killing.valid, killing.kills) == (2, 1), "only the first K asserts count"
+    assert (killing.exposed, killing.misstated, killing.calls) == (True, 0, ("double(2)", "double(3)"))
+
+
+@pytest.mark.parametrize("validation", [True, False])
+def test_a_wrong_answer_that_fails_exposes_nothing_and_is_a_false_alarm(judge, validation):
+    """Whatever the game expects, what a suite is worth is measured by the reference."""
+    wrong = "def double(n):\n    return n ** 2\n"
+    text = suite("assert double(2) == 5", "assert double(3) == 7", "assert double(4) == 8")
+    found = judge(f"game.validation={validation}").suite_on_wrong(DOUBLE, wrong, text)
+    assert (found.asserts, found.valid, found.correct, found.misstated) == (2, 2, 0, 2)
+    assert (found.kills, found.exposed) == (1, False)
 
 
 @pytest.mark.parametrize("reference", ["def double(n):\n    return (", "def double(n):\n    raise ValueError(n)\n"])

@@ -154,9 +154,7 @@ class Eval(Section):
     )
     n: Positive = Field(8, description="solutions sampled a problem")
     limit: Positive | None = Field(None, description="use only the first N held-out problems")
-    wrong_per_problem: Positive = Field(
-        4, description="wrong programs, and near-miss ones, a problem: a suite for each"
-    )
+    wrong_per_problem: Positive = Field(4, description="wrong programs a problem, and near misses, each with a suite")
     benchmarks: list[str] = Field(
         default_factory=list,
         description="benchmarks run on the policies themselves: "
