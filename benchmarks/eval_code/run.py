@@ -1,11 +1,11 @@
 """Scoring speed against EvalPlus' own tool: the same samples, two workers, both with their ground truth at hand.
 
-    python benchmarks/eval_code/run.py --evalplus VENV/bin/python --data DIR [--copies 0] [--workers 2]
+    python benchmarks/eval_code/run.py --evalplus VENV/bin/python --data DIR [--copies 2] [--workers 2]
 
-The samples of a task are its canonical solution, one that returns None, and COPIES perturbed ones (`wrong.py`), some of
-which loop until their limit in both tools. Timed twice: without the tasks that
-are slow by themselves, and with them. Beside the wall times stands the floor, the CPU time that the references take on
-all inputs, times the right samples. The verdicts of both are compared.
+The samples of a task are its canonical solution and COPIES perturbed ones (`wrong.py`), some of which loop until their
+limit in both tools, as a trained model's errors do; `--copies 0` takes one that returns None in their place. Timed
+twice: without the tasks that are slow by themselves, and with them. Beside the wall times stands the floor, the CPU
+time that the references take on all inputs, times the right samples. The verdicts of both are compared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--evalplus", required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--benchmark", choices=["humaneval", "mbpp"], action="append")
-    parser.add_argument("--copies", type=int, default=0)
+    parser.add_argument("--copies", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--work", type=Path, default=None)
     parser.add_argument("--part", choices=["fast", "all"], action="append")
@@ -53,8 +53,9 @@ def measure(name: str, slow: bool, args: argparse.Namespace, work: Path) -> dict
     tasks = benchmark.load(args.data)
     targets = [(t.id, t.entry_point, t.reference) for t in tasks if slow or t.id not in SLOW[name]]
     rows = [(task, source) for task, _, source in targets]
-    rows += [(task, f"def {entry}(*a):\n    return None\n") for task, entry, _ in targets]
-    if args.copies:
+    if not args.copies:
+        rows += [(task, f"def {entry}(*a):\n    return None\n") for task, entry, _ in targets]
+    else:
         rows += [(task, source) for task, _, source in wrong_solutions(targets, args.copies * len(targets), seed=1)]
     rows += [(t.id, "") for t in tasks if not slow and t.id in SLOW[name]]  # the official tool wants every task
     file = work / f"{name}-{'all' if slow else 'fast'}.jsonl"

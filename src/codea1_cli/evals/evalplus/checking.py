@@ -19,13 +19,15 @@ from codea1_cli.sandbox.base import Limits, Sandbox
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
 PARTS = ("base", "plus")
-MIN_S, FACTOR, TASK_S = 4.0, 4.0, 60.0  # of one input at least, times the reference's, of all inputs at most
+MIN_S, FACTOR, TASK_S = 1.0, 4.0, 60.0  # of one input at least, times the reference's, of all inputs at most
 GRACE_S = 2.0  # what EvalPlus adds to a task's time before it ends a process
 MEMORY_MB = 4096
-LOOK_S = 0.3  # a first look: a wrong answer among the first ones ends the matter
+LOOK_S = 0.15  # a first look: a wrong answer among the first ones ends the matter
+HANG_S = 1.0  # more than its first look may take a program that no alarm ends, before it is ended
 REFERENCE_S = 900.0
 # EvalPlus 0.3.1 leaves its loop before it counts an answer to HumanEval/32 as right, so no program passes there.
 NEVER_PASSED = frozenset({("humaneval", "find_zero")})
+_CUT = frozenset({AnswerKind.TIMEOUT, AnswerKind.CRASHED})  # what a first look ends in that says nothing yet
 
 
 @dataclass(frozen=True)
@@ -82,19 +84,26 @@ class Checker:
     def check(self, task: PlusTask, solution: str, expected: Mapping[str, Expected]) -> dict[str, Status]:
         """The verdicts on a program, by "base" and "plus"."""
         program = self._program(task, solution, expected)
+        looks = [_look(expected[name]) for name in PARTS]
+        calls = [f"_part({name!r}, {look})" for name, look in zip(PARTS, looks, strict=True)]
+        # Loading has base's time alone: a program that is not loaded by then fails base, and so plus with it.
+        load_s = expected["base"].total
+        run = self.sandbox.run(program, "_part", calls, Limits(max(looks) + HANG_S, load_s, MEMORY_MB, 1 << 20))
         found: dict[str, Status | None] = {}
-        for look in (True, False):
-            left = [name for name in PARTS if found.get(name) is None]
-            if not left:
-                break
-            calls = [f"_part({name!r}, {_look(expected[name]) if look else 0})" for name in left]
-            longest = max(expected[name].total for name in left)
-            # Loading has base's time alone: a program that is not loaded by then fails base, and so plus with it.
-            run = self.sandbox.run(program, "_part", calls, Limits(longest, expected["base"].total, MEMORY_MB, 1 << 20))
-            for name, answer in zip(left, run.answers, strict=True):
-                found[name] = self._verdict(task, expected[name], name, answer, program)
-        # A program that claims a first look where there was none has taken the task over: wrong, not unscored.
-        return {name: found[name] or Status.FAIL for name in PARTS}
+        for name, answer in zip(PARTS, run.answers, strict=True):
+            cut = run.loaded and answer.kind in _CUT
+            found[name] = None if cut else self._verdict(task, expected[name], name, answer, program)
+
+        def whole(name: str) -> Status:
+            limits = Limits(expected[name].total, load_s, MEMORY_MB, 1 << 20)
+            answer = self.sandbox.run(program, "_part", [f"_part({name!r})"], limits).answers[0]
+            # A program that claims a first look where there was none has taken the task over: wrong, not unscored.
+            return self._verdict(task, expected[name], name, answer, program) or Status.FAIL
+
+        base = found["base"] or whole("base")
+        # Plus counts only with base: without it, plus is looked at for the record and not run any longer.
+        plus = found["plus"] or (whole("plus") if base is Status.PASS else base)
+        return {"base": base, "plus": plus}
 
     def _verdict(self, task: PlusTask, expected: Expected, name: str, answer: Answer, program: str) -> Status | None:
         if answer.kind is AnswerKind.UNSCORED:

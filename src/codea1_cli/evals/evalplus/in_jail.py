@@ -5,6 +5,7 @@ so a candidate that takes it over can only change what it answers itself. As in 
 process, one after another, under an alarm a call, with the same functions switched off.
 
 Lines are those of `answers`, or `!NAME` for an exception (and then nothing more), or `+`: the time for a first look is up.
+A first look ends a call that takes longer than all of it, without a verdict.
 """
 
 import builtins
@@ -13,15 +14,18 @@ import io
 import json
 import math
 import os
+import resource
 import signal
 import sys
 import time
 
 from codea1_cli.evals.evalplus.answers import express, wire  # `answers` stands in front of this file in the sandbox
 
+STALE_S = 0.01  # a call's stopwatch may have begun so long before it: a new one for each would cost more than most calls
 SMALL = 4000  # characters of an answer that is sent as it stands
 ROOM = 600_000  # characters of all answers together, before long ones are sent as digests too
-_kind, _clock, _count = type, time.perf_counter, len
+_kind, _clock, _count, _cpu, _end = type, time.perf_counter, len, time.process_time, os._exit
+_usage, _SELF = resource.getrusage, resource.RUSAGE_SELF
 _alarm, _handle, _REAL, _ALRM = signal.setitimer, signal.signal, signal.ITIMER_REAL, signal.SIGALRM
 
 _OS = """kill system putenv remove removedirs rmdir fchdir setuid fork forkpty killpg rename renames truncate replace unlink
@@ -64,8 +68,16 @@ class TimeoutException(Exception):
     pass
 
 
-def _late(number, frame):
-    raise TimeoutException("Timed out!")
+class Stopwatch:
+    """Wall seconds since it was made, but CPU seconds of a program that never waited: other work on the machine makes
+    no call late, while a program that sleeps is as late as in EvalPlus."""
+
+    def __init__(self):
+        self.wall, self.cpu, self.waits = _clock(), _cpu(), _usage(_SELF).ru_nvcsw
+
+    def seconds(self):
+        wall = _clock() - self.wall
+        return min(wall, _cpu() - self.cpu) if _usage(_SELF).ru_nvcsw == self.waits else wall
 
 
 DEPTH = 32  # frames below a candidate's function in EvalPlus' process (Python 3.11): recursion starts from there
@@ -85,11 +97,12 @@ def _sink(more, work, given):
 
 
 class Task:
-    """One candidate and its inputs. `limits` maps the numbers of slow inputs to their seconds; 4 are the default."""
+    """One candidate and its inputs. `limits` maps the numbers of slow inputs to their seconds; 1 is the default."""
 
     def __init__(self, source, entry, parts, post, trusted=False):
         self.parts, self.post, self.trusted = parts, post, trusted
         self.fault = ""
+        self.rings, self.limit, self.look = 0, 1.0, False
         if not trusted:
             guard()
         space: dict = {"__builtins__": builtins.__dict__}  # not the copy that the sandbox keeps for itself
@@ -101,6 +114,19 @@ class Task:
 
     def part(self, name, budget=0.0, full=-1):
         return at_depth(self.answers, name, budget, full)
+
+    def late(self, number, frame):
+        """The alarm of a call. It rings once, as in EvalPlus; in a first look a program that catches it is ended."""
+        left = self.limit - self.watch.seconds()
+        if left > 2 * STALE_S:
+            _alarm(_REAL, left)
+            return
+        self.rings += 1
+        if self.look:
+            if self.rings > 1:
+                _end(1)
+            _alarm(_REAL, self.limit)
+        raise TimeoutException("Timed out!")
 
     def answers(self, name, budget, full):
         """The answers to one set of inputs, and the seconds of each call where the candidate is trusted."""
@@ -114,18 +140,25 @@ class Task:
         seconds: list = []
         size = 0
         gc.collect()
-        began = _clock()
+        whole = self.watch = Stopwatch()
         for number, given in enumerate(inputs):
-            called = _clock()
+            if self.trusted or _clock() - self.watch.wall > STALE_S:
+                self.watch = Stopwatch()
+            limit = limits.get(str(number), 1.0)
+            self.look = 0 < budget < limit
+            self.limit = budget if self.look else limit
             try:
                 try:
                     if not self.trusted:
-                        _alarm(_REAL, limits.get(str(number), 4.0))
-                        _handle(_ALRM, _late)
+                        _alarm(_REAL, self.limit)
+                        _handle(_ALRM, self.late)
                     value = function(*given)
                 finally:
                     _alarm(_REAL, 0)
-                seconds.append(_clock() - called)
+                if self.look and self.rings:
+                    return "\n".join([*lines, "+"])
+                if self.trusted:
+                    seconds.append(self.watch.seconds())
                 value = post(value, given)
                 if full >= 0:
                     if number == full:
@@ -133,13 +166,15 @@ class Task:
                     continue
                 line = wire(value, SMALL if size < ROOM else 40)
             except BaseException as fault:
-                return "\n".join([*lines, "!" + _kind(fault).__name__])
+                return "\n".join([*lines, "+" if self.look and self.rings else "!" + _kind(fault).__name__])
             lines.append(line)
             size += _count(line)
-            spent = _clock() - began
-            if not self.trusted and spent > total:
+            if self.trusted:
+                continue
+            spent = _clock() - whole.wall
+            if spent > total and whole.seconds() > total:
                 return "\n".join([*lines, "!Late"])
-            if budget and spent > budget and number + 1 < _count(inputs):
+            if budget and spent > budget and number + 1 < _count(inputs) and whole.seconds() > budget:
                 return "\n".join([*lines, "+"])
         if self.trusted:
             lines.append(json.dumps([round(one, 6) for one in seconds]))
