@@ -1,11 +1,14 @@
 """A child's frames: in order they are answers, in any other way they are garbage."""
 
 import contextlib
+import os
+import signal
+import time
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codea1_cli.sandbox.local.child_monitor import FrameReader, Garbage, Kind
+from codea1_cli.sandbox.local.child_monitor import FrameReader, Garbage, Kind, waited
 
 
 def frame(kind: Kind, call: int, payload: bytes = b"") -> bytes:
@@ -41,3 +44,36 @@ def test_answers_come_once_each_and_in_order(frames: list[tuple[Kind, int]]) -> 
     assert [a.call for a in answers] == list(range(1, 1 + len(answers)))
     assert len(answers) <= 3
     assert not reader.done or reader.again or len(answers) == 3
+
+
+def burn() -> None:
+    while True:
+        pass
+
+
+def fork(work) -> int:
+    pid = os.fork()
+    if not pid:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return pid
+
+
+def test_a_fork_that_answers_in_place_of_its_parent_has_its_waiting_given_back() -> None:
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})  # all of them on one
+    rival, parent = fork(burn), 0
+    try:
+        parent = fork(lambda: [os.setpgid(0, 0), os.waitpid(fork(burn), 0)])
+        deadline = time.monotonic() + 20
+        while waited(parent) < 0.05 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert waited(parent) >= 0.05
+    finally:
+        os.sched_setaffinity(0, cores)
+        os.kill(rival, signal.SIGKILL)
+        os.killpg(parent, signal.SIGKILL)
+        os.waitpid(rival, 0)
+        os.waitpid(parent, 0)

@@ -1,9 +1,15 @@
 """Programs on tasks, through the sandbox: EvalPlus' ways with state, mutated inputs, time, large values and cheats."""
 
 import json
+import os
+import resource
+import subprocess
+import sys
+import time
 
 import pytest
 
+from codea1_cli.evals.evalplus import in_jail
 from codea1_cli.evals.evalplus.checking import Checker, Expected
 from codea1_cli.evals.evalplus.oracle import arguments_of, shipped
 from codea1_cli.evals.evalplus.tasks import PlusTask
@@ -83,11 +89,69 @@ def test_recursion_reaches_as_deep_as_in_evalplus(checker):
 
 
 def test_time_limits_follow_the_reference(checker):
-    slow = ADD.replace("return", "import time; time.sleep(9 if x == 3 else 0); return")
+    slow = ADD.replace("return", "import time; time.sleep(2 if x == 3 else 0); return")
     assert verdict(checker, task(), slow) == ("pass", "fail")
     expected = checker.expected(task())["plus"]
     assert expected.limits == [1.0, 1.0]
     assert expected.total == 4.0
+
+
+class Recorder:
+    """A sandbox that keeps which calls each run had."""
+
+    def __init__(self, sandbox):
+        self.sandbox, self.runs = sandbox, []
+
+    def run(self, program, entry, calls, limits, hash_seed=0):
+        self.runs.append([call.partition(",")[0] for call in calls])
+        return self.sandbox.run(program, entry, calls, limits, hash_seed)
+
+
+LOOKS, BASE = ["_part('base'", "_part('plus'"], ["_part('base')"]
+
+
+@pytest.mark.parametrize(
+    ("solution", "verdicts", "runs"),
+    [
+        ("while x < 4: pass", ("fail", "fail"), [LOOKS, BASE]),
+        ("import time\n    while x == 1:\n        try: time.sleep(9)\n        except Exception: return 3", ("pass", "pass"), [LOOKS, BASE]),
+        ("import os; x > 1 or os._exit(0)", ("fail", "pass"), [LOOKS, BASE]),
+    ],
+)  # fmt: skip
+def test_what_outlasts_its_first_look_is_run_whole_where_it_counts(checker, solution, verdicts, runs):
+    recorder = Recorder(checker.sandbox)
+    problem = task(base=((1, 2), *((5, y) for y in range(8))))
+    program = ADD.replace("return", f"{solution}\n    return")
+    found = Checker("mbpp", recorder).check(problem, program, checker.expected(problem))
+    assert (tuple(map(str, found.values())), recorder.runs) == (verdicts, runs)
+
+
+@pytest.mark.slow
+def test_a_program_that_catches_its_alarm_has_the_time_of_all_inputs(checker):
+    stuck = "import time\n    while x == 1:\n        try: time.sleep(9)\n        except BaseException: pass\n    return"
+    began = time.monotonic()
+    assert verdict(checker, task(), ADD.replace("return", stuck)) == ("timeout", "pass")
+    assert time.monotonic() - began < 10
+
+
+def test_other_work_makes_no_call_late_and_sleep_does():
+    watch = in_jail.Stopwatch()
+    time.sleep(0.05)
+    assert watch.seconds() >= 0.05
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    rival = subprocess.Popen([sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE)
+    try:
+        rival.stdout.readline()
+        watch = in_jail.Stopwatch()
+        while time.perf_counter() - watch.wall < 0.3:
+            pass
+        seconds, waits = watch.seconds(), resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - watch.waits
+        assert waits or seconds < 0.25
+    finally:
+        os.sched_setaffinity(0, cores)
+        rival.kill()
+        rival.communicate()
 
 
 def test_a_program_that_never_loads_is_loaded_once_and_for_no_longer_than_base_takes():

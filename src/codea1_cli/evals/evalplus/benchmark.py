@@ -152,7 +152,8 @@ class EvalPlusBenchmark:
                 return dict.fromkeys(PARTS, Status.UNSCORED)
             return checker.check(self._tasks[job[0]], job[1], expected)
 
-        for job, verdicts in _spread(check, jobs, options.workers):
+        # One thread more than programs run at once, so that none waits while answers are judged.
+        for job, verdicts in _spread(check, jobs, options.workers + 1):
             found[job] = verdicts
             done += waiting[job]
             progress(done, len(samples))

@@ -7,7 +7,7 @@ import marshal
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,12 @@ class Expected:
     seconds: list[float] = field(default_factory=list)
     fault: str = ""  # why there are fewer answers than inputs
 
-    @property
+    @cached_property
     def limits(self) -> list[float]:
         """Seconds that each input may take."""
         return [max(MIN_S, FACTOR * one) for one in self.seconds]
 
-    @property
+    @cached_property
     def total(self) -> float:
         """Seconds that all inputs together may take."""
         return min(TASK_S, sum(self.limits)) + GRACE_S

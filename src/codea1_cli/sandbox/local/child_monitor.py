@@ -5,12 +5,14 @@ Nothing in a frame is trusted: whatever breaks their order ends the program's ru
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import select
 import time
 from dataclasses import dataclass, field
 from enum import IntEnum
+from pathlib import Path
 from typing import NamedTuple
 
 from codea1_cli.sandbox.local.cgroup import Group
@@ -163,7 +165,7 @@ def follow(
             elif seen.gone:
                 seen.ended = "exited"
             elif time.monotonic() >= deadline:
-                extra = min(_waited(pid) - given, limit / 2)
+                extra = min(waited(pid) - given, limit / 2)
                 if extra > 0.01:
                     given += extra
                     deadline = time.monotonic() + extra
@@ -197,10 +199,12 @@ def _drain(pipe: int, seen: ChildReport) -> int:
         fresh += len(answers)
 
 
-def _waited(pid: int) -> float:
-    """Seconds that a process was ready to run and had no processor."""
-    try:
-        with open(f"/proc/{pid}/schedstat", encoding="ascii") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        return 0.0
+def waited(pid: int) -> float:
+    """Seconds that a process, or the child of it that answers in its place, was ready to run and had no processor."""
+    longest = 0.0
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii")
+        for one in (str(pid), *children.split()):
+            waited = Path(f"/proc/{one}/schedstat").read_text("ascii").split()[1]
+            longest = max(longest, int(waited) / 1e9)
+    return longest
