@@ -1,23 +1,53 @@
-"""Paired figures of one run: before and after on the same held-out problems, with a bootstrap over problems."""
+"""Figures of runs before and after, compared over the same held-out problems, with a bootstrap over seeds and problems."""
 
 import json
-import random
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-RESAMPLES = 10_000
-TAIL = 0.025  # a 95 % interval
+import numpy as np
+import numpy.typing as npt
 
-Row = dict[str, Any]
-Pair = tuple[Any, Any]
+RESAMPLES = 10_000
+LEVEL = 0.95
+
+Row = Mapping[str, Any]
+Cells = npt.NDArray[np.float64]
+"""[problems, figures, 2]: what each problem adds to a figure's numerator and to its denominator."""
+
+
+def _scored(row: Row) -> int:
+    return len(row["passed"]) - row["unscored"]
+
+
+FIGURES: dict[str, tuple[str, Callable[[Row], float], Callable[[Row], float]]] = {
+    "pass@1": ("code", lambda row: sum(row["passed"]) / max(_scored(row), 1), lambda row: _scored(row) > 0),
+    "pass@8": ("code", lambda row: any(row["passed"]), lambda row: _scored(row) > 0),
+    "exposed": ("test", lambda row: row["exposed"], lambda row: 1),
+    "near-miss exposed": ("near-miss", lambda row: row["exposed"], lambda row: 1),
+    "false alarm": ("test", lambda row: row["misstated"] > 0, lambda row: 1),
+    "suite validity": ("test", lambda row: row["validity"], lambda row: 1),
+    "stated rightly": ("test", lambda row: row["correct"], lambda row: row["valid"]),
+    "asserts per suite": ("test", lambda row: row["asserts"], lambda row: 1),
+}
+"""name -> the evaluation's file, and what one of its rows adds to the numerator and the denominator."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run: its held-out problems, their cells before the first and after the last step, its wall time."""
+
+    problems: tuple[str, ...]
+    before: Cells
+    after: Cells
+    seconds: float = math.nan
 
 
 @dataclass(frozen=True)
 class Change:
-    """One figure before and after a run, in percentage points; `low` and `high` bound the change at 95 %."""
+    """A figure before and after (or of two arms); `low` and `high` bound the difference at 95 %. Shares are percent."""
 
     before: float
     after: float
@@ -28,74 +58,157 @@ class Change:
     def gain(self) -> float:
         return self.after - self.before
 
-
-def changes(run: Path, tests_per_suite: int) -> dict[str, Change]:
-    """The held-out figures of a finished run's first and last evaluation.
-
-    pass@1, pass@8: over problems. suite validity: the game's, min(valid / K, 1 - invalid / K), a wrongly stated assert
-    being invalid. valid asserts: those whose call the reference answers, of the K asked. kill rate: share of wrong
-    candidates that their suite exposes. kills per valid assert, and the share of valid asserts that state the right
-    answer.
-    """
-    code, test = paired(run, "code"), paired(run, "test")
-    return {
-        "pass@1": change(code, lambda rows: _mean(sum(row["passed"]) / len(row["passed"]) for row in rows)),
-        "pass@8": change(code, lambda rows: _mean(any(row["passed"]) for row in rows)),
-        "suite validity": change(test, lambda rows: _mean(row["validity"] for row in _flat(rows))),
-        "valid asserts": change(test, lambda rows: _ratio(_all(rows, "valid"), [tests_per_suite for _ in _flat(rows)])),
-        "kill rate": change(test, lambda rows: _mean(row["kills"] > 0 for row in _flat(rows))),
-        "kills per valid assert": change(test, lambda rows: _ratio(_all(rows, "kills"), _all(rows, "valid"))),
-        "stated rightly": change(test, lambda rows: _ratio(_all(rows, "correct"), _all(rows, "valid"))),
-    }
+    @property
+    def known(self) -> bool:
+        """Whether any row gives this figure."""
+        return not math.isnan(self.gain)
 
 
-def paired(run: Path, role: str) -> list[Pair]:
-    """(before, after) of each problem: a row of the Code role, or the list of rows of the problem's wrong candidates.
+def read_run(folder: Path) -> Run:
+    """The first and the last evaluation of a run.
 
     Raises:
-        ValueError: the two evaluations are not of the same problems.
+        ValueError: there are not two of them, or they are of different problems.
     """
-    files = sorted((run / "evaluation").glob(f"step-*-{role}.json"))
-    before, after = (_by_problem(json.loads(file.read_text()), role) for file in (files[0], files[-1]))
-    if len(files) < 2 or before.keys() != after.keys():
-        raise ValueError(f"{run}: no evaluation of the same problems before and after")
-    return [(before[problem], after[problem]) for problem in before]
+    steps = sorted({file.name.split("-")[1] for file in (folder / "evaluation").glob("step-*-code.json")})
+    rows = [{role: _rows(folder, step, role) for role in ("code", "test", "near-miss")} for step in steps]
+    problems = [tuple(sorted(row["problem_id"] for row in part["code"])) for part in rows]
+    if len(steps) < 2 or problems[0] != problems[-1]:
+        raise ValueError(f"{folder}: no evaluation of the same problems before and after")
+    seconds = float((folder / "seconds").read_text()) if (folder / "seconds").is_file() else math.nan
+    return Run(problems[0], *(_cells(part, problems[0]) for part in (rows[0], rows[-1])), seconds)
 
 
-def change(pairs: Sequence[Pair], figure: Callable[[Sequence[Any]], float]) -> Change:
-    """A figure of all problems before and after; the interval resamples problems, both evaluations together."""
-    before, after = figure([b for b, _ in pairs]), figure([a for _, a in pairs])
-    rng = random.Random(0)
-    gains = []
-    for _ in range(RESAMPLES):
-        drawn = rng.choices(pairs, k=len(pairs))
-        gains.append(figure([a for _, a in drawn]) - figure([b for b, _ in drawn]))
-    gains.sort()
-    low, high = gains[int(TAIL * RESAMPLES)], gains[int((1 - TAIL) * RESAMPLES) - 1]
-    return Change(*(100 * value for value in (before, after, low, high)))
+def _rows(folder: Path, step: str, role: str) -> list[Row]:
+    file = folder / "evaluation" / f"step-{step}-{role}.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
 
 
-def _by_problem(rows: Sequence[Row], role: str) -> dict[str, Any]:
-    if role == "code":
-        return {row["problem_id"]: row for row in rows}
-    groups: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[row["problem_id"]].append(row)
-    return dict(groups)
+def _cells(rows: Mapping[str, Sequence[Row]], problems: Sequence[str]) -> Cells:
+    """A suite that the sandbox could not judge is left out. A figure without a row is 0 / 0 everywhere."""
+    place = {problem: number for number, problem in enumerate(problems)}
+    cells = np.zeros((len(problems), len(FIGURES), 2))
+    for number, (role, top, bottom) in enumerate(FIGURES.values()):
+        for row in rows[role]:
+            if role == "code" or not row["unscored"]:
+                cells[place[row["problem_id"]], number] += float(top(row)), float(bottom(row))
+    return cells
 
 
-def _flat(groups: Sequence[Sequence[Row]]) -> list[Row]:
-    return [row for rows in groups for row in rows if not row["unscored"]]
+# -- the bootstrap -----------------------------------------------------------------------------------------------------
+def changes(runs: Sequence[Run]) -> dict[str, Change]:
+    """Every figure of one arm before and after: the mean over its seeds of each seed's figure over all problems."""
+    return _compare([run.before for run in runs], [run.after for run in runs], runs)
 
 
-def _all(groups: Sequence[Sequence[Row]], key: str) -> list[int]:
-    return [row[key] for row in _flat(groups)]
+def contrast(arm: Sequence[Run], other: Sequence[Run]) -> dict[str, Change]:
+    """Every figure after training, of `other` (as `before`) and of `arm`; runs of the same seeds in the same order."""
+    return _compare([run.after for run in other], [run.after for run in arm], [*arm, *other])
 
 
-def _mean(values: Any) -> float:
-    values = list(values)
-    return sum(values) / len(values)
+def _compare(before: Sequence[Cells], after: Sequence[Cells], runs: Sequence[Run]) -> dict[str, Change]:
+    if len(before) != len(after) or any(run.problems != runs[0].problems for run in runs):
+        raise ValueError("runs of other seeds or other held-out problems cannot be paired")
+    seeds, problems = len(before), len(runs[0].problems)
+    once = np.ones((1, seeds)), np.ones((1, problems))
+    drawn = draws(seeds, problems)
+    first, last = (_figures(np.stack(cells), *once)[0] for cells in (before, after))
+    gains = _figures(np.stack(after), *drawn) - _figures(np.stack(before), *drawn)
+    low, high = np.quantile(gains, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    scale = [1 if name == "asserts per suite" else 100 for name in FIGURES]
+    found = (np.stack([first, last, low, high], axis=1) * np.array(scale)[:, None]).tolist()
+    return {name: Change(*values) for name, values in zip(FIGURES, found, strict=True)}
 
 
-def _ratio(over: Sequence[int], under: Sequence[int]) -> float:
-    return sum(over) / sum(under) if sum(under) else 0.0
+def draws(seeds: int, problems: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """How often each resample draws each seed, [resamples, seeds], and each problem, [resamples, problems].
+
+    Seeds and problems are crossed: all seeds are measured on the same problems. So a resample draws problems once, for all
+    of its seeds; drawing them anew for each seed would average away the choice of problems. The draws are the same at
+    every call, so everything that is compared is paired.
+    """
+    rng = np.random.default_rng(0)
+    return (
+        rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=RESAMPLES),
+        rng.multinomial(problems, np.full(problems, 1 / problems), size=RESAMPLES),
+    )
+
+
+def _figures(cells: npt.NDArray[np.float64], seeds: npt.NDArray[Any], problems: npt.NDArray[Any]) -> Any:
+    """[resamples, figures] from cells [seeds, problems, figures, 2] and how often each is drawn; nan for 0 / 0."""
+    sums = np.tensordot(problems.astype(float), cells, axes=(1, 1))  # [resamples, seeds, figures, 2]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = sums[..., 0] / sums[..., 1]
+    return np.einsum("rs,rsf->rf", seeds / cells.shape[0], shares)
+
+
+# -- the tables --------------------------------------------------------------------------------------------------------
+Arms = Mapping[str, Mapping[int, Run]]
+"""The finished runs of each arm by seed; the first arm is the one that the others are compared with."""
+
+
+def tables(arms: Arms) -> str:
+    """Markdown: every arm before and after, the first arm against each other, and each seed of the first arm."""
+    first, *others = arms
+    found = {arm: changes(list(runs.values())) for arm, runs in arms.items()}
+    shown = [name for name in FIGURES if any(figures[name].known for figures in found.values())]
+    rows = [
+        [arm, str(len(arms[arm])), *(before_after(figures[name]) for name in shown)] for arm, figures in found.items()
+    ]
+    parts = ["## Before and after\n", grid(["arm", "seeds", *shown], rows)]
+    rows = []
+    for other in others:
+        mine, theirs, seeds = paired(arms, first, other)
+        if seeds:
+            compared = contrast(mine, theirs)
+            rows.append([f"{first} - {other}", str(seeds), *(difference(compared[name]) for name in shown)])
+    if rows:
+        parts += [f"\n## `{first}` against the others, after training\n", grid(["contrast", "seeds", *shown], rows)]
+    rows = [[str(seed), *(before_after(changes([run])[name]) for name in shown)] for seed, run in arms[first].items()]
+    parts += [f"\n## `{first}`, seed by seed\n", grid(["seed", *shown], rows)]
+    met = "\n".join(f"- {sentence}: {'yes' if yes else 'no'}" for sentence, yes in targets(arms))
+    return "\n".join([*parts, "\n## What was to be shown\n", met, ""])
+
+
+def targets(arms: Arms) -> list[tuple[str, bool]]:
+    """What the first arm is asked to reach, with its figures, and whether it does."""
+    first, runs = next(iter(arms.items()))
+    figures, seeds = changes(list(runs.values())), [changes([run])["exposed"] for run in runs.values()]
+    exposed, alarm = figures["exposed"], figures["false alarm"]
+    doubled = sum(change.after >= 2 * change.before for change in seeds)
+    found = [
+        (f"exposed at least doubles in every seed ({doubled} of {len(seeds)})", doubled == len(seeds)),
+        (f"exposed rises, its interval above 0 ({difference(exposed)})", exposed.low > 0),
+    ]
+    found += [
+        (f"{name} rises by 5 points or more ({difference(figures[name])})", figures[name].gain >= 5)
+        for name in ("suite validity", "stated rightly")
+    ]
+    found.append((f"false alarm ends no higher than it starts ({difference(alarm)})", alarm.gain <= 0))
+    mine, theirs, common = paired(arms, first, "own")
+    if common and first != "own":
+        solved = contrast(mine, theirs)["pass@1"]
+        found.append((f"pass@1 is at most 1 point below `own` ({difference(solved)})", solved.gain >= -1))
+    return found
+
+
+def paired(arms: Arms, one: str, other: str) -> tuple[list[Run], list[Run], int]:
+    """The runs of two arms under the seeds that both have, and how many there are."""
+    seeds = [seed for seed in arms[one] if seed in arms.get(other, {})]
+    return [arms[one][seed] for seed in seeds], [arms[other][seed] for seed in seeds], len(seeds)
+
+
+def before_after(change: Change) -> str:
+    """`12.1 → 26.4 (+11.0 to +17.2)`; a figure that no row gives is a dash."""
+    found = f"{change.before:.1f} → {change.after:.1f} ({change.low:+.1f} to {change.high:+.1f})"
+    return found if change.known else "-"
+
+
+def difference(change: Change) -> str:
+    """`+14.3 (+11.0 to +17.2)`; a figure that no row gives is a dash."""
+    return f"{change.gain:+.1f} ({change.low:+.1f} to {change.high:+.1f})" if change.known else "-"
+
+
+def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *rows])
