@@ -190,7 +190,10 @@ def name_of(value: object) -> str:
 def decode_json(text: str | bytes) -> Any:
     """What a JSON text holds, or `Broken`; whatever the text, nothing is raised."""
     try:
-        return json.loads(text if isinstance(text, str) else text.decode("utf-8-sig"))
+        text = text if isinstance(text, str) else text.decode("utf-8-sig")
+        return json.loads(text, object_pairs_hook=_once)
+    except _Twice as error:
+        return Broken(f"the key {error} stands twice in one object{_begins(str(text))}")
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
         return Broken(f"not JSON: {error.msg} at {line}column {error.colno}")
@@ -200,3 +203,40 @@ def decode_json(text: str | bytes) -> Any:
         return Broken("not JSON that can be read: nested too deeply")
     except ValueError:  # what is left: Python refuses to read integers of thousands of digits
         return Broken("not JSON that can be read: a number too long to read")
+
+
+class _Twice(ValueError):
+    """A key that an object has twice: Python would take the last one. `start`: where in the text the object begins."""
+
+    start = 0
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise _Twice(repr(next(key for key in found if keys.count(key) > 1)))
+    return found
+
+
+def _begins(text: str) -> str:
+    """Where the object with a key twice begins, in a text of several lines: C's scanner does not say, Python's does."""
+
+    def placed(place: tuple[str, int], *arguments: Any) -> Any:
+        try:
+            return json.decoder.JSONObject(place, *arguments)  # type: ignore[attr-defined]
+        except _Twice as error:
+            error.start = error.start or place[1]
+            raise
+
+    decoder: Any = json.JSONDecoder(object_pairs_hook=_once)
+    decoder.parse_object = placed
+    decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]
+    try:
+        decoder.decode(text)
+    except RecursionError:  # sooner than C's
+        return ""
+    except _Twice as error:
+        if "\n" in text.strip():
+            return f", which begins at line {text.count(chr(10), 0, error.start) + 1}"
+    return ""

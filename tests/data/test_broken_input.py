@@ -136,3 +136,13 @@ def test_published_rows_with_a_field_of_another_type(tmp_path):
         "bad_field",
         "missing_field",
     ]
+
+
+def test_a_key_that_an_object_has_twice_is_named_and_none_is_chosen(tmp_path):
+    lines = write_lines(tmp_path / "a.jsonl", [KODCODE])
+    lines.write_text(lines.read_text() + '{"question": {"a": 1, "a": 1}}\n{"b": {"a": 1}, "a": 2}\n')
+    broken = {place: row.detail for place, row in read_rows(lines) if isinstance(row, Skipped)}
+    assert broken == {f"{lines}:2": "the key 'a' stands twice in one object"}
+    (tmp_path / "a.json").write_text('[{"a": 1},\n {"a": 2,\n  "b": {"a": 1},\n  "a": 3}]')
+    with pytest.raises(UserError, match="the key 'a' stands twice in one object, which begins at line 2"):
+        list(read_rows(tmp_path / "a.json"))
