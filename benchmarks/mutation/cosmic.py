@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from suites import test_module
+
 CONFIG = """[cosmic-ray]
 module-path = "mod.py"
 timeout = {timeout}
@@ -30,17 +32,14 @@ class Session:
 
 
 def run_session(folder: Path, code: str, entry_point: str, tests: list[str], timeout: float = 10.0) -> Session:
-    """One session of all mutants of `code`, killed when any of `tests` (statements) fails.
+    """One session of all mutants of `code`, killed when any of `tests` fails.
 
     Raises:
         subprocess.CalledProcessError: cosmic-ray itself failed.
     """
     folder.mkdir(parents=True)
     (folder / "mod.py").write_text(code, encoding="utf-8")
-    lines = ["from mod import *", f"from mod import {entry_point}", ""]
-    for number, test in enumerate(tests):
-        lines += [f"def test_{number}():", *("    " + line for line in test.splitlines()), ""]
-    (folder / "test_mod.py").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "test_mod.py").write_text(test_module(entry_point, tests), encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     config = CONFIG.format(timeout=timeout, python=sys.executable, plugins=PLUGINS)
     (folder / "session.toml").write_text(config, encoding="utf-8")

@@ -1,6 +1,6 @@
 """Killed or survived, for each mutant and test, here and by cosmic-ray; coverage here and by pytest-cov.
 
-    python benchmarks/mutation/parity.py --data ult_lite.json [--functions 25] [--work DIR] [--seconds 540]
+    python benchmarks/mutation/parity.py --data ult_lite.json [--functions 25] [--forms] [--work DIR] [--seconds 540]
 
 cosmic-ray needs a pytest process for each pair, so its sessions are kept in DIR and a stopped check goes on from there.
 Exit 1 when anything differs, 2 when the time was up before all sessions were run.
@@ -9,6 +9,7 @@ Exit 1 when anything differs, 2 when the time was up before all sessions were ru
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import subprocess
 import sys
@@ -17,8 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cosmic import run_session
-from suites import Case, choose
+from suites import Case, choose, in_forms, test_module
 
+from codea1_cli.evals.test_generation.entries import entry_as_test
 from codea1_cli.evals.test_generation.execution import Outcome, TestRunner, coverage_of
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.local import LocalSandbox
@@ -32,10 +34,13 @@ def main() -> None:
     options.add_argument("--runs", type=int, default=150)
     options.add_argument("--work", type=Path, default=Path("/tmp/mutation-parity"))
     options.add_argument("--seconds", type=float, default=540)
+    options.add_argument("--forms", action="store_true", help="blocks, test functions and classes in place of asserts")
     given = options.parse_args()
     with LocalSandbox(2, warm=("numpy", "coverage", "sqlite3")) as sandbox:
         cases = choose(given.data, sandbox, given.functions, given.runs)
         runner = TestRunner(sandbox, Limits(time_s=4.0))
+        if given.forms:
+            cases = in_forms(cases)
         until = time.monotonic() + given.seconds
         jobs = [(case, number) for case in cases for number in range(len(case.tests))]
         with ThreadPoolExecutor(2) as pool:
@@ -45,8 +50,9 @@ def main() -> None:
             sys.exit(2)
         pairs, different = 0, []
         for (case, number), killed in zip(jobs, theirs, strict=True):
-            base = runner.run(case.code, case.entry_point, case.tests[number])
-            ours = runner.on_mutants(case.entry_point, case.tests[number], case.mutants, base.seconds)
+            test = entry_as_test(case.tests[number]) or ""
+            base = runner.run(case.code, case.entry_point, test)
+            ours = runner.on_mutants(case.entry_point, test, case.mutants, base.seconds)
             for mutant, outcome in zip(case.mutants, ours, strict=True):
                 pairs += 1
                 if killed.get(f"{mutant.operator} {mutant.occurrence}") is not (outcome is not Outcome.PASSED):
@@ -65,7 +71,7 @@ def main() -> None:
 
 def session(work: Path, case: Case, number: int, until: float) -> dict[str, bool] | None:
     """cosmic-ray's outcomes with one test alone, from the folder when it was run before; None when there is no time."""
-    folder = work / f"{case.id}-{number}"
+    folder = work / f"{case.id}-{number}-{hashlib.sha256(case.tests[number].encode()).hexdigest()[:8]}"
     known = folder / "killed.json"
     if known.exists():
         return json.loads(known.read_text())
@@ -84,16 +90,15 @@ def same_coverage(work: Path, case: Case, runner: TestRunner) -> bool:
     subprocess.run(["rm", "-rf", str(folder)], check=True)
     folder.mkdir(parents=True)
     (folder / "mod.py").write_text(case.code, encoding="utf-8")
-    tests = [f"def test_{n}():\n    {test}\n" for n, test in enumerate(case.tests)]
-    head = f"from mod import *\nfrom mod import {case.entry_point}\n\n"
-    (folder / "test_mod.py").write_text(head + "\n".join(tests), encoding="utf-8")
+    (folder / "test_mod.py").write_text(test_module(case.entry_point, case.tests), encoding="utf-8")
     subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-c", "/dev/null",
          "--rootdir", str(folder), "--cov=mod", "--cov-branch", "--cov-report=json", "test_mod.py"],
         cwd=folder, capture_output=True, check=False,
     )  # fmt: skip
     totals = json.loads((folder / "coverage.json").read_text())["files"]["mod.py"]["summary"]
-    runs = [runner.run(case.code, case.entry_point, test, trace=True) for test in case.tests]
+    tests = [entry_as_test(test) or "" for test in case.tests]
+    runs = [runner.run(case.code, case.entry_point, test, trace=True) for test in tests]
     ours = coverage_of(case.code, frozenset().union(*(run.arcs or () for run in runs)))
     theirs = (
         totals["covered_lines"],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import itertools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codea1_cli.evals.test_generation.mutants import Mutant, make_mutants
@@ -22,6 +24,37 @@ class Case:
     entry_point: str
     tests: list[str]
     mutants: list[Mutant]
+
+
+# What a suite may hold instead of a bare assert; {0} is the assert, {1} its expression.
+FORMS = (
+    "try:\n    {0}\nexcept ZeroDivisionError:\n    raise AssertionError('divided')",
+    "def test_it():\n    for _ in range(2):\n        {0}",
+    "import contextlib\nwith contextlib.suppress(KeyError):\n    {0}",
+    "class TestIt:\n    def setup_method(self):\n        self.times = [1]\n\n    def test_it(self):\n        for _ in self.times:\n            {0}",
+    "import unittest\n\n\nclass UnitTest(unittest.TestCase):\n    def test_it(self):\n        self.assertTrue({1})",
+    "for _ in range(1):\n    if True:\n        {0}",
+    "def test_it():\n    try:\n        {0}\n    except (KeyError, IndexError):\n        return",
+)
+
+
+def in_forms(cases: list[Case]) -> list[Case]:
+    """The cases with each assert in the next of the forms."""
+    turn = itertools.cycle(FORMS)
+    return [
+        replace(case, tests=[next(turn).format(test, test.removeprefix("assert ")) for test in case.tests])
+        for case in cases
+    ]
+
+
+def test_module(entry_point: str, tests: list[str]) -> str:
+    """A file for pytest: definitions as they stand, every other test in a function of its own."""
+    lines = ["from mod import *", f"from mod import {entry_point}", ""]
+    for number, test in enumerate(tests):
+        defines = isinstance(ast.parse(test).body[-1], ast.FunctionDef | ast.ClassDef)
+        lines += [test] if defines else [f"def test_{number}():", *("    " + line for line in test.splitlines())]
+        lines.append("")
+    return "\n".join(lines)
 
 
 def choose(data: Path, sandbox: Sandbox, count: int, runs: int = 150, most: int = 150) -> list[Case]:

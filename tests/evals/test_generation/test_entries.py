@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from codea1_cli.evals.test_generation.entries import entry_as_test
+from codea1_cli.evals.test_generation.entries import entry_as_test, with_own_imports
 from codea1_cli.evals.test_generation.execution import TestRunner
 from codea1_cli.evals.test_generation.split_tests import split_suite
 from codea1_cli.sandbox.base import Limits
 from tests.evals.test_generation.test_command import call, files  # noqa: F401
 
-SOURCE = "def f(x):\n    if x < 0:\n        raise ValueError('negative')\n    return x + 1\n"
+SOURCE = "LIMIT = 9\n\ndef f(x):\n    if x < 0:\n        raise ValueError('negative')\n    return x + 1\n"
 TRY = "try:\n    f(-1)\n    assert False\nexcept ValueError:\n    pass"
 CATCH = "try:\n    f({})\nexcept ValueError:\n    pass"
 RAISES = "import pytest\nwith pytest.raises(ValueError):\n    f(-1)"
@@ -95,3 +95,18 @@ def test_two_results_of_one_file_are_compared(files, call):  # noqa: F811
     assert code == 0
     assert "own file" in out
     assert "mutation" in out
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "from own import f", "from own import *", "from pkg.own import f, LIMIT", "from .own import f as f",
+        "from own import f as g", "import own", "import pkg.own as own",
+    ],
+)  # fmt: skip
+def test_what_a_test_imports_from_its_file_is_the_function_under_test(outcome, how):
+    asks = "own.f(1)" if how.startswith("import") else "g(1)" if how.endswith("g") else "f(1)"
+    for test, ends in ((f"{how}\nassert {asks} == 2", "passed"), (f"{how}\nassert {asks} == 3", "failed")):
+        assert outcome(with_own_imports(test, "own", "f")).outcome.value == ends
+    stranger = with_own_imports(f"from other import f\nassert {asks} == 2", "own", "f")
+    assert outcome(stranger).outcome.value == "redefined"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from codea1_cli.evals.test_generation.in_jail import MODULE
 from codea1_cli.extract.source import parse, unparse
 
 Statements = list[ast.stmt]
@@ -26,6 +27,32 @@ def entry_as_test(entry: str) -> str | None:
         return None
     whole = [part for node in tree.body for run in ([node], *runs_of(node)) for part in run]
     return unparse(ast.Module(whole, []))
+
+
+def with_own_imports(test: str, module: str, name: str) -> str:
+    """A test of a file as it is run: what it imports from `module`, which is the file's name, or from a package's
+    module of that name, comes from the function under test. `name`, that function, is there without an import."""
+    tree = parse(test)
+    return test if tree is None else unparse(ast.fix_missing_locations(_OwnImports(module, name).visit(tree))) or test
+
+
+class _OwnImports(ast.NodeTransformer):
+    def __init__(self, module: str, name: str) -> None:
+        self.module, self.name = module, name
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.stmt:
+        if (node.module or "").rpartition(".")[2] != self.module:
+            return node
+        there = {self.name, "*"}  # as are all names of the file
+        others = [alias for alias in node.names if alias.name not in there or alias.asname not in (None, self.name)]
+        return ast.ImportFrom(MODULE, others, 0) if others else ast.Pass()
+
+    def visit_Import(self, node: ast.Import) -> ast.Import:
+        return ast.Import([self._own(alias) for alias in node.names])
+
+    def _own(self, alias: ast.alias) -> ast.alias:
+        ours = alias.name == self.module or (alias.asname and alias.name.rpartition(".")[2] == self.module)
+        return ast.alias(MODULE, alias.asname or alias.name) if ours else alias
 
 
 def checks(node: ast.stmt) -> bool:

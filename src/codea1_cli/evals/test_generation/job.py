@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import UserError
+from codea1_cli.evals.test_generation.entries import with_own_imports
 from codea1_cli.evals.test_generation.evaluation import Scorer, killed_by_passing, score_all
 from codea1_cli.evals.test_generation.execution import Outcome, TestRunner
 from codea1_cli.evals.test_generation.figures import ONE_SHOT, PUBLISHED, Scoring, summary
@@ -145,18 +146,20 @@ def run_file(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
     folder.begin()
     with folder.timed("scoring"):
         for number, function in enumerate(functions):
-            rows.append(_file_row(scorer.runner, function, suites.get(function.id, Suite(function.id, (), ""))))
+            suite = suites.get(function.id, Suite(function.id, (), ""))
+            rows.append(_file_row(scorer.runner, function, suite, Path(job.target).stem))
             progress("scoring", number + 1, len(functions))
     unscored = sum(row["unscored"] for row in rows)
     return folder.finish({**folder.about(), "not_loading": faults, "functions": rows, "unscored": unscored})
 
 
-def _file_row(runner: TestRunner, function: Function, suite: Suite) -> dict[str, Any]:
+def _file_row(runner: TestRunner, function: Function, suite: Suite, module: str) -> dict[str, Any]:
     """Runs the tests on the function, and those that pass on the mutants of the file that change its own lines. What
     holds no test is named and counted as one that does not pass."""
     tests, given = list(suite.tests), suite.given
     if not tests and suite.text.strip():
         tests, given = [None], (suite.text[:_SHOWN],)
+    shown, tests = tests, [test and with_own_imports(test, module, function.name) for test in tests]
     runs = [runner.run(function.program, function.name, test) for test in tests]
     mutants = [m for m in _mutants_of_file(function.program) if function.first <= m.line <= function.last]
     killed = killed_by_passing(runner, function, tests, runs, mutants)
@@ -173,7 +176,7 @@ def _file_row(runner: TestRunner, function: Function, suite: Suite) -> dict[str,
         "unscored": unscored,
         "tests": [
             {"test": test or next(iter(given[at : at + 1]), ""), "outcome": run.outcome.value, "detail": run.detail}
-            for at, (test, run) in enumerate(zip(tests, runs, strict=True))
+            for at, (test, run) in enumerate(zip(shown, runs, strict=True))
         ],
         "survivors": [
             {"operator": mutant.operator, "line": mutant.line, "diff": show_diff(function.program, mutant)}
