@@ -7,6 +7,7 @@ is all floats. Types are matched exactly, so a subclass never runs its own metho
 
 import hashlib
 import marshal
+import operator
 import sys
 from itertools import chain
 
@@ -17,7 +18,8 @@ _BOXES = frozenset({list, tuple, dict, set, frozenset})
 _KINDS = {list: "l", tuple: "t", dict: "d", set: "s", frozenset: "z"}
 _ascii, _type, _dumps, _blake = ascii, type, marshal.dumps, hashlib.blake2b
 _get, _len = type.__getattribute__, len
-_modules = sys.modules
+_modules, _differ = sys.modules, operator.ne
+_LONG = 1 << 9000  # an integer that Python does not write in digits, or close to it
 
 
 def wire(value, small):
@@ -77,10 +79,14 @@ def survey(value):
         count += _len(level)
         if not (kinds <= _SCALARS or kinds <= _SCALARS | _BOXES) or count > 3_000_000:
             return -1, ""
-        if float in kinds and any(x != x for x in level if _type(x) is float):
-            strange += "n"
-        if int in kinds and any(not -(1 << 9000) < x < 1 << 9000 for x in level if _type(x) is int):
-            strange += "i"
+        if float in kinds:
+            floats = level if kinds == {float} else [x for x in level if _type(x) is float]
+            if any(map(_differ, floats, floats)):
+                strange += "n"
+        if int in kinds:
+            integers = level if kinds == {int} else [x for x in level if _type(x) is int]
+            if max(integers) >= _LONG or min(integers) <= -_LONG:
+                strange += "i"
         boxes = kinds & _BOXES
         if not boxes:
             return count, strange
