@@ -5,6 +5,7 @@ import os
 import signal
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,8 @@ def frame(kind: Kind, call: int, payload: bytes = b"") -> bytes:
     return (len(payload) + 5).to_bytes(4, "little") + bytes([kind]) + call.to_bytes(4, "little") + payload
 
 
-WHOLE = frame(Kind.LOADED, 0) + b"".join(frame(Kind.VALUE, n, b"1") for n in range(3)) + frame(Kind.DONE, 3)
+BEGUN = frame(Kind.BEGUN, 0)
+WHOLE = BEGUN + frame(Kind.LOADED, 0) + b"".join(frame(Kind.VALUE, n, b"1") for n in range(3)) + frame(Kind.DONE, 3)
 
 
 @given(st.lists(st.integers(1, 40)))
@@ -33,11 +35,20 @@ def test_pieces_of_any_size_make_the_same_frames(sizes: list[int]) -> None:
 def test_wild_bytes_never_answer_before_the_program_is_loaded(data: bytes) -> None:
     with contextlib.suppress(Garbage):
         assert FrameReader(0, 3).feed(data) == []
+    with contextlib.suppress(Garbage):
+        assert FrameReader(0, 3).feed(BEGUN + data) == []
+
+
+def test_nothing_counts_before_the_program_began() -> None:
+    for kind in set(Kind) - {Kind.BEGUN}:
+        with pytest.raises(Garbage):
+            FrameReader(0, 3).feed(frame(kind, 0))
 
 
 @given(st.lists(st.tuples(st.sampled_from(list(Kind)), st.integers(0, 4)), max_size=8))
 def test_answers_come_once_each_and_in_order(frames: list[tuple[Kind, int]]) -> None:
     reader, answers = FrameReader(1, 4), []
+    reader.feed(frame(Kind.BEGUN, 1))
     with contextlib.suppress(Garbage):
         for kind, call in frames:
             answers += reader.feed(frame(kind, call, b"1"))

@@ -26,7 +26,7 @@ from codea1_cli.sandbox.base import (
     missing_layers,
 )
 from codea1_cli.sandbox.local import LocalSandbox
-from tests.sandbox.shared import QUICK, verdicts
+from tests.sandbox.shared import QUICK, orphans, verdicts
 
 NAMESPACES = ["user_namespace", "pid_namespace", "net_namespace", "ipc_namespace", "mount_namespace"]
 SOURCE = Path(codea1_cli.__file__).parents[1]
@@ -114,27 +114,6 @@ def test_other_work_of_the_same_user_makes_no_verdict() -> None:
             time.sleep(1)
         running.join()
         assert found[0] in (AnswerKind.VALUE, AnswerKind.UNSCORED)
-
-
-def orphans() -> list[str]:
-    """Processes of zygotes whose parent is gone, and that do not end soon."""
-    deadline = time.monotonic() + 10
-    while (found := orphans_now()) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return found
-
-
-def orphans_now() -> list[str]:
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if b"zygote.py" in (folder / "cmdline").read_bytes():
-                parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-                if parent == "1":
-                    found.append(folder.name)
-        except OSError:
-            continue
-    return found
 
 
 def test_a_required_layer_that_is_missing_is_an_error_that_names_it() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from codea1_cli.evals.bigcodebench.scoring import BigCodeVerdict, ScoreSettings, always_equal, score
+from tests.sandbox.ends import ENDS, at_load, in_a_call
 
 QUICK = ScoreSettings(time_limit_s=3.0, memory_mb=1024)
 
@@ -65,6 +66,7 @@ HOSTILE = {
     ),
     "kills its keeper": "import signal\nos.kill(os.getppid(), signal.SIGKILL)\nos.kill(1, signal.SIGKILL)\ndef task_func(n): pass",
     "kills itself": "import signal\ndef task_func(n):\n    os.kill(os.getpid(), signal.SIGKILL)",
+    "kills itself in real time": "import signal\ndef task_func(n):\n    os.kill(os.getpid(), 40)",
     "interrupts": "def task_func(n):\n    raise KeyboardInterrupt",
     "overflows the stack": "import sys\nsys.setrecursionlimit(10**8)\ndef task_func(n):\n    return task_func(n)",
     "an object equal to all": "class A:\n    def __eq__(self, other): return True\ndef task_func(n):\n    if n == 'a': raise TypeError\n    return A()",
@@ -90,6 +92,18 @@ def test_the_next_program_is_judged_as_ever(room, task):
         if "while True" not in code:
             score(room, task, code, QUICK)
     assert score(room, task, task.reference, QUICK).verdict is BigCodeVerdict.PASS
+
+
+@pytest.mark.slow
+def test_every_end(room, task):
+    for name, (body, allowed) in ENDS.items():
+        for make in (in_a_call, at_load):
+            code = make(body).replace("if x == 1: ", "") + "task_func = f\n"
+            scored = score(room, task, code, QUICK)
+            assert scored.verdict is not BigCodeVerdict.UNSCORED, (name, scored)
+            ends = allowed == "crashed" and name != "exec"  # which its checker switches off
+            assert not ends or scored.verdict is not BigCodeVerdict.PASS, (name, scored)
+        assert score(room, task, task.reference, QUICK).verdict is BigCodeVerdict.PASS, name
 
 
 def test_a_loop_ends_with_its_time(room, task):

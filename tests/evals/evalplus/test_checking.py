@@ -16,6 +16,7 @@ from codea1_cli.evals.evalplus.tasks import PlusTask
 from codea1_cli.sandbox.base import ProgramRun
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
+from tests.sandbox.ends import ENDS, at_load, in_a_call
 
 ADD = "def f(x, y):\n    return x + y\n"
 
@@ -46,6 +47,31 @@ def test_right_and_wrong(checker):
     assert verdict(checker, problem, "def g(x, y):\n    return x + y\n") == ("fail", "fail")
     assert verdict(checker, problem, "def f(x, y)\n") == ("fail", "fail")
     assert verdict(checker, problem, "import os\nos._exit(0)\n" + ADD) == ("fail", "fail")
+
+
+def of_two(source):
+    """A program of `ends` under the name and arguments of the task here."""
+    return source + "g_of_one = f\ndef f(x, y): return g_of_one(x) - 1 + y\n"
+
+
+def try_ends(checker, names):
+    problem = task()
+    for name in names:
+        body, allowed = ENDS[name]
+        for make in (in_a_call, at_load):
+            found = verdict(checker, problem, of_two(make(body)))
+            assert "unscored" not in found, name
+            assert allowed != "crashed" or found[0] in ("fail", "timeout"), (name, found)
+        assert verdict(checker, problem, ADD) == ("pass", "pass"), name
+
+
+def test_a_program_may_end_in_any_way(checker):
+    try_ends(checker, ["exit 77", "real-time signal"])
+
+
+@pytest.mark.slow
+def test_every_end(checker):
+    try_ends(checker, ENDS)
 
 
 def test_calls_share_a_process_as_in_evalplus(checker):

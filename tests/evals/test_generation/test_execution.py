@@ -8,6 +8,7 @@ from codea1_cli.errors import EnvironmentFault
 from codea1_cli.evals.test_generation.execution import MutantLimits, Outcome, TestRunner
 from codea1_cli.evals.test_generation.mutants import Mutant, make_mutants
 from tests.evals.test_generation.hand_made import ADD, NEG, QUICK, SIGN
+from tests.sandbox.ends import ENDS, HEAD, at_load, in_a_call, indented
 
 COUNTS = "seen = []\ndef count(x):\n    seen.append(x)\n    return len(seen)\n"
 
@@ -31,6 +32,7 @@ COUNTS = "seen = []\ndef count(x):\n    seen.append(x)\n    return len(seen)\n"
         ("import os\nassert os._exit(0) is None", "crashed"),
         ("import os\nassert os._exit(77) is None", "crashed"),
         ("import os\nassert os.kill(os.getpid(), 9) is None", "crashed"),
+        ("import os\nassert os.kill(os.getpid(), 40) is None", "crashed"),
         ("import os, signal\nassert os.abort() is None", "crashed"),
         ("while True:\n    pass\nassert sign(5) == 1", "timeout"),
         ("assert len('x' * 10 ** 10) > 1", "failed"),
@@ -86,6 +88,17 @@ def test_a_hostile_test_takes_no_mutant_of_another_test_along(runner):
     assert set(runner.on_mutants("sign", bad, mutants, 0.0)) == {Outcome.PASSED, Outcome.CRASHED}
     assert runner.on_mutants("sign", "assert sign(5) == 1", mutants, 0.0) == base
     assert runner.run(SIGN, "sign", "assert sign(5) == 1").passed
+
+
+@pytest.mark.slow
+def test_every_end_of_a_test_and_of_a_function(runner):
+    for name, (body, allowed) in ENDS.items():
+        test = runner.run(SIGN, "sign", f"{HEAD}def g(*_):\n{indented(body)}g()\nassert sign(5) == 1")
+        functions = [runner.run(make(body), "f", "assert f(1) == 2") for make in (in_a_call, at_load)]
+        for run in (test, *functions):
+            assert run.outcome is not Outcome.UNSCORED, (name, run)
+            assert allowed != "crashed" or run.outcome is Outcome.CRASHED, (name, run)
+        assert runner.run(SIGN, "sign", "assert sign(5) == 1").passed, name
 
 
 def test_killed_and_survived_by_hand(runner):

@@ -24,6 +24,7 @@ MAX_TOTAL = 64 << 20
 class Kind(IntEnum):
     """The first byte of a frame (`jailed/child.py` has the same letters); names as in AnswerKind where it has them."""
 
+    BEGUN = ord("B")
     LOADED = ord("L")
     VALUE = ord("V")
     RAISED = ord("R")
@@ -49,9 +50,10 @@ class Garbage(Exception):
 
 
 class FrameReader:
-    """Splits a byte stream into frames and holds them to their order: a load result, then one answer per call, DONE.
+    """Splits a byte stream into frames and holds them to their order: BEGUN, a load result, an answer per call, DONE.
 
-    AGAIN stands for DONE after at least one answer: the program wants to be loaded afresh for the rest.
+    BEGUN comes from us, before the program runs: a child that ends without it is our failure. AGAIN stands for DONE
+    after at least one answer: the program wants to be loaded afresh for the rest.
     """
 
     def __init__(self, start: int, calls: int) -> None:
@@ -59,7 +61,7 @@ class FrameReader:
         self._total = 0
         self._next = self._start = start
         self._calls = calls
-        self.loaded = False
+        self.begun = self.loaded = False
         self.load_failure: Frame | None = None
         self.done = False
         self.again = False
@@ -91,6 +93,11 @@ class FrameReader:
         """Whether the frame answers a call; Garbage when it is not its turn."""
         if self.done or self.load_failure is not None or frame.call != self._next:
             raise Garbage("a frame out of its turn")
+        if not self.begun:
+            if frame.kind is not Kind.BEGUN:
+                raise Garbage("a frame before the program began")
+            self.begun = True
+            return False
         if not self.loaded:
             if frame.kind is Kind.LOADED:
                 self.loaded = True
@@ -105,7 +112,7 @@ class FrameReader:
         if frame.kind is Kind.AGAIN and self._next > self._start and frame.call < self._calls:
             self.done = self.again = True
             return False
-        if frame.kind in (Kind.LOADED, Kind.LOAD_ERROR, Kind.DONE, Kind.AGAIN) or frame.call >= self._calls:
+        if frame.kind in (Kind.BEGUN, Kind.LOADED, Kind.LOAD_ERROR, Kind.DONE, Kind.AGAIN) or frame.call >= self._calls:
             raise Garbage("a frame out of its turn")
         self._next += 1
         return True
@@ -141,7 +148,8 @@ def follow(
     makes a call late; and the time that the child waited for a processor is given back, up to half a limit more.
     """
     began = time.monotonic()
-    limit, deadline, given = load_s, began + load_s, 0.0
+    limit, deadline = load_s, began + load_s
+    extended = 0.0  # what was given back of this limit
     longest = min(0.02, call_s / 20)
     pause = min(0.006, longest)
     offered = False
@@ -158,6 +166,7 @@ def follow(
                 seen.load_seconds = time.monotonic() - began
             if fresh or seen.reader.loaded != was_loaded:
                 limit, deadline, pause = call_s, min(time.monotonic() + call_s, began + total_s), 0.001
+                extended = 0.0
             if seen.ended:
                 return
             if seen.reader.done or seen.reader.load_failure is not None:
@@ -165,9 +174,9 @@ def follow(
             elif seen.gone:
                 seen.ended = "exited"
             elif time.monotonic() >= deadline:
-                extra = min(waited(pid) - given, limit / 2)
+                extra = min(waited(pid), limit / 2) - extended
                 if extra > 0.01:
-                    given += extra
+                    extended += extra
                     deadline = time.monotonic() + extra
                 else:
                     seen.ended = "timeout"

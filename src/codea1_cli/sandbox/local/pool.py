@@ -122,6 +122,9 @@ class LocalSandbox:
         try:
             if self._closed:
                 raise WorkerLost("the sandbox is closed")
+            if worker is not None and not worker.is_alive():  # it died while it had no work
+                worker.close()
+                worker = None
             worker = worker or self._start(seed)
         except BaseException:
             queue.put(None)
@@ -179,7 +182,7 @@ class LocalSandbox:
             for _ in range(2):
                 try:
                     return self._run_once(descriptor, seed, use)
-                except (WorkerLost, OSError) as lost:
+                except Exception as lost:  # whatever it was, it is our failure
                     fault = lost
         finally:
             os.close(descriptor)

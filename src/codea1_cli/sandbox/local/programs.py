@@ -83,8 +83,16 @@ def end_of_call(seen: ChildReport) -> Answer:
     if os.WIFSIGNALED(seen.status):
         number = os.WTERMSIG(seen.status)
         limits = {int(signal.SIGXCPU): AnswerKind.TIMEOUT, int(signal.SIGXFSZ): AnswerKind.OUTPUT_LIMIT}
-        return Answer(limits.get(number, AnswerKind.CRASHED), detail=signal.Signals(number).name)
+        return Answer(limits.get(number, AnswerKind.CRASHED), detail=signal_name(number))
     return Answer(AnswerKind.CRASHED, detail=f"ended with exit status {os.WEXITSTATUS(seen.status)}")
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL and the like; "signal 40" for a real-time signal, most of which have no names."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def run_module(watch: Callable[..., ChildReport], module: UnitModule, head: int, limits: Limits) -> UnitRun:

@@ -39,6 +39,7 @@ class Worker:
     def __init__(self, python: str, hash_seed: int, setup: dict[str, object], group: Group | None = None) -> None:
         self.group = group
         self._kills = 0
+        self._alone = True
         self.stage = tempfile.mkdtemp(prefix=f"{_STAGE}{os.getpid()}-")
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -57,7 +58,10 @@ class Worker:
         self.control.settimeout(START_S)
         try:
             if group is not None:
-                group.add(self.process.pid)
+                try:
+                    group.add(self.process.pid)
+                except OSError as fault:
+                    raise WorkerLost(f"no control group: {fault}") from fault
             self._send({**setup, "stage": self.stage, "parent": os.getpid()})
             self.hello: dict[str, Any] = self._receive()
         except WorkerLost as fault:
@@ -89,8 +93,15 @@ class Worker:
             raise WorkerLost(str(fault)) from fault
         if not message:
             raise WorkerLost("the zygote is gone")
-        reply: dict[str, Any] = json.loads(message)
+        try:
+            reply: dict[str, Any] = json.loads(message)
+        except ValueError as fault:
+            raise WorkerLost("the zygote answers nonsense") from fault
         return reply
+
+    def is_alive(self) -> bool:
+        """Whether the zygote is there."""
+        return self.process.poll() is None
 
     def watch(
         self,
@@ -126,6 +137,8 @@ class Worker:
         if reply["short"]:
             raise WorkerLost("other work of the same user left no room for the program's processes")
         seen.status = int(reply["status"])
+        if not seen.reader.begun:
+            raise WorkerLost(f"a program's process came to its end ({seen.ended}) before the program began")
         if self.group is not None and seen.ended == "exited":
             kills, self._kills = self._kills, self.group.kills()
             killed = os.WIFSIGNALED(seen.status) and os.WTERMSIG(seen.status) == signal.SIGKILL
@@ -142,14 +155,16 @@ class Worker:
 
     def abandon(self) -> None:
         """Ends a worker that misbehaved, at once."""
-        self.process.terminate()  # where it has no pid namespace to end its child for it, it does so itself
+        # Where it has no pid namespace to end its child for it, it does so itself; a stopped one needs to be woken.
+        for number in (signal.SIGTERM, signal.SIGCONT):
+            self.process.send_signal(number)
         self.close()
 
     def close(self) -> None:
         """Ends the zygote and its child, and waits until they are gone."""
         self.control.close()
         try:
-            self.process.wait(5)
+            self.process.wait(5 if self._alone else 25)  # longer than `processes.end_all` takes
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -8,10 +8,16 @@ harms its own program alone. A frame is `length, kind, index` and its payload; t
 from __future__ import annotations
 
 import ast
+import mmap
 import os
 import signal
 import sys
 import types
+from _signal import SIG_DFL as _DEFAULT
+from _signal import SIG_IGN as _IGNORED
+from _signal import getsignal as _getsignal
+from _signal import pthread_sigmask as _sigmask
+from _signal import signal as _handle
 from _thread import _count as _threads
 from json import loads as _loads
 
@@ -20,13 +26,16 @@ import encode
 import kernel
 import statelessness
 
-LOADED, VALUE, RAISED, MEMORY, OUTPUT, REFUSED, CRASHED, LOAD_ERROR, DONE, AGAIN = b"LVRMOXCEDA"
+BEGUN, LOADED, VALUE, RAISED, MEMORY, OUTPUT, REFUSED, CRASHED, LOAD_ERROR, DONE, AGAIN = b"BLVRMOXCEDA"
 _SHARING = ("mmap", "ctypes", "multiprocessing", "shm")  # memory that a fork shares with its parent
-ANSWERED = 77  # the exit status of a fork that has sent its answer
+_SILENT, _SENDING, _SENT = range(3)  # how far a fork has come with its answer
 
 _write, _exit, _fork, _waitpid, _kill, _fstat = os.write, os._exit, os.fork, os.waitpid, os.kill, os.fstat
 _ftruncate, _listdir, _unlink, _rmdir, _stat, _lstat = os.ftruncate, os.listdir, os.unlink, os.rmdir, os.stat, os.lstat
-_encode, _Refused = encode.encode, encode.Refused
+_getpid, _chmod, _stopped = os.getpid, os.chmod, os.WIFSTOPPED
+_SIGCHLD, _SIGKILL = signal.SIGCHLD, signal.SIGKILL
+_BLOCK, _SET, _SIGNALS = signal.SIG_BLOCK, signal.SIG_SETMASK, frozenset(signal.valid_signals())
+_mmap, _encode, _Refused = mmap.mmap, encode.encode, encode.Refused
 _dup, _close, _fork_into = os.dup, os.close, kernel.fork_into
 _parse, _compile = ast.parse, compile
 
@@ -57,6 +66,7 @@ class Job:
         self.start, self.out, self.sink, self.output_limit = start, out, sink, output_limit
         self.scratch, self.alone = scratch, alone
         self.again = again
+        self.pid = _getpid()
         self.free = _dup(sink)
         _close(self.free)
 
@@ -73,20 +83,30 @@ class Job:
 
     def run(self) -> None:
         """Loads and answers; returns only after DONE or a load error."""
+        self.send(BEGUN, self.start)
         space = self.load()
         if space is None:
             return None
         self.send(LOADED, self.start)
         codes, plain = self.compile_calls()
-        apart = self.apart or not (self.stateless and plain)
-        fresh = apart and (self.leaks() or any(word in self.program for word in _SHARING))
+        if self.apart or not (self.stateless and plain):
+            return self.answer_apart(codes, space)
+        _sigmask(_SET, self.mask)
         for index in range(self.start, len(codes)):
-            if apart:
-                self.answer_apart(index, codes[index], space)
-                if fresh and self.again and index + 1 < len(codes):
-                    return self.send(AGAIN, index + 1)
-            else:
-                self.answer(index, codes[index], space)
+            self.send(*self.answer(index, codes[index], space))
+        return self.send(DONE, len(codes))
+
+    def answer_apart(self, codes: list, space) -> None:
+        """Answers every call in a fork of its own."""
+        fresh = self.leaks() or any(word in self.program for word in _SHARING)
+        self.progress = _mmap(-1, 1)  # shared with the forks
+        self.ignores = _getsignal(_SIGCHLD) is _IGNORED
+        if self.ignores:
+            _handle(_SIGCHLD, _DEFAULT)  # else the kernel buries the forks
+        for index in range(self.start, len(codes)):
+            clean = self.answer_in_fork(index, codes[index], space)
+            if (fresh or not clean) and self.again and index + 1 < len(codes):
+                return self.send(AGAIN, index + 1)
         return self.send(DONE, len(codes))
 
     def leaks(self) -> bool:
@@ -107,7 +127,14 @@ class Job:
             module = types.ModuleType("candidate")
             sys.modules["candidate"] = module
             space = module.__dict__
-            exec(code, space)
+            try:
+                exec(code, space)
+            finally:
+                if _getpid() != self.pid:  # a fork of the program's that returned
+                    _exit(0)
+            # No handler of the program's runs in our code from here on, and no timer of its ends it: only its calls
+            # have the mask that it left.
+            self.mask = _sigmask(_BLOCK, _SIGNALS)
         except MemoryError:
             return self.send(MEMORY, self.start, b"while loading")
         except BaseException as fault:
@@ -134,8 +161,8 @@ class Job:
                 codes.append(describe(fault))
         return codes, plain
 
-    def answer(self, index: int, code, space) -> None:
-        """Evaluates one call in this process and sends what came of it; `code` is bytes where it did not compile."""
+    def answer(self, index: int, code, space) -> tuple:
+        """Evaluates one call in this process; what there is to send. `code` is bytes where it did not compile."""
         try:
             if type(code) is bytes:
                 raise SyntaxError(code.decode())
@@ -150,31 +177,56 @@ class Job:
             kind, payload = RAISED, describe(fault)
         if self.flooded():
             kind, payload = OUTPUT, b""
-        self.send(kind, index, payload)
+        return kind, index, payload
 
-    def answer_apart(self, index: int, code, space) -> None:
-        """Answers in a fork of the loaded candidate, so that no call sees what another one left behind."""
+    def answer_in_fork(self, index: int, code, space) -> bool:
+        """Answers in a fork of the loaded candidate, so that no call sees what another one left behind.
+
+        Whether nothing is left behind outside of the fork.
+        """
+        self.progress[0] = _SILENT
         # The raw fork is several times cheaper, and sound while there is one thread.
         pid = _fork() if _threads() else _fork_into(0)
         if not pid:
+            own = _getpid()
             try:
-                self.answer(index, code, space)
+                if self.ignores:
+                    _handle(_SIGCHLD, _IGNORED)
+                _sigmask(_SET, self.mask)
+                message = self.answer(index, code, space)
+                if _getpid() == own:  # else a fork of the program's that returned
+                    self.progress[0] = _SENDING
+                    self.send(*message)
+                    self.progress[0] = _SENT
             finally:
-                _exit(ANSWERED)
-        status = _waitpid(pid, 0)[1]
+                _exit(0)
+        how = end_of(pid)
         if self.alone:  # first process of its own pid namespace: all others are the candidate's
             try:
-                _kill(-1, signal.SIGKILL)
+                _kill(-1, _SIGKILL)
                 while True:
                     _waitpid(-1, 0)
             except OSError:
                 pass
-        if self.scratch:
-            empty(self.scratch)
-            empty("/tmp")  # the same folder, but for an interpreter that lies below /tmp
-        if status != ANSWERED << 8:
-            how = b"signal %d" % (status & 127) if status & 127 else b"exit status %d" % (status >> 8)
+        if self.progress[0] == _SENDING:  # nobody knows how much of the answer was sent: this process ends with it
+            _exit(1)
+        if self.progress[0] == _SILENT:
             self.send(CRASHED, index, how)
+        if not self.scratch:
+            return True
+        # The same folder, but for an interpreter that lies below /tmp.
+        return empty(self.scratch) and empty("/tmp")
+
+
+def end_of(pid: int) -> bytes:
+    """Waits for a process to end, and says how it did."""
+    try:
+        status = _waitpid(pid, 0)[1]
+        while _stopped(status):  # as a traced one does before its end
+            status = _waitpid(pid, 0)[1]
+    except OSError:
+        return b"no exit status"  # the program took it
+    return b"signal %d" % (status & 127) if status & 127 else b"exit status %d" % (status >> 8)
 
 
 def describe(fault: BaseException) -> bytes:
@@ -192,20 +244,39 @@ def describe(fault: BaseException) -> bytes:
     return f"{name}{text}"[:300].encode("utf-8", "replace")
 
 
-def empty(folder: str) -> None:
-    """Removes all that lies in a folder, but for what is mounted there."""
+def empty(folder: str, depth: int = 30) -> bool:
+    """Removes all that lies in a folder, but for what is mounted there; whether that could be done.
+
+    A tree of more than `depth` levels is left to a new folder: taking it down would cost the next call its time.
+    """
+    if not depth:
+        return False
+    clean = True
     try:
-        names, device = _listdir(folder), _stat(folder).st_dev
+        own = _stat(folder)
+        if own.st_mode & 0o7777 != 0o700:
+            _chmod(folder, 0o700)
+        names = _listdir(folder)
     except OSError:
-        return
+        return False
     for name in names:
         path = folder + "/" + name
         try:
             status = _lstat(path)
             if status.st_mode & 0o170000 != 0o040000:
                 _unlink(path)
-            elif status.st_dev == device:
-                empty(path)
-                _rmdir(path)
-        except OSError:
-            pass
+            elif status.st_dev == own.st_dev:
+                clean = empty(path, depth - 1) and clean
+                remove_folder(path)
+        except (OSError, RecursionError):  # the program may have lowered the limit
+            clean = False
+    return clean
+
+
+def remove_folder(path: str) -> bool:
+    """Removes an empty folder; False where it leads to what is mounted."""
+    try:
+        _rmdir(path)
+    except OSError:
+        return False
+    return True

@@ -20,7 +20,7 @@ NOBODY = 65534
 _FIXED = (
     (resource.RLIMIT_NOFILE, 256),
     (resource.RLIMIT_STACK, 64 << 20),
-    (resource.RLIMIT_CORE, 0),
+    (resource.RLIMIT_CORE, 1),  # 0 lets the kernel hand a core to a program, where core_pattern names one
     (resource.RLIMIT_MEMLOCK, 65536),
     (resource.RLIMIT_MSGQUEUE, 65536),
     (resource.RLIMIT_NICE, 0),
@@ -66,7 +66,7 @@ class Jail:
         self.room = processes.Room(self.proc, user) if "user_namespace" in self.missing else None
         self.scratch = "" if "mount_namespace" in self.missing else namespaces.SCRATCH
         if self.scratch:
-            namespaces.mount_scratch(self.scratch_mb, self.paths)
+            self.folders = namespaces.Scratch(self.scratch_mb, self.paths, NOBODY if self.demote else None)
         self.home = "/tmp" if self.scratch else "/"
         if not self.alone:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -185,12 +185,16 @@ class Jail:
 
     def end(self, pid: int) -> int:
         """Kills the child with all that it started, and clears its folder; its wait status."""
-        os.kill(pid, signal.SIGKILL)
-        status = os.waitpid(pid, 0)[1]
-        if not self.alone:
-            processes.end_all(self.proc)
+        if self.alone:
+            os.kill(pid, signal.SIGKILL)
+            status = os.waitpid(pid, 0)[1]
+            while os.WIFSTOPPED(status):  # as a traced one does before its end
+                status = os.waitpid(pid, 0)[1]
+        else:
+            # All at once: where another process traces the child, it cannot be waited for before that one is gone.
+            status = processes.end_all(self.proc)[pid]
         if self.scratch:
-            namespaces.renew_scratch(self.scratch_mb, self.paths)
+            self.folders.renew()
         return status
 
 

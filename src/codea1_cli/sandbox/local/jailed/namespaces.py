@@ -210,21 +210,38 @@ def _read_only() -> None:
     kernel.call("mount_setattr", -100, kernel.address(root), everywhere, kernel.address(attributes), 32)
 
 
-def mount_scratch(megabytes: int, paths: list[str]) -> None:
-    """Empty folders in memory, for one program at a time; what of `paths` lies below /tmp is in its place there."""
-    size = f"size={megabytes}m,nr_inodes={64 * megabytes},mode=700"
-    kernel.mount("scratch", SCRATCH, "tmpfs", _NOSUID | _NODEV, size)
-    if os.path.isdir(_TMP):
-        kernel.mount("scratch", _TMP, "tmpfs", _NOSUID | _NODEV, size)
-        for path in filter(_below_tmp, paths):
-            _bind(_ASIDE + path, _place(path))
+class Scratch:
+    """Empty folders in memory, for one program at a time; what of `paths` lies below /tmp is in its place there.
 
+    owner: the user whom they belong to, where that is not the worker's own.
+    """
 
-def renew_scratch(megabytes: int, paths: list[str]) -> None:
-    """Takes those folders away, with all that the last program left in them, and makes new ones."""
-    apart = os.path.isdir(_TMP)
-    if apart or os.listdir(SCRATCH):
-        if apart:
-            kernel.umount(_TMP, _DETACH)
-        kernel.umount(SCRATCH, _DETACH)
-        mount_scratch(megabytes, paths)
+    def __init__(self, megabytes: int, paths: list[str], owner: int | None) -> None:
+        self.options = f"size={megabytes}m,nr_inodes={64 * megabytes},mode=700"
+        if owner is not None:
+            self.options += f",uid={owner},gid={owner}"
+        self.paths = [path for path in paths if _below_tmp(path)]
+        self.mount()
+
+    def mount(self) -> None:
+        """Mounts new folders."""
+        kernel.mount("scratch", SCRATCH, "tmpfs", _NOSUID | _NODEV, self.options)
+        if os.path.isdir(_TMP):
+            kernel.mount("scratch", _TMP, "tmpfs", _NOSUID | _NODEV, self.options)
+            for path in self.paths:
+                _bind(_ASIDE + path, _place(path))
+        self.untouched = self.look()
+
+    def look(self) -> tuple[int, int, list[str]]:
+        """What differs after any change: the folder's mode, the time of its last change, its entries."""
+        status = os.stat(SCRATCH)
+        return status.st_mode, status.st_ctime_ns, os.listdir(SCRATCH)
+
+    def renew(self) -> None:
+        """Takes the folders away, with all that the last program left in them, and mounts new ones."""
+        apart = os.path.isdir(_TMP)
+        if apart or self.look() != self.untouched:
+            if apart:
+                kernel.umount(_TMP, _DETACH)
+            kernel.umount(SCRATCH, _DETACH)
+            self.mount()

@@ -49,20 +49,25 @@ def _signal(pids: set[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def _reap() -> bool:
-    """Buries what is dead; whether no child is left."""
+def _reap(ends: dict[int, int]) -> bool:
+    """Buries what is dead and notes its wait status; whether no child is left."""
     try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            if not os.WIFSTOPPED(found[1]):  # as a traced one does before its end
+                ends[found[0]] = found[1]
     except ChildProcessError:
         return True
     return False
 
 
-def end_all(proc: int) -> None:
-    """Ends every descendant of this process; `proc` is a descriptor of /proc. Raises TimeoutError when that fails."""
+def end_all(proc: int) -> dict[int, int]:
+    """Ends every descendant of this process; the wait statuses of those that became its children, by process.
+
+    `proc` is a descriptor of /proc. Raises TimeoutError when that fails.
+    """
     deadline = time.monotonic() + PATIENCE_S
-    while not _reap():
+    ends: dict[int, int] = {}
+    while not _reap(ends):
         stopped: set[int] = set()
         while time.monotonic() < deadline:
             running = _descendants(proc) - stopped
@@ -74,6 +79,7 @@ def end_all(proc: int) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError("processes of a program could not be ended")
         time.sleep(0.002)
+    return ends
 
 
 def tasks(proc: int, user: int) -> int:

@@ -11,6 +11,7 @@ import gc
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -58,8 +59,7 @@ class Zygote:
         self.jail = jail.Jail(setup)
         os.environ.update(HOME=self.jail.home, TMPDIR=self.jail.home)
         self.pid = 0
-        self.sink = os.memfd_create("output", 0)  # takes what children print; emptied after each
-        fcntl.fcntl(self.sink, fcntl.F_SETFL, os.O_APPEND)
+        self.alive = os.pipe()  # a child that reads its end here was left behind
         if not self.jail.alone:  # what the child started would outlive a zygote that is killed outright
             signal.signal(signal.SIGTERM, lambda *_: self.leave())
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -88,8 +88,8 @@ class Zygote:
     def serve(self) -> None:
         """Answers requests until the parent goes away."""
         self.rehearse()
-        os.dup2(self.sink, 1)
-        os.dup2(self.sink, 2)
+        os.dup2(0, 1)
+        os.dup2(0, 2)
         for name in ("__main__", *_OURS):
             sys.modules.pop(name, None)
         sys.modules["__main__"] = type(sys)("__main__")
@@ -148,7 +148,15 @@ class Zygote:
         """Enters the jail and runs the job; does not return."""
         self.control.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.close(self.alive[1])
         self.jail.enter(request)
+        if select.select([self.alive[0]], [], [], 0)[0]:
+            os._exit(1)  # the zygote ended before its end was tied to this process's
+        os.close(self.alive[0])
+        sink = os.memfd_create("output", 0)  # takes what the program prints; no other sees its flags and attributes
+        fcntl.fcntl(sink, fcntl.F_SETFL, os.O_APPEND)
+        os.dup2(sink, 1)
+        os.dup2(sink, 2)
         if "head" in request:
             self.relay.ResultRelay(job, request["head"], out, self.jail.scratch, self.jail.alone).run()
             os._exit(0)
@@ -156,7 +164,7 @@ class Zygote:
         os.close(job)
         limit = request["output_kb"] * 1024
         self.child.Job(
-            text, request["start"], out, self.sink, limit, self.jail.scratch, self.jail.alone, request["again"]
+            text, request["start"], out, sink, limit, self.jail.scratch, self.jail.alone, request["again"]
         ).run()
         os._exit(0)
 
@@ -165,9 +173,7 @@ class Zygote:
         pid, self.pid = self.pid, 0
         if pid <= 0:
             return 0
-        status = self.jail.end(pid)
-        os.ftruncate(self.sink, 0)
-        return status
+        return self.jail.end(pid)
 
 
 def main() -> None:

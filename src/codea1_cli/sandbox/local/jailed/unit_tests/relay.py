@@ -61,11 +61,13 @@ class ResultRelay:
             pause = None
         except OSError:  # a poorer jail refuses it
             pause = 20
-        buffer, turn, loaded, is_open = b"", 0, False, True
+        buffer, turn, begun, loaded, is_open = b"", 0, False, False, True
         os.set_blocking(up, False)
         while True:
             poller.poll(pause)
             gone, status = _waitpid(pid, os.WNOHANG)
+            if os.WIFSTOPPED(status):  # as a traced one does
+                gone = 0
             while is_open:
                 try:
                     data = _read(up, 1 << 16)
@@ -86,7 +88,10 @@ class ResultRelay:
                 sign, body = buffer[4:20], buffer[20 : 20 + size]
                 buffer = buffer[20 + size :]
                 kind, index, payload = body[0], int.from_bytes(body[1:5], "little"), body[5:]
-                if not loaded:
+                if not begun:
+                    begun = True
+                    send(self.out, frame(kind, index, payload))
+                elif not loaded:
                     if sign != UNSIGNED or kind not in (LOADED, LOAD_ERROR, MEMORY, REFUSED):
                         return self.crash(turn, loaded, b"wrote to the result channel")
                     if kind != LOADED:
@@ -94,7 +99,8 @@ class ResultRelay:
                         return send(self.out, frame(kind, 0, payload))
                     loaded = True
                     send(self.out, frame(LOADED, 0, b""))
-                    send(down, key + len(tests).to_bytes(4, "little") + tests)
+                    with contextlib.suppress(BrokenPipeError):  # it is gone already
+                        send(down, key + len(tests).to_bytes(4, "little") + tests)
                     os.close(down)
                 elif sign != key or index != turn or kind not in (VALUE, RAISED, MEMORY, REFUSED):
                     return self.crash(turn, loaded, b"wrote to the result channel")
@@ -103,6 +109,8 @@ class ResultRelay:
                     turn += 1
                     if turn == count:
                         return send(self.out, frame(DONE, count, b""))
+            if gone and not begun:
+                return None
             if gone:
                 how = b"signal %d" % (status & 127) if status & 127 else b"exit status %d" % (status >> 8)
                 return self.crash(turn, loaded, how)
