@@ -176,6 +176,7 @@ _KINDS: dict[type, str] = {dict: "an object", list: "a list"}
 
 
 def name_of(value: object) -> str:
+    """What a value is called in JSON, with its article, for a message."""
     names = {
         bool: "true or false",
         int: "a number",

@@ -12,13 +12,13 @@ from codea1_cli.engine import arena as arena_module
 from codea1_cli.engine import evaluation_in_arena as evaluators
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.evaluation_in_arena import BenchmarkEvaluator
-from codea1_cli.engine.evaluation_on_rank import benchmarks_due, engine_length, fitting, sampling_as
 from codea1_cli.engine.resume import ResumePoint, set_aside
 from codea1_cli.engine.run_setup import Schedule
-from codea1_cli.engine.trl.sampling import beside_training
+from codea1_cli.engine.trl.sampling import beside_training, engine_length, fitting, sampling_as
 from codea1_cli.errors import UserError
 from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.recipe.files import load_recipe
+from codea1_cli.recipe.resources import benchmarks_due
 from codea1_cli.runs.checkpoints import best_of, figure_of, mark_best, prunable
 from codea1_cli.runs.run_dir import RunDir
 

@@ -12,7 +12,6 @@ from codea1_cli.cli.console import run_app
 from codea1_cli.data.decontaminate import load_benchmarks, missing_benchmarks
 from codea1_cli.engine import arena as arena_module
 from codea1_cli.engine.arena import Arena
-from codea1_cli.engine.evaluation_on_rank import evaluate
 from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.trl.rank import TrainingRank
 from codea1_cli.errors import UserError
@@ -141,7 +140,7 @@ def test_it_measures_a_policy_during_training(sums, monkeypatch):
             spec = SimpleNamespace(role=role, rank=0, ranks=1, label=f"{role}[0]")
             rank = TrainingRank(spec, recipe, client, {}, (1, 1))
             rank.trainer, rank.phase = policy, lambda *_: None
-            evaluate(rank, 0)
+            rank.evaluate(0)
         (call,) = posted
         await arena.post_evaluation(*call)
         await arena.close()

@@ -68,7 +68,6 @@ def train(
 
     from codea1_cli.cli.plan import estimate_here, free_disk
     from codea1_cli.cli.plan_view import headline, run_data, show_run
-    from codea1_cli.engine.evaluation_on_rank import check_benchmarks
     from codea1_cli.engine.resume import begin_anew
     from codea1_cli.engine.run_setup import check_enough, run_length
     from codea1_cli.engine.shutdown import stoppable
@@ -77,7 +76,7 @@ def train(
     from codea1_cli.planning.estimate import check_disk
     from codea1_cli.planning.gpu_assignment import assign_gpus, settle_precision, visible_gpus
     from codea1_cli.recipe.files import resumed_recipe
-    from codea1_cli.recipe.resources import heldout_problems, training_problems
+    from codea1_cli.recipe.resources import check_benchmarks, heldout_problems, training_problems
     from codea1_cli.runs.run_dir import runs_root
 
     root = runs_root(runs)

@@ -14,7 +14,6 @@ from typing import Any
 
 from codea1_cli.engine.client import Decision, Heartbeats, RankReport
 from codea1_cli.engine.evaluation_in_arena import BenchmarkEvaluator, Evaluator, HeldoutEvaluator
-from codea1_cli.engine.evaluation_on_rank import figure_due
 from codea1_cli.engine.preflight import PreflightCounts, PreflightGate
 from codea1_cli.engine.ranks import several_nodes
 from codea1_cli.engine.run_setup import Schedule
@@ -25,7 +24,7 @@ from codea1_cli.errors import EnvironmentFault, SandboxOutage, command
 from codea1_cli.methods.exchange import CandidateView, SuiteResults
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
-from codea1_cli.recipe.resources import open_step_judge
+from codea1_cli.recipe.resources import figure_due, open_step_judge
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
 

@@ -1,4 +1,4 @@
-"""The driver: starts both sides and the arena, watches them, and ends a run with one clear outcome."""
+"""The driver: starts the policies and the arena, watches them, and ends a run with one clear outcome."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ class Driver:
         """`nodes`: those of the cluster that the run joins, the driver's first; none for a run on this machine."""
         self.recipe, self.run, self.view = recipe, run, view
         self.ranks, self.nodes = ranks, nodes
+        self.single = len(method_of(recipe).roles) == 1
         self.workers: dict[str, Any] = {}
         self.where: dict[str, tuple[str, int]] = {}  # each rank's node and process id
         self.arena: Any = None
@@ -124,7 +125,7 @@ class Driver:
             options["runtime_env"] = runtime_env(variables | {"CUDA_VISIBLE_DEVICES": spec.gpu or ""}, pythons[node])
             options["scheduling_strategy"] = pinned(node)
             self.workers[spec.label] = ray.remote(**options)(PolicyWorker).remote(spec, self.recipe, self.arena)
-        self.view.phase("loading both policies")
+        self.view.phase("loading the policy" if self.single else "loading both policies")
         self.loading = {label: worker.load.remote() for label, worker in self.workers.items()}
 
     def _prepare(self, problems: Sequence[Problem], resume_step: int) -> tuple[Schedule, dict[str, Problem]]:
@@ -161,7 +162,7 @@ class Driver:
     ) -> None:
         self._loaded()
         self._call(self.arena.start.remote(schedule, problems, heldout, resume_step, last), "the arena", self._patience)
-        self.view.phase("building both trainers")
+        self.view.phase("building its trainer" if self.single else "building both trainers")
         # Model-written text is all that a policy needs besides the questions: references stay in the arena.
         public = {pid: public_problem(problem) for pid, problem in problems.items()}
         for group in build_order(self.specs):

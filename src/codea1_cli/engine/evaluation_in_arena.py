@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.durable import write_atomic
-from codea1_cli.engine.evaluation_on_rank import benchmark_sets, heldout_sets
 from codea1_cli.engine.step_state import new_future
 from codea1_cli.evals.benchmark import EvalSet
 from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutSolving, wrong_programs
 from codea1_cli.problems.problem import Problem
+from codea1_cli.recipe.resources import benchmark_sets, heldout_sets
 from codea1_cli.runs.checkpoints import figure_of
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ class PolicyWorker:
         self.store: Any = None  # where the ranks of this policy meet, held by the first
         _own_log(Path(spec.run_path) / "logs" / f"{spec.role}-{spec.rank}.log")
         environment.settle_umask()
-        self.set_aside = environment.settle()  # on a node of a cluster, what its Ray was started with
+        self.set_aside = environment.foreign(os.environ)  # on a node of a cluster, what its Ray was started with
         environment.settle(threads=True)
         os.environ.update(spec.environment)
 
@@ -112,7 +112,8 @@ class PolicyWorker:
         fault_at(self.spec.role, self.spec.rank, 0, "starting")
         rank = self.rank
         rehearse_prompts(rank.tokenizer, next(iter(rank.problems.values())), rank.game.tests_per_suite)
-        rehearse_save(self.trainer, Path(self.trainer.args.output_dir) / "rehearsal", rank.label)
+        if checkpoint is None:
+            rehearse_save(self.trainer, Path(self.trainer.args.output_dir) / "rehearsal", rank.label)
         try:
             self.trainer.train(resume_from_checkpoint=checkpoint)
         except SandboxOutage as outage:

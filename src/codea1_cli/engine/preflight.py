@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.engine.step_state import new_future
-from codea1_cli.engine.trl.sampling import beside_training, sample_groups, sync_weights
 from codea1_cli.errors import UserError, command
 from codea1_cli.extract import extract_code, parse_suite
 from codea1_cli.models.loading import render
@@ -201,7 +200,7 @@ def preflight(rank: TrainingRank) -> None:
         chats = [test_messages(rank.problems[pid], programs.get(pid), recipe.game.tests_per_suite) for pid in ids]
     prompts = [render(tokenizer, chat) for chat in chats]
     fitting = [place for place, prompt in enumerate(prompts) if len(prompt) <= section.max_prompt_tokens]
-    completions = _sample(rank, [prompts[place] for place in fitting], wish.samples)
+    completions = rank.sample_aside([prompts[place] for place in fitting], wish.samples, seed=11)
     flat = [ids for group in completions for ids in group]
     counts = PreflightCounts(
         replies=len(flat),
@@ -215,13 +214,6 @@ def preflight(rank: TrainingRank) -> None:
     rank.arena.post_preflight(
         spec.label, counts, [(ids[place], group) for place, group in zip(fitting, texts, strict=True)]
     )
-
-
-def _sample(rank: TrainingRank, prompts: Sequence[list[int]], n: int) -> list[list[list[int]]]:
-    trainer, recipe = rank.trainer, rank.recipe
-    sync_weights(trainer)
-    with beside_training(trainer, recipe.seed * 1000 + 11 + rank.spec.rank):
-        return sample_groups(trainer, prompts, n, chunk=recipe.sampling.chunk)[0]
 
 
 def _clipped(ids: Sequence[int], limit: int, eos: int) -> bool:

@@ -1,16 +1,21 @@
-"""What a recipe names, opened: its problems and its judge."""
+"""What a recipe names, opened: its problems, its judge, what the run is evaluated on, and when."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from codea1_cli.errors import UserError
+from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.evals.benchmark import EvalSet, ScoreOptions, SetOptions, default_cache
+from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutNearMisses, HeldoutSolving
+from codea1_cli.evals.registry import benchmark_row, open_set
 from codea1_cli.files import user_path
 from codea1_cli.judging.judge import Judge, ReferenceCache
 from codea1_cli.judging.step_judge import StepJudge
+from codea1_cli.methods.registry import method_of
+from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.problems.problem import Problem, read_problems
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.sandbox.base import Limits
@@ -121,3 +126,72 @@ def open_step_judge(recipe: Recipe, run_path: Path, *, spread: bool = False) -> 
     """
     judge = open_judge(recipe, cache=run_path / "references", spread=spread)
     return StepJudge(recipe.game, judge)
+
+
+# -- what the run is evaluated on -------------------------------------------------------------------------------------
+def heldout_sets(
+    recipe: Recipe,
+    problems: Sequence[Problem] = (),
+    judge: StepJudge | None = None,
+    progress: Callable[[], None] = lambda: None,
+) -> tuple[HeldoutSolving, HeldoutNearMisses, HeldoutAttacking]:
+    """The held-out sets of a run, in the order in which they are sampled: near misses can be looked for while the Code
+    LLM samples, who may give the third set its programs. The arena gives problems and judge, a rank neither."""
+    shown = recipe.game.tests_per_suite, recipe.game.white_box
+    return (
+        HeldoutSolving(recipe.eval.n, problems, judge, progress),
+        HeldoutNearMisses(*shown, problems, judge, progress),
+        HeldoutAttacking(*shown, problems, judge, progress),
+    )
+
+
+def benchmark_sets(recipe: Recipe, workers: int = 1) -> list[EvalSet]:
+    """The benchmarks that a recipe names, not yet loaded, without those of a policy that its method does not train.
+
+    workers: programs scored at once.
+    """
+    wish, found = recipe.eval, []
+    data = user_path(wish.benchmark_data) if wish.benchmark_data else None
+    scoring = ScoreOptions(workers, wish.benchmark_python, tuple(recipe.sandbox.require), default_cache())
+    for name in wish.benchmarks:
+        role = benchmark_row(name).role
+        if role not in method_of(recipe).roles:
+            continue
+        longest = recipe.role(role).max_completion_tokens
+        sampling = SamplingSettings(wish.benchmark_n, wish.benchmark_temperature, wish.benchmark_top_p, longest)
+        options = SetOptions(data, wish.benchmark_limit, sampling, scoring, recipe.game.tests_per_suite)
+        found.append(open_set(name, options))
+    return found
+
+
+def check_benchmarks(recipe: Recipe) -> None:
+    """Raises UserError or EnvironmentFault where the data of a benchmark that the recipe names is not there."""
+    try:
+        for chosen in benchmark_sets(recipe):
+            chosen.load()
+            chosen.close()
+    except (UserError, EnvironmentFault) as fault:
+        where = "eval.benchmark_data=FILE names the release file, or the folder that holds it"
+        raise type(fault)(f"eval.benchmarks: {fault.what}", hint=where) from None
+
+
+# -- when it is due ----------------------------------------------------------------------------------------------------
+def heldout_due(recipe: Recipe, step: int, *ends: int) -> bool:
+    """Before the first step, at `ends` (the last one of the run, and of a call with --max-steps), and every
+    `eval.every`."""
+    every = recipe.eval.every
+    return recipe.data.heldout is not None and (step in (0, *ends) or (every is not None and step % every == 0))
+
+
+def benchmarks_due(recipe: Recipe, step: int, *ends: int) -> bool:
+    """Before the first step, at `ends`, and every `eval.benchmark_every` or else `eval.every`."""
+    every = recipe.eval.benchmark_every or recipe.eval.every
+    return bool(recipe.eval.benchmarks) and (step in (0, *ends) or (every is not None and step % every == 0))
+
+
+def figure_due(recipe: Recipe, step: int, *ends: int) -> bool:
+    """Whether the figure that marks the best checkpoint is measured after this step."""
+    figure = recipe.eval.best
+    if figure is None:
+        return False
+    return (heldout_due if figure.startswith("heldout/") else benchmarks_due)(recipe, step, *ends)

@@ -9,13 +9,24 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from codea1_cli.engine import evaluation_on_rank as evaluation
 from codea1_cli.engine.client import ArenaClient
 from codea1_cli.engine.ranks import RankSpec
-from codea1_cli.engine.trl.sampling import random_state, restore_random_state, sample_groups, sync_weights
+from codea1_cli.engine.trl.sampling import (
+    beside_training,
+    engine_length,
+    fitting,
+    random_state,
+    restore_random_state,
+    sample_groups,
+    sampling_as,
+    sync_weights,
+)
+from codea1_cli.evals.benchmark import EvalSet
 from codea1_cli.methods.base import Ids, OnChunk
 from codea1_cli.methods.registry import method_of
+from codea1_cli.models.sampler import SamplingSettings, cut_at_stop
 from codea1_cli.problems.problem import Problem
+from codea1_cli.recipe.resources import benchmark_sets, benchmarks_due, heldout_due, heldout_sets
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
 
@@ -109,7 +120,26 @@ class TrainingRank:
     ) -> tuple[list[list[Ids]], list[list[list[float]]] | None]:
         return sample_groups(self.trainer, prompts, n, chunk=self.recipe.sampling.chunk, on_chunk=on_chunk)
 
-    # -- a step begins, is evaluated, is saved around --------------------------------------------------------------
+    def sample_aside(
+        self,
+        prompts: Sequence[Ids],
+        n: int,
+        seed: int,
+        settings: SamplingSettings | None = None,
+        on_chunk: OnChunk | None = None,
+    ) -> list[list[Ids]]:
+        """`n` completions per prompt with the newest weights, as token ids [prompt][n][tokens], outside the steps: they
+        have random numbers of their own and leave the training's as they were.
+
+        seed: tells them from others of the run; the same at every step, so that what differs is the policy. settings:
+        None samples as training does.
+        """
+        sync_weights(self.trainer)
+        seed += self.recipe.seed * 1000 + self.spec.rank
+        with beside_training(self.trainer, seed), sampling_as(self.trainer, settings):
+            return self.sample(prompts, n, on_chunk)[0]
+
+    # -- a step begins, is saved around, is evaluated --------------------------------------------------------------
     def step_begins(self) -> None:
         """Remembers the random state, so that a step which cannot be scored can be undone and saved around."""
         self.phase("sampling")
@@ -129,9 +159,40 @@ class TrainingRank:
         self.arena.checkpoint_written(self.label, finished, self.trainer.state.global_step)
 
     def evaluate(self, step: int) -> None:
-        """What is due after this step, or before the first: held-out problems, benchmarks."""
-        evaluation.evaluate(self, step)
+        """Samples this rank's share of every set that is due after this step, or before the first, and posts it to the
+        arena, which scores it meanwhile. No policy's process scores anything."""
+        recipe = self.recipe
+        sets: list[EvalSet] = list(heldout_sets(recipe)) if heldout_due(recipe, step, *self.ends) else []
+        if benchmarks_due(recipe, step, *self.ends):
+            sets += benchmark_sets(recipe)
+        for chosen in sets:
+            if chosen.role == self.spec.role:
+                self._sample_share(chosen, step)
         self.since = time.monotonic()
+
+    def _sample_share(self, chosen: EvalSet, step: int) -> None:
+        spec, at = self.spec, max(step, 1)
+        if chosen.name not in self.shares:
+            self.phase("waiting", at)  # wrong programs to attack may come from the Code LLM's own evaluation
+            self.shares[chosen.name] = self.arena.evaluation_share(chosen.name, spec.rank, spec.ranks)
+        items = self.shares[chosen.name]
+        self.phase("evaluating", at)
+        prompts, settings = chosen.prompts(self.tokenizer, items), chosen.sampling()
+        fit = list(range(len(prompts)))
+        if settings is not None:
+            fit = fitting(prompts, settings.max_new_tokens, engine_length(self.trainer, self.recipe, spec.role))
+        completions = self.sample_aside(
+            [prompts[i] for i in fit],
+            chosen.n,
+            chosen.seed,
+            settings,
+            on_chunk=lambda *_: self.phase("evaluating", at),  # a long evaluation is not a hang
+        )
+        texts = {item.id: [""] * chosen.n for item in items}
+        for i, group in zip(fit, completions, strict=True):
+            decoded = self.tokenizer.batch_decode(group, skip_special_tokens=True)
+            texts[items[i].id] = [cut_at_stop(text, settings.stop if settings else ()) for text in decoded]
+        self.arena.post_evaluation(step, chosen.name, spec.rank, texts, len(items) - len(fit))
 
 
 def fault_at(role: str, rank: int, step: int, point: str) -> None:

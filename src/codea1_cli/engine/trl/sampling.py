@@ -10,7 +10,9 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.planning.constants import CHUNK
+from codea1_cli.recipe.schema import Recipe
 
 Ids = list[int]
 
@@ -145,3 +147,36 @@ def own_randomness(seed: int) -> Iterator[None]:
         yield
     finally:
         restore_random_state(state)
+
+
+@contextlib.contextmanager
+def sampling_as(trainer: Any, settings: SamplingSettings | None) -> Iterator[None]:
+    """The trainer's engine with other settings, top-k off; the training's own come back, whatever happens inside. None
+    changes nothing."""
+    wished: dict[str, Any] = {}
+    engine = trainer.vllm_generation if trainer.use_vllm else trainer.generation_config
+    if settings is not None:
+        longest = "max_completion_length" if trainer.use_vllm else "max_new_tokens"
+        wished = {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": 0}
+        wished[longest] = settings.max_new_tokens
+    before = {name: getattr(engine, name) for name in wished}
+    try:
+        for name, value in wished.items():
+            setattr(engine, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(engine, name, value)
+
+
+def fitting(prompts: Sequence[Sequence[int]], max_new_tokens: int, length: int | None) -> list[int]:
+    """Places of the prompts that leave room for a whole reply within the engine's length; None knows no bound."""
+    return [i for i, prompt in enumerate(prompts) if length is None or len(prompt) + max_new_tokens <= length]
+
+
+def engine_length(trainer: Any, recipe: Recipe, role: str) -> int | None:
+    """Tokens of prompt and reply that the engine takes."""
+    if trainer.use_vllm:
+        section = recipe.role(role)
+        return section.max_prompt_tokens + section.max_completion_tokens
+    return getattr(trainer.model.config, "max_position_embeddings", None)

@@ -32,9 +32,8 @@ def first_test(reply: str) -> str | None:
     for part in _parts(reply):
         for source in _starts(part):
             tree = parse(source)
-            if (
-                tree is not None
-            ):  # the longest part that parses decides: an assert within other statements is not a test
+            if tree is not None:
+                # The longest part that parses decides: an assert within other statements is not a test.
                 found = _up_to_assert(tree)
                 if found is not None:
                     return _source(found)
