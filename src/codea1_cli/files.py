@@ -36,7 +36,7 @@ _FOREIGN = {
     b"\x7fELF": "a program",
     b"SQLite format 3": "an SQLite database",
 }
-_LFS = b"version https://git-lfs.github.com/spec/"
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _COOKIE = re.compile(r"^([ \t\f]*#.*?coding[:=][ \t]*)([-\w.]+)")
 
@@ -74,8 +74,8 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
             mode = fstat(file.fileno()).st_mode
             if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not file.isatty() and path.resolve() != Path("/dev/null")):
                 raise UserError(f"cannot read {path}: it is a device", hint="give a file")
-            head = file.peek(len(_LFS))
-            if head.startswith(_LFS):
+            head = file.peek(len(LFS_POINTER))
+            if head.startswith(LFS_POINTER):
                 raise UserError(f"{path} is a Git LFS pointer, not the file that it stands for", hint="git lfs pull")
             if foreign := next((what for magic, what in _FOREIGN.items() if head.startswith(magic)), None):
                 raise UserError(f"cannot read {path}: it is {foreign}", hint="give it as text, gzipped or not")
@@ -170,6 +170,24 @@ def read_json(path: Path, kind: type = object) -> Any:
     if not isinstance(found, kind):
         raise UserError(f"{path}: {name_of(found)}, not {_KINDS.get(kind, 'that')}", hint=AGAIN)
     return found
+
+
+def kept_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file that a program keeps for itself; empty where that is missing or broken."""
+    try:
+        return dict(read_json(path, dict))
+    except UserError:
+        return {}
+
+
+def kept_rows(path: Path) -> list[dict[str, Any]]:
+    """The JSON objects, one per line, of a file that a program keeps for itself; none where it is missing. A line that
+    is not one, as a crash leaves, is passed over."""
+    try:
+        with open(path, "rb") as file:
+            return [row for row in map(decode_json, file) if isinstance(row, dict)]
+    except FileNotFoundError:
+        return []
 
 
 _KINDS: dict[type, str] = {dict: "an object", list: "a list"}

@@ -75,9 +75,9 @@ def test_another_architecture_is_one_error():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "cannot be read: Expecting property name"),
-        ("\0", "cannot be read"),
-        ("[1]", "not a JSON object"),
+        ("{", "not JSON: Expecting property name"),
+        ("\0", "not JSON"),
+        ("[1]", "a list, not an object"),
         ("{}", "'hidden_size' is missing"),
         ('{"text_config": [1]}', "text_config is no object"),
         ('{"hidden_size": 8, "num_attention_heads": 0, "num_hidden_layers": 1}', "by zero"),

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from codea1_cli.durable import take_lock, write_atomic
 from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.files import kept_json
 from codea1_cli.problems.problem import Problem
 
 _FLUSH_LINES = 256
@@ -54,8 +55,7 @@ class Work:
                 ),
                 wait,
             )
-            with contextlib.suppress(FileNotFoundError, ValueError):
-                self.manifest = json.loads((self.folder / "manifest.json").read_text(encoding="utf-8"))
+            self.manifest = kept_json(self.folder / "manifest.json")
             yield self
 
     def stage(self, name: str, key: str, resumable: bool) -> Stage:

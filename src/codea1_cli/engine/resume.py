@@ -13,6 +13,7 @@ from typing import Any
 
 from codea1_cli.durable import fsync_folder, write_atomic
 from codea1_cli.errors import UserError, command
+from codea1_cli.files import kept_json
 from codea1_cli.game.book import Book
 from codea1_cli.methods.registry import method_of
 from codea1_cli.mistakes.store import MistakeStore
@@ -64,10 +65,7 @@ def _nothing_whole(run: RunDir, what: str) -> UserError:
 
 
 def _info_is_whole(run: RunDir) -> bool:
-    try:
-        return {"problem_ids", "devices", "data"} <= set(run.info())
-    except (ValueError, TypeError):
-        return False
+    return {"problem_ids", "devices", "data"} <= set(kept_json(run.path / "run.json"))
 
 
 def _saved(run: RunDir) -> set[int]:

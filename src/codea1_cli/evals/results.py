@@ -17,7 +17,7 @@ from codea1_cli.errors import EnvironmentFault, UserError, command
 from codea1_cli.evals import registry
 from codea1_cli.evals.benchmark import ReferenceReport, Scored, Status
 from codea1_cli.evals.statistics import Interval, paired_bootstrap
-from codea1_cli.files import read_json
+from codea1_cli.files import kept_json, read_json
 
 FORMAT = "codea1-eval-code-1"
 
@@ -71,11 +71,8 @@ def keep_origin(samples: Path, origin: Mapping[str, Any]) -> None:
 
 def read_origin(samples: Path) -> dict[str, Any]:
     """What `keep_origin` wrote of this very file; empty where nothing did, or where the file is another one now."""
-    try:
-        origin = json.loads(_origin_file(samples).read_text(encoding="utf-8"))
-        return origin if origin.pop("samples_hash") == samples_hash(samples) else {}
-    except (OSError, ValueError, KeyError, AttributeError):
-        return {}
+    origin = kept_json(_origin_file(samples))
+    return origin if origin and origin.pop("samples_hash", None) == samples_hash(samples) else {}
 
 
 def _origin_file(samples: Path) -> Path:

@@ -15,7 +15,7 @@ from typing import Any
 
 from codea1_cli.errors import EnvironmentFault, UserError, some
 from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample
-from codea1_cli.files import read_source
+from codea1_cli.files import kept_json, read_source
 from codea1_cli.problems.row_files import whole_rows
 
 
@@ -102,10 +102,7 @@ class SampleFile:
             raise EnvironmentFault(f"cannot write {path}: {fault.strerror}", hint="choose another --out") from None
 
     def _check(self, note: Path, settings: Mapping[str, Any]) -> None:
-        try:
-            before = json.loads(note.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            before = {}
+        before = kept_json(note)
         now = json.loads(json.dumps(settings))
         differing = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
         if differing:

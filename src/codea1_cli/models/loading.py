@@ -1,14 +1,99 @@
-"""Finding a model by its name, its tokenizer fit for chat training, and chat prompts as token ids."""
+"""Finding a model by its name, whether its files are whole, its tokenizer fit for chat training, and chat prompts as
+token ids. Files are looked at before anything heavy is imported or started.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import UserError, first_line
-from codea1_cli.files import user_path
-from codea1_cli.models.model_files import check_files, check_weights, read_config
+from codea1_cli.files import LFS_POINTER, read_json, user_path
+
+_AGAIN = "copy the model's folder again"
+_WEIGHTS = {".safetensors", ".bin"}
+_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+_JSON = (
+    "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "adapter_config.json",
+    *_INDEXES,
+)  # fmt: skip
+
+
+def check_files(folder: Path) -> None:
+    """Looks at the files of weights, settings and tokenizer that lie in `folder`; which ones there must be is not its
+    business.
+
+    Raises:
+        UserError: one is a Git LFS pointer, is cut off, or is not what its name says.
+    """
+    for file in sorted(folder.iterdir()):
+        if file.name in _JSON:
+            read_json(file, dict)
+        elif file.suffix in {*_WEIGHTS, ".model"}:
+            _check_weights_file(file)
+    for name in _INDEXES:
+        if (folder / name).is_file():
+            for shard in sorted(set(_shards(folder / name))):
+                if not (folder / shard).is_file():
+                    raise UserError(f"{folder / shard} is missing, and {name} names it", hint=_AGAIN)
+
+
+def _check_weights_file(file: Path) -> None:
+    try:
+        with open(file, "rb") as opened:
+            pointer = opened.read(len(LFS_POINTER)) == LFS_POINTER
+        size = file.stat().st_size
+        wanted = safetensors_size(file) if file.suffix == ".safetensors" and not pointer else size
+    except ValueError as error:
+        raise UserError(f"{file} is not a safetensors file: {error}", hint=_AGAIN) from None
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror or first_line(error)}", hint=_AGAIN) from None
+    if pointer:
+        raise UserError(
+            f"{file} is a Git LFS pointer, not the file itself",
+            hint=f"`git lfs pull` in {file.parent} fetches it, or copy the model from where it is whole",
+        )
+    if not size:
+        raise UserError(f"{file} is empty", hint=_AGAIN)
+    if wanted != size:
+        raise UserError(f"{file} is cut off: {size} bytes of {wanted}", hint=_AGAIN)
+
+
+def safetensors_size(file: Path) -> int:
+    """The size that a safetensors file's header gives: 8 bytes with the header's length, the header, which is JSON with
+    the place of each tensor, and the tensors up to the last one's end.
+
+    Raises:
+        ValueError: its header is cut off, cannot be read or names no tensor.
+    """
+    with open(file, "rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        if 8 + length > file.stat().st_size:
+            raise ValueError("its header is cut off, or it is another kind of file")
+        header = opened.read(length)
+    try:
+        ends = [int(at["data_offsets"][1]) for name, at in json.loads(header).items() if name != "__metadata__"]
+    except (ValueError, AttributeError, KeyError, TypeError, IndexError, RecursionError):
+        raise ValueError("its header cannot be read") from None
+    if not ends:
+        raise ValueError("it holds no tensor")
+    return 8 + length + max(ends)
+
+
+def check_weights(folder: Path) -> None:
+    """Raises UserError when `folder` holds no weights at all."""
+    if not any(path.suffix in _WEIGHTS for path in folder.iterdir()):
+        raise UserError(f"{folder} holds no weights: neither .safetensors nor .bin", hint=_AGAIN)
+
+
+def _shards(index: Path) -> Iterator[str]:
+    names = read_json(index, dict).get("weight_map")
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        raise UserError(f"{index} names no weights (weight_map)", hint=_AGAIN)
+    yield from names.values()
+
 
 BUILTIN = "builtin:tiny"
 
@@ -59,7 +144,7 @@ def check_model(name: str, weights: bool = True) -> None:
 def _template(folder: Path) -> tuple[str, Callable[[Messages], str]] | None:
     """A folder's chat template and what renders it, without the tokenizer; None where only that would know."""
     file, settings = folder / "chat_template.jinja", folder / "tokenizer_config.json"
-    known = read_config(settings) if settings.is_file() else {}
+    known = read_json(settings, dict) if settings.is_file() else {}
     text = file.read_text(encoding="utf-8") if file.is_file() else known.get("chat_template")
     if not isinstance(text, str):
         return None
@@ -163,7 +248,7 @@ def load_tokenizer(model: str) -> Any:
     path = resolve_model(model)
     tokenizer = from_library(AutoTokenizer, path, "tokenizer", padding_side="left")
     if Path(path).is_dir() and not any(Path(path).glob("token*")) and not any(Path(path).glob("vocab*")):
-        raise UserError(f"{path} holds no tokenizer", hint=_COPY)
+        raise UserError(f"{path} holds no tokenizer", hint=_AGAIN)
     if tokenizer.chat_template is None:
         raise UserError(f"the tokenizer of {model} has no chat template", hint="use an instruction-tuned model")
     _takes_system(tokenizer, model)
@@ -187,7 +272,7 @@ def end_tokens(model: str, tokenizer: Any) -> list[int]:
     for name in ("generation_config.json", "config.json"):
         if named is None:
             file = cached_file(resolve_model(model), name, _raise_exceptions_for_missing_entries=False)
-            named = read_config(Path(file)).get("eos_token_id") if file else None
+            named = read_json(Path(file), dict).get("eos_token_id") if file else None
     listed = named if isinstance(named, list) else [named]
     return sorted({*(token for token in listed if isinstance(token, int)), tokenizer.eos_token_id})
 
@@ -205,4 +290,3 @@ def plain_generation(model: str, tokenizer: Any) -> Any:
 
 
 _OFFLINE = "without a network, give a folder that holds it (in a recipe: model=FOLDER)"
-_COPY = "copy the model's folder again"

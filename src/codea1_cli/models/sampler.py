@@ -134,8 +134,7 @@ def load_model_tokenizer(model: ModelRef) -> Any:
 
     from transformers import AutoTokenizer
 
-    from codea1_cli.models.loading import from_library, load_tokenizer
-    from codea1_cli.models.model_files import check_files
+    from codea1_cli.models.loading import check_files, from_library, load_tokenizer
 
     tokenizer = load_tokenizer(model.path)
     if model.adapter is not None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from codea1_cli.environment import LOOPBACK, VLLM, settle
 from codea1_cli.errors import UserError, first_line
+from codea1_cli.files import kept_json
 from codea1_cli.models.loading import end_tokens
 from codea1_cli.models.sampler import (
     ModelRef,
@@ -125,8 +127,5 @@ def _share(most: float) -> float:
 
 def _rank(adapter: str) -> int:
     """The smallest rank that vLLM offers and the adapter fits in."""
-    import json
-    from pathlib import Path
-
-    rank = int(json.loads((Path(adapter) / "adapter_config.json").read_text(encoding="utf-8")).get("r", 16))
+    rank = int(kept_json(Path(adapter) / "adapter_config.json").get("r", 16))
     return next((size for size in (8, 16, 32, 64, 128, 256, 320) if size >= rank), 512)

@@ -10,6 +10,7 @@ from typing import Any
 
 from codea1_cli.environment import home
 from codea1_cli.errors import UserError
+from codea1_cli.files import read_json
 from codea1_cli.recipe.schema import Lora
 
 
@@ -135,12 +136,12 @@ def find_shape(model: str) -> ModelShape | None:
     Raises:
         UserError: a folder that is no model, or whose config.json does not describe one.
     """
-    from codea1_cli.models.loading import read_config, resolve_model
+    from codea1_cli.models.loading import resolve_model
 
     folder = Path(resolve_model(model))
     config = folder / "config.json" if folder.is_dir() else _cached_config(model)
     if config is not None and config.is_file():
-        return shape_of_config(read_config(config), str(config))
+        return shape_of_config(read_json(config, dict), str(config))
     return TABLE.get(model.rsplit("/", 1)[-1].removesuffix("-Instruct"))
 
 

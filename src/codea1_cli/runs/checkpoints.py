@@ -8,13 +8,15 @@ run marks as one that was never interrupted.
 from __future__ import annotations
 
 import json
-import os
 import zipfile
 from collections.abc import Collection, Iterable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.durable import write_atomic
+from codea1_cli.files import kept_json, read_json
+from codea1_cli.models.loading import safetensors_size
 
 if TYPE_CHECKING:
     from codea1_cli.runs.run_dir import RunDir
@@ -34,8 +36,11 @@ _NEEDED = {
 
 def commit_note(folder: Path, step: int) -> str:
     """What COMMITTED holds: the step, and the size of each file of the checkpoint by its name."""
-    files = {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
-    return json.dumps({"step": step, "files": files}) + "\n"
+    return json.dumps({"step": step, "files": _sizes(folder)}) + "\n"
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def damage(folder: Path, step: int, roles: Sequence[str]) -> str | None:
@@ -46,66 +51,42 @@ def damage(folder: Path, step: int, roles: Sequence[str]) -> str | None:
     """
     if not folder.is_dir():
         return "it is gone"
-    try:
-        note = json.loads((folder / COMMITTED).read_text(encoding="utf-8"))
-        known, sizes = note["step"], note.get("files", {})
-    except FileNotFoundError:
+    there = _sizes(folder)
+    if COMMITTED not in there:
         return f"{COMMITTED} is missing"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    note = kept_json(folder / COMMITTED)
+    sizes = note.get("files", {})
+    if "step" not in note or not isinstance(sizes, dict):
         return f"{COMMITTED} is broken"
-    if known != step:
-        return f"{COMMITTED} is of step {known}"
+    if note["step"] != step:
+        return f"{COMMITTED} is of step {note['step']}"
     for name in dict.fromkeys((*sizes, _STATE)):
-        size = _size(folder / name)
-        if size is None:
+        if name not in there:
             return f"{name} is missing"
-        if size != sizes.get(name, size):
-            return f"{name} has {size} of {sizes[name]} bytes"
-    try:
-        state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
-        right = state["step"] == step and isinstance(state["book"], dict)
-    except (OSError, ValueError, KeyError, TypeError):
-        right = False
-    if not right:
+        if there[name] != sizes.get(name, there[name]):
+            return f"{name} has {there[name]} of {sizes[name]} bytes"
+    state = kept_json(folder / _STATE)
+    if state.get("step") != step or not isinstance(state.get("book"), dict):
         return f"{_STATE} is broken"
     for role in roles:
         for what, patterns in _NEEDED.items():
-            if not any(path for pattern in patterns for path in (folder / role).glob(pattern)):
+            if not any(fnmatchcase(name, f"{role}/{pattern}") for name in there for pattern in patterns):
                 return f"{role} lacks its {what}"
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and (fault := _fault(path)):
-            return f"{path.relative_to(folder)} {fault}"
-    return None
+    return next((f"{name} {fault}" for name, size in there.items() if (fault := _fault(folder / name, size))), None)
 
 
-def _size(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None
-
-
-def _fault(path: Path) -> str | None:
+def _fault(path: Path, size: int) -> str | None:
     """What is wrong with a file, as far as its own format tells."""
     try:
         if path.suffix == ".json":
-            json.loads(path.read_text(encoding="utf-8"))
-        elif path.suffix == ".safetensors" and _safetensors_size(path) != os.path.getsize(path):
+            read_json(path)
+        elif path.suffix == ".safetensors" and safetensors_size(path) != size:
             return "is truncated"
         elif path.suffix in (".pt", ".pth", ".bin") and not zipfile.is_zipfile(path):
             return "is broken"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError):
         return "is broken"
     return None
-
-
-def _safetensors_size(path: Path) -> int:
-    """The size that a safetensors file's header gives: 8 bytes, the header, the tensors up to the last one's end."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(min(length, 1 << 28)))
-    ends = (entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__")
-    return 8 + length + max(ends, default=0)
 
 
 # -- the best one ------------------------------------------------------------------------------------------------------

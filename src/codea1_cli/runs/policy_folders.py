@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from codea1_cli.durable import fsync_folder, fsync_tree
 from codea1_cli.errors import EnvironmentFault, UserError, did_you_mean
-from codea1_cli.files import user_path
+from codea1_cli.files import kept_json, user_path
 from codea1_cli.models.sampler import ModelRef
 from codea1_cli.runs.run_dir import RunDir, find_run, list_runs
 from codea1_cli.runs.run_dir import runs_root as default_root
@@ -87,10 +86,7 @@ def _policy(run: RunDir, role: str, step: int | None) -> ModelRef:
 def _adapter(folder: Path) -> ModelRef:
     from codea1_cli.models.loading import resolve_model
 
-    try:
-        base = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))["base_model_name_or_path"]
-    except (OSError, ValueError, KeyError, TypeError):
-        base = None
+    base = kept_json(folder / "adapter_config.json").get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise UserError(f"the adapter in {folder} does not name its base model", hint="merge it, and give the result")
     return ModelRef(resolve_model(base), str(folder.resolve()), folder.resolve().name)

@@ -17,7 +17,7 @@ from typing import Any
 
 from codea1_cli.durable import fsync_folder, fsync_tree, held_by, take_lock, write_atomic
 from codea1_cli.errors import EnvironmentFault, UserError, command, did_you_mean
-from codea1_cli.files import decode_json, read_json
+from codea1_cli.files import kept_json, kept_rows, read_json
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.checkpoints import COMMITTED, commit_note, prunable
@@ -124,9 +124,7 @@ class RunDir:
 
     def best(self) -> dict[str, Any] | None:
         """best.json: `step`, `figure` and `value` of the best checkpoint; None where the run marks none."""
-        with contextlib.suppress(OSError, ValueError):
-            return dict(read_json(self.path / "best.json", dict))
-        return None
+        return kept_json(self.path / "best.json") or None
 
     def prunable(self, keep: int, spared: Collection[int] = (), steps: Sequence[int] | None = None) -> list[int]:
         """Which of `steps`, the committed ones when it is None, pruning would delete."""
@@ -135,11 +133,7 @@ class RunDir:
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl; a torn last line, which only a crash leaves, is not one."""
-        try:
-            with open(self.metrics_file, "rb") as file:
-                return [line for line in map(decode_json, file) if isinstance(line, dict)]
-        except FileNotFoundError:
-            return []
+        return kept_rows(self.metrics_file)
 
     def locked_by(self) -> int | None:
         """The process id that is writing here, or None."""

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from codea1_cli.errors import UserError
 from codea1_cli.runs.run_dir import RunDir
 
 State = Literal["running", "finished", "failed", "interrupted", "stopped", "stopped before step 1"]
@@ -66,10 +67,9 @@ def summarise(run: RunDir) -> RunSummary:
 
 def _info(run: RunDir) -> dict[str, Any]:
     try:
-        info = run.info()
-    except ValueError:
+        return run.info()
+    except UserError:
         return {"error": "run.json is broken"}
-    return info if isinstance(info, dict) else {}
 
 
 def _state(run: RunDir, info: dict[str, Any], step: int, total: int | None) -> State:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from codea1_cli.evals.bigcodebench.tasks import CLASS, BigCodeTask
 from codea1_cli.extract.source import parse
+from codea1_cli.files import kept_rows
 from codea1_cli.sandbox.base import Limits, UnitModule, UnitRun
 from codea1_cli.sandbox.verdicts import TestOutcome, Verdict
 
@@ -285,12 +286,4 @@ def cache_name(digest: str, python: str, settings: ScoreSettings) -> str:
 
 
 def _read(cache: Path) -> list[ReferenceResult]:
-    found = []
-    if cache.is_file():
-        for line in cache.read_text(encoding="utf-8").splitlines():
-            try:
-                row = json.loads(line)
-                found.append(ReferenceResult(**{**row, "skipped": tuple(row["skipped"])}))
-            except (ValueError, TypeError, KeyError):
-                continue  # a line that an interrupted run did not finish
-    return found
+    return [ReferenceResult(**{**row, "skipped": tuple(row["skipped"])}) for row in kept_rows(cache)]

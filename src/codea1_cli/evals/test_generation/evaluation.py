@@ -17,8 +17,9 @@ from codea1_cli.evals.test_generation.execution import MutantLimits, Outcome, Te
 from codea1_cli.evals.test_generation.figures import ONE_SHOT, PUBLISHED, Row, Scoring, summary
 from codea1_cli.evals.test_generation.functions import Function, fixed_sample
 from codea1_cli.evals.test_generation.mutants import Mutant, make_mutants
-from codea1_cli.evals.test_generation.results import read_rows, write_rows
+from codea1_cli.evals.test_generation.results import write_rows
 from codea1_cli.evals.test_generation.sampling import Progress, Suite, suite_of_text, suite_prompts
+from codea1_cli.files import kept_rows
 from codea1_cli.judging.judge import Judge
 from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.sandbox.base import Sandbox, in_order
@@ -104,7 +105,7 @@ def score_all(
     """One row per function, in order; a function without a suite has an empty one. Rows that `file` holds for the same
     suite, function and settings are taken from it, others are appended as they are made, and what the sandbox failed on
     is tried again next time."""
-    stored = read_rows(file) if file is not None else []
+    stored = kept_rows(file) if file is not None else []
     known = {one["key"]: Row(**one["row"]) for one in stored if not one["row"]["unscored"]}
     jobs = [(function, suites.get(function.id, Suite(function.id, (), ""))) for function in functions]
     keys = [_key(scorer.scoring, function, suite) for function, suite in jobs]

@@ -19,7 +19,7 @@ from codea1_cli.evals.test_generation.execution import Outcome, TestRunner
 from codea1_cli.evals.test_generation.figures import ONE_SHOT, PUBLISHED, Scoring, summary
 from codea1_cli.evals.test_generation.functions import Function, fixed_sample
 from codea1_cli.evals.test_generation.mutants import Mutant, make_mutants, show_diff
-from codea1_cli.evals.test_generation.results import ResultsFolder, read_rows
+from codea1_cli.evals.test_generation.results import ResultsFolder
 from codea1_cli.evals.test_generation.sampling import (
     Progress,
     Suite,
@@ -29,7 +29,7 @@ from codea1_cli.evals.test_generation.sampling import (
     suite_of_replies,
     suite_of_text,
 )
-from codea1_cli.files import read_bytes, read_json
+from codea1_cli.files import kept_rows, read_bytes, read_json
 from codea1_cli.models.sampler import ModelRef, Sampler, SamplingSettings, context_of, open_sampler, reply_tokens
 from codea1_cli.sandbox.base import Sandbox
 
@@ -230,12 +230,12 @@ class JobFolder(ResultsFolder):
         file = self.path / f"suites.{protocol}.jsonl"
         k, count = self.job.scoring.k, self.job.scoring.tests_per_suite
         if protocol == PUBLISHED:
-            replies = {row["task_id"]: row["replies"] for row in read_rows(file)}
+            replies = {row["task_id"]: row["replies"] for row in kept_rows(file)}
             if any(len(replies.get(f.id, ())) < k for f in functions):
                 sampler, sampling, context = self._open(), self.job.sampling, self._context()
                 replies = sample_in_rounds(sampler, functions, k, sampling, file, context=context, progress=progress)
             return {name: suite_of_replies(name, texts) for name, texts in replies.items()}
-        texts = {row["task_id"]: row["suite"] for row in read_rows(file)}
+        texts = {row["task_id"]: row["suite"] for row in kept_rows(file)}
         if any(function.id not in texts for function in functions):
             sampler, sampling, context = self._open(), self.job.sampling, self._context()
             texts = sample_suites(sampler, functions, count, sampling, file, context=context, progress=progress)

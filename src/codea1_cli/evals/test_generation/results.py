@@ -14,20 +14,9 @@ from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
 from codea1_cli.evals.statistics import paired_bootstrap
 from codea1_cli.evals.test_generation.figures import PROTOCOLS, Scoring, values
-from codea1_cli.files import decode_json, read_json, read_text
+from codea1_cli.files import kept_rows, read_json
 
 OWN_FILE = "own file"  # takes the place of a protocol where a result is of a user's functions
-
-
-def read_rows(file: Path) -> list[dict[str, Any]]:
-    """The rows of a file of JSON lines; none where there is no file. A last line that was cut off is dropped."""
-    rows = []
-    for line in read_text(file).split("\n") if file.exists() else []:
-        row = decode_json(line)
-        if not isinstance(row, dict):
-            break
-        rows.append(row)
-    return rows
 
 
 def write_rows(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -155,7 +144,7 @@ def _values(folder: Path, protocol: str, scoring: Scoring) -> dict[str, dict[str
     try:
         if protocol == OWN_FILE:
             return _own_values(folder)
-        rows = [stored["row"] for stored in read_rows(folder / f"rows.{protocol}.jsonl")]
+        rows = [stored["row"] for stored in kept_rows(folder / f"rows.{protocol}.jsonl")]
         return {row["id"]: values(protocol, row, scoring.tests_per_suite) for row in rows if not row["unscored"]}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, UserError):

@@ -11,8 +11,9 @@ from typing import Any
 from codea1_cli.errors import UserError
 from codea1_cli.evals.test_generation.entries import entry_as_test
 from codea1_cli.evals.test_generation.functions import Function
-from codea1_cli.evals.test_generation.results import read_rows, write_rows
+from codea1_cli.evals.test_generation.results import write_rows
 from codea1_cli.evals.test_generation.split_tests import first_test, split_suite
+from codea1_cli.files import kept_rows
 from codea1_cli.models.sampler import Sampler, SamplingSettings
 from codea1_cli.problems.prompts import Message, test_messages
 from codea1_cli.problems.row_files import whole_rows
@@ -140,7 +141,7 @@ def sample_in_rounds(
     gets an empty reply, which holds no test.
     """
     replies: dict[str, list[str]] = {function.id: [] for function in functions}
-    for row in read_rows(file):
+    for row in kept_rows(file):
         if row.get("task_id") in replies:
             replies[row["task_id"]] = [str(reply) for reply in row["replies"]][:rounds]
     for number in range(rounds):
@@ -179,7 +180,7 @@ def sample_suites(
 ) -> dict[str, str]:
     """One suite for each function, asked for exactly as in training; kept in `file` after every chunk. A prompt that
     does not fit in `context` tokens gets an empty reply."""
-    texts = {row["task_id"]: str(row["suite"]) for row in read_rows(file)}
+    texts = {row["task_id"]: str(row["suite"]) for row in kept_rows(file)}
     due = [function for function in functions if function.id not in texts]
     for at in range(0, len(due), chunk):
         part = due[at : at + chunk]

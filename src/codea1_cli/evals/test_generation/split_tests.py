@@ -11,14 +11,7 @@ import re
 
 from codea1_cli.evals.test_generation.entries import checks, runs_of, within
 from codea1_cli.extract.fences import answer_text, before_first_fence, python_bodies
-from codea1_cli.extract.source import (
-    MAX_REPLY_CHARS,
-    MAX_STATEMENT_CHARS,
-    LineReader,
-    normal_newlines,
-    parse,
-    unparse,
-)
+from codea1_cli.extract.source import MAX_REPLY_CHARS, MAX_STATEMENT_CHARS, LineReader, normal_newlines, parse, unparse
 
 _MAX_SUITE_CHARS = 20_000_000  # each test holds all that stands before it: what is beyond is not read
 _ASSERT = re.compile(r"^[ \t]*assert\b", re.MULTILINE)
@@ -143,23 +136,24 @@ def _starts(text: str) -> list[str]:
 
 
 def _up_to_assert(tree: ast.Module) -> Statements | None:
-    before: Statements = []
-    for node in tree.body:
-        inner = _body_with_assert(node)
-        if isinstance(node, ast.Assert):
-            return [*before, node]
-        if inner is not None:
-            return [*before, *inner]
-        before.append(node)
+    for at, node in enumerate(tree.body):
+        found = [node] if isinstance(node, ast.Assert) else _body_with_assert(node)
+        if found is not None:
+            return [*tree.body[:at], *found]
     return None
 
 
 def _body_with_assert(node: ast.stmt) -> Statements | None:
     """A function's statements up to its first assert, None when it has none or wants arguments."""
-    if not isinstance(node, ast.FunctionDef) or node.decorator_list or any(ast.iter_child_nodes(node.args)):
-        return None
-    places = [at for at, inner in enumerate(node.body) if isinstance(inner, ast.Assert)]
-    return node.body[: places[0] + 1] if places else None
+    body = _plain_body(node)
+    return next((body[: at + 1] for at, inner in enumerate(body) if isinstance(inner, ast.Assert)), None)
+
+
+def _plain_body(node: ast.stmt) -> Statements:
+    """The body of a function without arguments and decorators; of anything else nothing."""
+    if isinstance(node, ast.FunctionDef) and not node.decorator_list and not any(ast.iter_child_nodes(node.args)):
+        return node.body
+    return []
 
 
 def _statements(text: str) -> list[ast.stmt]:
@@ -183,11 +177,10 @@ def _statements(text: str) -> list[ast.stmt]:
 
 def _flat(node: ast.stmt) -> Statements:
     """The statement itself; of a function without arguments that asserts or else checks, its body."""
-    if not isinstance(node, ast.FunctionDef) or node.decorator_list or any(ast.iter_child_nodes(node.args)):
-        return [node]
+    body = _plain_body(node)
     leaves = any(isinstance(part, ast.Return | ast.Yield | ast.YieldFrom) for part in within(node))
-    whole = leaves and node.name.startswith("test")
-    return node.body if any(map(checks, node.body)) and not whole else [node]
+    whole = leaves and getattr(node, "name", "").startswith("test")
+    return body if any(map(checks, body)) and not whole else [node]
 
 
 def _calls(node: ast.stmt, names: set[str]) -> bool:
