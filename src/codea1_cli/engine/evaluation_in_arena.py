@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.engine.step_state import new_future
+from codea1_cli.errors import first_line
 from codea1_cli.evals.benchmark import EvalSet
 from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutSolving, wrong_programs
 from codea1_cli.problems.problem import Problem
@@ -229,8 +230,7 @@ class BenchmarkEvaluator(Evaluator):
                 arena.tell({"kind": "note", "text": f"eval.best={best} is not among the figures: {there}"})
         except Exception as fault:
             traceback.print_exc()  # into the arena's log
-            what = str(fault).strip().splitlines()[0] if str(fault).strip() else "no message"
-            text = f"{name} at step {step} could not be scored: {type(fault).__name__}: {what}"
+            text = f"{name} at step {step} could not be scored: {type(fault).__name__}: {first_line(fault)}"
             arena.tell({"kind": "note", "text": text})
         finally:
             self.pending.discard((step, name))

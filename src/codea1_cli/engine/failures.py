@@ -11,7 +11,7 @@ import signal
 import time
 from typing import Any
 
-from codea1_cli.errors import CodeA1Error, EnvironmentFault, RunFailed, command
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, RunFailed, command, first_line
 from codea1_cli.runs.run_dir import RunDir
 
 LOG_HEAD = "--- codea1: a rank starts\n"
@@ -40,7 +40,7 @@ def as_error(error: Exception, what: str, position: tuple[str, int] | None, run:
         )
     if "out of memory" in str(cause).lower() and ("CUDA" in str(cause) or "OutOfMemory" in type(cause).__name__):
         return RunFailed(
-            f"{what} ran out of GPU memory{at}: {str(cause).strip().splitlines()[0][:200]}",
+            f"{what} ran out of GPU memory{at}: {first_line(cause)[:200]}",
             hint=f"lower train.tokens_per_micro_batch or sampling.vllm_memory; {hint}",
         )
     if isinstance(error, exceptions.GetTimeoutError):

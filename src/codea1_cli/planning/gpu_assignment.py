@@ -14,7 +14,6 @@ from codea1_cli.methods.registry import method_of
 from codea1_cli.planning import constants as c
 from codea1_cli.recipe.schema import Recipe
 
-"""One entry per rank of each policy: its GPU, or None for a rank on the CPU."""
 Wish = int | list[int] | None
 """A policy's `gpus` in the recipe: a number of GPUs, their ids, or nothing."""
 GpuId = int | None
@@ -56,6 +55,7 @@ class Gpu:
 
 
 GpuAssignment = dict[str, list[Gpu | None]]
+"""One entry per rank of each policy: its GPU, or None for a rank on the CPU."""
 
 
 def physical_gpus() -> list[PhysicalGpu]:

@@ -161,10 +161,15 @@ def _reply(
 ) -> None:
     room = context - settings.max_new_tokens
     prompts = [fitting_prompt(sampler.tokenizer, function, replies[function.id], room) for function in part]
+    for function, text in zip(part, _texts(sampler, prompts, settings), strict=True):
+        replies[function.id].append(text)
+
+
+def _texts(sampler: Sampler, prompts: Sequence[list[int] | None], settings: SamplingSettings) -> list[str]:
+    """A text per prompt; an empty one for None."""
     fitting = [prompt for prompt in prompts if prompt is not None]
     texts = iter(sampler.generate(fitting, settings) if fitting else [])
-    for function, prompt in zip(part, prompts, strict=True):
-        replies[function.id].append(next(texts)[0] if prompt is not None else "")
+    return [next(texts)[0] if prompt is not None else "" for prompt in prompts]
 
 
 def sample_suites(
@@ -184,12 +189,9 @@ def sample_suites(
     due = [function for function in functions if function.id not in texts]
     for at in range(0, len(due), chunk):
         part = due[at : at + chunk]
-        prompts = suite_prompts(sampler.tokenizer, part, tests_per_suite)
-        fits = [len(prompt) <= context - settings.max_new_tokens for prompt in prompts]
-        fitting = [prompt for prompt, fit in zip(prompts, fits, strict=True) if fit]
-        answers = iter(sampler.generate(fitting, settings) if fitting else [])
-        for function, fit in zip(part, fits, strict=True):
-            texts[function.id] = next(answers)[0] if fit else ""
+        asked, room = suite_prompts(sampler.tokenizer, part, tests_per_suite), context - settings.max_new_tokens
+        prompts = [prompt if len(prompt) <= room else None for prompt in asked]
+        texts |= zip((function.id for function in part), _texts(sampler, prompts, settings), strict=True)
         write_rows(file, ({"task_id": name, "protocol": "one-shot", "suite": text} for name, text in texts.items()))
         if progress is not None:
             progress("suites", len(functions) - len(due) + at + len(part), len(functions))
