@@ -26,6 +26,7 @@ def test_a_method_with_one_role_trains_saves_and_resumes(cli: Cli) -> None:
     assert "step 2/2  loaded " in whole.stderr
     assert "test policy" not in whole.stderr
     assert "Test LLM" not in whole.stderr
+    assert "both" not in whole.stderr
     evaluated, first, second, closing = cli.metrics("one")
     assert set(first) == {"step", "time", "code", "arena", "timing"}
     assert set(evaluated["eval"]) == set(closing["eval"]) == {"set", "code"}
