@@ -210,3 +210,12 @@ def test_a_closed_sandbox_answers_unscored_at_once():
     assert run.loaded is None
     assert run.answers[0].kind is AnswerKind.UNSCORED
     assert "closed" in run.load_detail
+
+
+def test_a_module_that_starts_a_thread_when_it_is_imported_is_left_to_the_programs() -> None:
+    """pyarrow's allocator does, and pandas imports it; the kernel makes no user namespace for several threads."""
+    program = "import sys\nbefore = set(sys.modules)\nimport pyarrow\ndef f(): return [n in before for n in ('pyarrow', 'numpy')]"
+    with LocalSandbox(1, warm=("numpy", "pyarrow")) as box:
+        run = box.run(program, "f", ["f()"], replace(QUICK, time_s=20.0))
+        assert run.answers[0].value is not None, run
+        assert run.answers[0].value.data == [False, True]

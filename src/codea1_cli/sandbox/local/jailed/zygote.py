@@ -29,15 +29,35 @@ time traceback types typing unicodedata uuid warnings weakref zlib"""
 _OURS = ("jail", "kernel", "module_loader", "namespaces", "processes", "seccomp_landlock")
 
 
+class StartsThread(Exception):
+    """A module that starts a thread when it is imported, as pyarrow's does, and with it pandas: the kernel makes no
+    user namespace for a process of several threads."""
+
+
 def warm(names: list[str]) -> list[str]:
-    """Imports what candidates usually import; returns what could not be."""
+    """Imports what candidates usually import; returns what could not be.
+
+    Raises:
+        StartsThread: names one that must be left to the children.
+    """
     failed = []
     for name in [*_WARM.split(), *names]:
         try:
             importlib.import_module(name)
         except Exception:
             failed.append(name)
+        if len(os.listdir("/proc/self/task")) > 1:
+            raise StartsThread(name)
     return failed
+
+
+def start_without(name: str, setup: dict) -> None:
+    """Replaces this process with one that does not import `name` beforehand: a thread cannot be taken back."""
+    setup["warm"] = [other for other in setup["warm"] if other != name]
+    memory = os.memfd_create("setup", 0)
+    os.write(memory, json.dumps(setup).encode())
+    script = sys.orig_argv.index(sys.argv[0])
+    os.execv(sys.executable, [*sys.orig_argv[: script + 2], str(memory)])
 
 
 class Zygote:
@@ -176,15 +196,27 @@ class Zygote:
         return self.jail.end(pid)
 
 
+def _taken(memory: int) -> bytes:
+    with open(memory, "rb") as file:
+        file.seek(0)
+        return file.read()
+
+
 def main() -> None:
-    """Serves the parent whose socket is descriptor argv[1], unless that parent is gone already."""
+    """Serves the parent whose socket is descriptor argv[1], unless that parent is gone already. argv[2]: one that
+    holds the setup, where it was read before."""
     control = socket.socket(fileno=int(sys.argv[1]))
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     sys.path.pop(0)
-    setup = json.loads(control.recv(65536))
+    setup = json.loads(_taken(int(sys.argv[2])) if sys.argv[2:] else control.recv(65536))
     if os.getppid() != setup["parent"]:
         return
-    Zygote(control, setup).serve()
+    try:
+        zygote = Zygote(control, setup)
+    except StartsThread as found:
+        start_without(str(found), setup)
+    else:
+        zygote.serve()
 
 
 if __name__ == "__main__":
