@@ -218,6 +218,20 @@ def test_rows_of_datasets(tmp_path):
         list(HubRows(str(tmp_path), "nosplit").rows())
 
 
+def test_rows_of_datasets_where_nothing_can_be_kept_at_home(tmp_path, monkeypatch):
+    import datasets
+
+    for name in ("HF_HOME", "HF_DATASETS_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/proc/1")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", "/proc/1/.cache")
+    table_file(tmp_path, "parquet")
+    assert len(list(HubRows(str(tmp_path), "train").rows())) == 2
+    monkeypatch.setenv("HF_HOME", "/proc/1/here")
+    with pytest.raises(EnvironmentFault, match="cannot load the dataset"):
+        list(HubRows(str(tmp_path), "train").rows())
+
+
 def test_kodcode_as_datasets_gives_it(tmp_path, monkeypatch):
     pq.write_table(pa.Table.from_pylist([KODCODE, {**KODCODE, "gpt_difficulty": "easy"}]), tmp_path / "train.parquet")
     monkeypatch.setattr("codea1_cli.data.sources.kodcode.DATASET_KODCODE", str(tmp_path))

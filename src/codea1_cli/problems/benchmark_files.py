@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from codea1_cli.environment import home_fault
 from codea1_cli.errors import EnvironmentFault, UserError, first_line
 from codea1_cli.files import user_path
 
@@ -64,21 +67,24 @@ def shared_folder() -> Path | None:
 def hub_rows(
     dataset: str, split: str, *, revision: str | None = None, config: str | None = None, streaming: bool = True
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, row) of one split of a dataset on the hub; streamed, or fetched whole and kept in the hub's cache.
+    """(place, row) of one split of a dataset on the hub; streamed, or fetched whole and kept in the hub's cache, where
+    there is one that can be written.
 
     Raises:
         UserError: there is no such configuration or split.
-        EnvironmentFault: there is no such dataset, or the hub cannot be reached.
+        EnvironmentFault: there is no such dataset, the hub cannot be reached, or its cache cannot be written.
     """
     from datasets import load_dataset
     from datasets.exceptions import DatasetNotFoundError
     from httpx import HTTPError
 
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries end in one error of ours
+    placed = any(name in os.environ for name in ("HF_HOME", "HF_DATASETS_CACHE", "XDG_CACHE_HOME"))
     try:
-        rows = load_dataset(dataset, config, split=split, revision=revision, streaming=streaming)
-        for number, row in enumerate(rows, start=1):
-            yield f"{dataset}[{split}]:{number}", row
+        with contextlib.nullcontext() if placed or not home_fault() else TemporaryDirectory(prefix="codea1-") as cache:
+            rows = load_dataset(dataset, config, split=split, revision=revision, streaming=streaming, cache_dir=cache)
+            for number, row in enumerate(rows, start=1):
+                yield f"{dataset}[{split}]:{number}", row
     except (DatasetNotFoundError, ConnectionError, TimeoutError, HTTPError) as error:
         raise EnvironmentFault(
             f"cannot load the dataset {dataset}: {first_line(error)}",
@@ -86,6 +92,11 @@ def hub_rows(
         ) from None
     except ValueError as error:  # an unknown configuration or split: the message lists those there are
         raise UserError(f"{dataset}: {first_line(error)}", hint="choose with --split and --config") from None
+    except OSError as error:
+        raise EnvironmentFault(
+            f"cannot load the dataset {dataset}: {first_line(error)}",
+            hint="HF_HOME=FOLDER keeps the hub's files in a folder that can be written",
+        ) from None
 
 
 def docstring_of(prompt: str) -> str:
