@@ -2,15 +2,17 @@
 
 import gzip
 import json
+import os
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from codea1_cli.data.sources.kodcode import KodCode, Mbpp
-from codea1_cli.data.sources.rows import FileRows
+from codea1_cli.data.sources.rows import FileRows, file_identity
 from codea1_cli.data.sources.table import Table
-from codea1_cli.data.stages import Stages
+from codea1_cli.data.stages import PromptCounter, Stages
 from codea1_cli.errors import UserError
 from codea1_cli.problems.row_files import Skipped, read_rows
 
@@ -146,3 +148,14 @@ def test_a_key_that_an_object_has_twice_is_named_and_none_is_chosen(tmp_path):
     (tmp_path / "a.json").write_text('[{"a": 1},\n {"a": 2,\n  "b": {"a": 1},\n  "a": 3}]')
     with pytest.raises(UserError, match="the key 'a' stands twice in one object, which begins at line 2"):
         list(read_rows(tmp_path / "a.json"))
+
+
+def test_what_has_no_end_or_can_be_read_once_is_refused_before_it_is_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    for place in (Path("/dev/zero"), tmp_path / "pipe.jsonl"):
+        with pytest.raises(UserError, match="it is a device or a pipe"):
+            FileRows(place).identity()
+    with pytest.raises(UserError, match="it is a folder"):
+        file_identity(tmp_path)
+    with pytest.raises(UserError, match="it is a device"):
+        PromptCounter("builtin:tiny", Path("/dev/zero"))

@@ -18,6 +18,7 @@ from codea1_cli.data.work import Rows, Stage, Work
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError, first_line
 from codea1_cli.extract import extract_code
+from codea1_cli.files import read_text
 from codea1_cli.judging.grading import grade_on_tests
 from codea1_cli.judging.judge import Judge
 from codea1_cli.problems.problem import Problem
@@ -182,10 +183,7 @@ class PromptCounter:
 
         self.tokenizer: Any = load_tokenizer(tokenizer)
         if chat_template is not None:
-            try:
-                self.tokenizer.chat_template = chat_template.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise UserError(f"cannot read {chat_template}: {error}", hint="give a Jinja file") from None
+            self.tokenizer.chat_template = read_text(chat_template)
 
     def count(self, problem: Problem) -> int:
         """Tokens of one problem's prompt."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,9 +145,13 @@ def file_identity(path: Path) -> dict[str, Any]:
     """Name, size and SHA-256 of a file.
 
     Raises:
-        UserError: there is no such file.
+        UserError: there is no such file, or it is none that can be read twice: a device, a pipe.
     """
     try:
+        kind = path.stat().st_mode
+        if not stat.S_ISREG(kind) and path.resolve() != Path("/dev/null"):
+            what = "a folder" if stat.S_ISDIR(kind) else "a device or a pipe"
+            raise UserError(f"cannot read {path}: it is {what}", hint="give a file")
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
