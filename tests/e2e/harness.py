@@ -38,11 +38,13 @@ HOSTILE = {
     "WORLD_SIZE": "8", "RANK": "1", "LOCAL_RANK": "3", "MASTER_ADDR": "192.0.2.7", "MASTER_PORT": "29500", "NODE_RANK": "1",
     "GROUP_RANK": "1", "PET_NNODES": "2", "SLURM_PROCID": "3", "SLURM_NTASKS": "4", "OMPI_COMM_WORLD_RANK": "2",
     "OMPI_COMM_WORLD_SIZE": "4", "PMI_RANK": "1", "PMI_SIZE": "3", "ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2",
-    "ACCELERATE_MIXED_PRECISION": "fp8", "HOME": "/proc/1", "HF_HOME": "/proc/1/hf", "LC_ALL": "POSIX", "PYTHONUTF8": "0",
-    "PYTHONCOERCECLOCALE": "0", "PYTHONHASHSEED": "77", "OMP_NUM_THREADS": "3", "OMP_DYNAMIC": "TRUE",
+    "ACCELERATE_MIXED_PRECISION": "fp8", "HOME": "/proc/1", "HF_HOME": "/proc/1/hf", "PYTHONHASHSEED": "77",
+    "OMP_NUM_THREADS": "3", "OMP_DYNAMIC": "TRUE",
     "RAY_ADDRESS": "192.0.2.7:6379", "RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "abc", "RAY_TMPDIR": "/nonexistent",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1", "USE_TORCH": "0", "TMPDIR": "/nonexistent", "PYTHONWARNINGS": "ignore",
 }  # fmt: skip
+if CODEA1.isascii():  # else Python itself finds no package in such a locale, before any line of ours
+    HOSTILE |= {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
 @dataclass
