@@ -1,7 +1,7 @@
 """A run directory written by revision 76e5003 (adapters of the embedded model, stopped at step 2 of 4) still works."""
 
 import json
-import tarfile
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,7 @@ ARCHIVE = Path(__file__).parents[1] / "fixtures" / "run_at_76e5003.tar.xz"
 
 @pytest.fixture
 def earlier(tmp_path: Path) -> Cli:
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
+    shutil.unpack_archive(ARCHIVE, tmp_path)
     return Cli(tmp_path)
 
 
