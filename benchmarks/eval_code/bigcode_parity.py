@@ -22,7 +22,7 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
-from codea1_cli.evals.benchmark import Sample
+from codea1_cli.evals.benchmark import Sample, ScoreOptions
 from codea1_cli.evals.bigcodebench.environment import open_sandbox
 from codea1_cli.evals.bigcodebench.scoring import Job, ScoreSettings, score_all
 from codea1_cli.evals.bigcodebench.tasks import BigCodeTask, load_tasks
@@ -156,7 +156,7 @@ def run_chunk(arguments: argparse.Namespace, first: int, last: int) -> None:
     if not made:
         return
     began = time.monotonic()
-    with open_sandbox(arguments.python, arguments.workers) as sandbox:
+    with open_sandbox(ScoreOptions(arguments.workers, arguments.python)) as sandbox:
         started = time.monotonic()
         jobs: list[tuple[int, Job]] = [
             (number, (task, text, 0.0, frozenset())) for number, (task, _kind, text) in enumerate(made)

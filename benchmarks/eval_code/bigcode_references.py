@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from codea1_cli.evals.benchmark import ScoreOptions
 from codea1_cli.evals.bigcodebench.environment import environment_key, open_sandbox
 from codea1_cli.evals.bigcodebench.scoring import ScoreSettings, cache_name, check_references
 from codea1_cli.evals.bigcodebench.tasks import load_tasks
@@ -33,7 +34,7 @@ def main() -> None:
         arguments.cache.mkdir(parents=True, exist_ok=True)
         cache = arguments.cache / cache_name(loaded.digest, environment_key(arguments.python), settings)
     began = time.monotonic()
-    with open_sandbox(arguments.python, arguments.workers) as sandbox:
+    with open_sandbox(ScoreOptions(arguments.workers, arguments.python)) as sandbox:
         truths = check_references(sandbox, loaded.tasks[first:last], settings, cache)
     seconds = time.monotonic() - began
     for truth in truths.values():

@@ -7,6 +7,7 @@ from pathlib import Path
 from codea1_cli.cli.sandbox import show_arms
 from codea1_cli.judging.speed import compare
 from codea1_cli.problems.problem import read_problems
+from codea1_cli.sandbox.make import SandboxOptions
 
 
 def main() -> None:
@@ -16,7 +17,10 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=480)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    show_arms(list(compare(read_problems(options.problems), options.jobs, options.workers)), as_json=False)
+    show_arms(
+        list(compare(read_problems(options.problems), options.jobs, SandboxOptions(workers=options.workers))),
+        as_json=False,
+    )
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from codea1_cli.environment import KEEP, cores, home, home_fault, settle
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.planning.gpu_assignment import Gpu, physical_gpus, visible_gpus
 from codea1_cli.runs.run_dir import RunDir
+from codea1_cli.sandbox.make import SandboxOptions
 
 # What `codea1 train` imports, and what it can do without.
 REQUIRED = ("torch", "transformers", "trl", "ray", "accelerate", "datasets", "peft")
@@ -52,14 +55,15 @@ class Check:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-def diagnose(runs: Path) -> list[Check]:
-    """All checks, in the order in which a run would meet the trouble. `runs` is the folder of runs."""
+def diagnose(runs: Path, sandbox: SandboxOptions | None = None) -> list[Check]:
+    """All checks, in the order in which a run would meet the trouble. `runs` is the folder of runs; without `sandbox`
+    this machine's is checked."""
     installed = installed_versions()
     steps: list[tuple[str, Callable[[], list[Check]]]] = [
         ("python", lambda: [_python()]),
         ("packages", lambda: [*_packages(installed), _fit(installed)]),
         ("devices", lambda: _devices(installed)),
-        ("sandbox", sandbox_checks),
+        ("sandbox", partial(sandbox_checks, sandbox) if sandbox else sandbox_checks),
         ("disk", lambda: [_disk(runs), _shared_memory(Path("/dev/shm"))]),
         ("environment", lambda: [_home(), _environment()]),
     ]
@@ -233,18 +237,23 @@ def _shared_memory(folder: Path) -> Check:
     return Check("shared memory", Status.OK if good else Status.WARNING, f"{folder}: {free:.1f} GB free", hint, data)
 
 
-def sandbox_checks() -> list[Check]:
+def sandbox_checks(options: SandboxOptions = SandboxOptions(workers=1)) -> list[Check]:
     """The verdicts of the canary programs, numpy under the default limits, and the layers of isolation.
 
-    A wrong verdict is broken; a missing layer or numpy is a warning.
+    A wrong verdict is broken, and so is a service that does not answer; a missing layer or numpy is a warning.
     """
     from codea1_cli.judging.canaries import JUDGED, REFERENCE, verdicts_of_canaries
     from codea1_cli.judging.judge import Judge
     from codea1_cli.sandbox.base import Limits
-    from codea1_cli.sandbox.make import SandboxOptions, make_local
+    from codea1_cli.sandbox.make import make_local, make_sandbox
     from codea1_cli.sandbox.verdicts import Verdict
 
-    with make_local(SandboxOptions(workers=1)) as sandbox:
+    here = options.backend == "local"
+    try:
+        opened = make_local(options) if here else closing(make_sandbox(options))
+    except EnvironmentFault as fault:
+        return [Check("sandbox", Status.BROKEN, fault.what, fault.hint)]
+    with opened as sandbox:
         judge = Judge(sandbox, limits=Limits(time_s=1.0))
         found = verdicts_of_canaries(judge, _CANARIES)
         wrong = [
@@ -254,7 +263,15 @@ def sandbox_checks() -> list[Check]:
         ]
         data = {"verdicts": {name: str(verdict) for name, verdict in found.items()}}
         if wrong:
-            return [Check("sandbox", Status.BROKEN, "; ".join(wrong), "`codea1 sandbox check` says more", data)]
+            return [
+                Check(
+                    "sandbox",
+                    Status.BROKEN,
+                    "; ".join(wrong),
+                    "`codea1 sandbox check` says more" if here else None,
+                    data,
+                )
+            ]
         checks = [Check("sandbox", Status.OK, f"{len(found)} canary programs judged rightly", data=data)]
         expected = judge.expected(REFERENCE, "f", ["f(1)"])
         numpy = judge.check(_NUMPY, "f", ["f(1)"], expected).verdicts["f(1)"]

@@ -27,6 +27,7 @@ class NoPrograms:
     """A sandbox that runs nothing: every answer is unscored."""
 
     layers: dict[str, str] = {}  # noqa: RUF012
+    workers = 1
 
     def __enter__(self):
         return self

@@ -293,11 +293,12 @@ def too_long_prompts(run: RunDir) -> None:
     RunSetup(run.recipe(), run).fresh(PROBLEMS, {}, [9, 9999, 9999, 9999], {})
 
 
-def many_unscored(run: RunDir) -> None:
+def many_unscored(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     from codea1_cli.engine.arena import Arena
 
     unscored = SimpleNamespace(game=SimpleNamespace(loaded=None, suites=()))
-    Arena._check_outage(SimpleNamespace(run=run, recipe=run.recipe()), 3, {"p": [unscored]})  # type: ignore[arg-type]
+    arena = SimpleNamespace(run=run, recipe=run.recipe(), judge=judge_that_is_down(run, monkeypatch))
+    Arena._check_outage(arena, 3, {"p": [unscored]})  # type: ignore[arg-type]
 
 
 def verify_while_down(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,7 +365,7 @@ STATES = {
     "no checkpoint is whole": lambda run, *_: damage_all(run),
     "the pre-flight refuses": lambda run, *_: refuse_all_replies(run),
     "most prompts are too long": lambda run, *_: too_long_prompts(run),
-    "many candidates are unscored": lambda run, *_: many_unscored(run),
+    "many candidates are unscored": lambda run, patch: many_unscored(run, patch),
     "the sandbox cannot judge": lambda run, patch: judge_that_is_down(run, patch).canary(),
     "the sandbox fails on a reference": lambda run, patch: judge_that_is_down(run, patch).reference_fault(PROBLEMS[0]),
     "the sandbox fails while problems are verified": lambda _, patch: verify_while_down(patch),

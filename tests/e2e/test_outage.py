@@ -21,10 +21,11 @@ def test_an_outage_saves_exits_3_and_can_be_resumed(cli: Cli, whole: str) -> Non
             *settings,
             "sandbox.backend=fusion",
             f"sandbox.endpoint={service.url}",
+            "sandbox.patience_s=5",
         )
         metrics = cli.path("outage") / "metrics.jsonl"
         assert wait_for(lambda: metrics.is_file() and metrics.read_text().count("\n") >= 1, 200.0)
-        service.fail("error")
+        service.fail("busy")
         assert process.wait(timeout=150) == 3
         step = len(cli.metrics("outage"))
         latest = (cli.path("outage") / "checkpoints" / "latest").resolve()

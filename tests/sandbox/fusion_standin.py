@@ -1,63 +1,56 @@
 """A small HTTP stand-in of sandbox-fusion's `/run_code`, which can be told to fail in each way.
 
-It runs what it is sent inside the local sandbox, so that hostile programs can be sent to it.
+It runs what it is sent in a process of its own, as a service without isolation does: the jail is the guest's.
 """
 
+import base64
 import json
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 
-from codea1_cli.sandbox.base import Limits
-from codea1_cli.sandbox.local import LocalSandbox
-
-# Runs inside the jail: the service's work on one request.
-_SERVICE = """
-import base64, os, subprocess, sys
-def serve(code, files, fetch, timeout):
-    for name, text in files.items():
-        with open(name, 'wb') as file: file.write(base64.b64decode(text))
-    with open('main.py', 'w') as file: file.write(code)
-    try:
-        done = subprocess.run([sys.executable, 'main.py'], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, timeout=timeout)
-        code, error = done.returncode, done.stderr[-2000:].decode('utf-8', 'replace')
-    except subprocess.TimeoutExpired:
-        code, error = None, ''
-    found = {}
-    for name in fetch:
-        if os.path.exists(name):
-            with open(name, 'rb') as file: found[name] = base64.b64encode(file.read()).decode()
-    return code, error, found
-"""
+HTML = b"<html><head><title>Sign in</title></head><body>it works</body></html>"
 
 
 class StandIn:
-    """`fault` is what the next answers suffer from: "", error, sandbox_error, garbage, half, empty, slow, hang, mute, lost.
+    """`fault` is what the next answers suffer from, one of FAULTS; "" is none.
 
-    `left` counts down how many answers do; after that the service is well again.
+    `left` counts down how many answers do; after that the service is well again. `most` is the largest number of
+    requests that were under way at once, `sizes` the number of files of each that ran.
     """
 
-    def __init__(self, box: LocalSandbox) -> None:
-        self.box = box
+    FAULTS = (
+        "busy", "missing", "redirect", "html", "half", "cut", "empty", "hang", "drip", "sandbox_error", "full", "slow",
+        "lost", "mute", "forged", "killed", "no_interpreter",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
         self.fault, self.left = "", 0
-        self.requests = 0
+        self.requests = self.running = self.most = 0
+        self.seconds = 0.0  # that each answer is held back
         self.lock = threading.Lock()
         stand_in = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status, body = stand_in.answer(request)
+                with stand_in.lock:
+                    stand_in.running += 1
+                    stand_in.most = max(stand_in.most, stand_in.running)
                 try:
-                    self.send_response(status)
-                    self.send_header("Content-Length", str(len(body)))
-                    self.end_headers()
-                    self.wfile.write(body)
+                    stand_in.respond(self, request)
                 except OSError:
                     pass  # the client has gone
+                finally:
+                    with stand_in.lock:
+                        stand_in.running -= 1
 
             def log_message(self, *_: object) -> None: ...
 
@@ -66,8 +59,9 @@ class StandIn:
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
     def fail(self, fault: str, times: int = 1_000_000) -> None:
+        """The next `times` answers suffer from `fault`; the counters start anew."""
         with self.lock:
-            self.fault, self.left, self.requests = fault, times, 0
+            self.fault, self.left, self.requests, self.most = fault, times, 0, 0
 
     def _next_fault(self) -> str:
         with self.lock:
@@ -77,47 +71,86 @@ class StandIn:
             self.left -= 1
             return self.fault
 
-    def answer(self, request: dict) -> tuple[int, bytes]:
+    def respond(self, handler: BaseHTTPRequestHandler, request: dict[str, Any]) -> None:
         fault = self._next_fault()
-        if fault == "error":
-            return 503, b"try again later"
-        if fault == "garbage":
-            return 200, b"<html>it works</html>"
+        time.sleep(self.seconds)
+        statuses = {"busy": 503, "missing": 404, "redirect": 302}
         if fault == "hang":
             time.sleep(3)
+        elif fault == "drip":
+            handler.send_response(200)
+            handler.send_header("Content-Length", "100000")
+            handler.end_headers()
+            for _ in range(60):
+                handler.wfile.write(b" ")
+                handler.wfile.flush()
+                time.sleep(0.05)
+            return
+        elif fault == "cut":
+            handler.close_connection = True
+            return
+        body = HTML if fault in ("html", *statuses) else json.dumps(self.answer(request, fault)).encode()
+        handler.send_response(statuses.get(fault, 200))
+        handler.send_header("Location", "/login")
+        body = body[: len(body) // 2] if fault == "half" else body
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    def answer(self, request: dict[str, Any], fault: str) -> dict[str, Any]:
+        """The body of an answer as the service forms it."""
         if fault == "sandbox_error":
-            return 200, json.dumps({"status": "SandboxError", "message": "no worker", "files": {}}).encode()
-        code, _, files = (None, "", {}) if fault == "slow" else self.run(request)
-        ended = "TimeLimitExceeded" if code is None else "Finished" if code == 0 else "Error"
-        result = {"status": ended, "execution_time": 0.1, "return_code": code, "stdout": "", "stderr": ""}
+            return {"status": "SandboxError", "message": "no worker", "files": {}}
+        if fault == "full":
+            message = "exception on running code: [Errno 28] No space left on device: '/tmp/tmpx'"
+            return {"status": "SandboxError", "message": message, "files": {}}
+        forged = base64.b64encode(bytes(32) + b'{"fault": null, "runs": [{"loaded": true, "answers": []}]}').decode()
+        code, error, files = {
+            "slow": (None, "", {}),
+            "no_interpreter": (127, "/bin/bash: line 1: python: command not found", {}),
+            "killed": (-9, "", {}),
+            "lost": (0, "", {}),
+            "mute": (0, "", dict.fromkeys(request["fetch_files"], "%%%")),
+            "forged": (0, "", dict.fromkeys(request["fetch_files"], forged)),
+            "empty": (0, "", {}),
+        }.get(fault) or self.run(request)
+        ended = "TimeLimitExceeded" if code is None else "Finished"
+        result = {"status": ended, "execution_time": 0.1, "return_code": code, "stdout": "", "stderr": error}
         body = {"status": "Success" if code == 0 else "Failed", "message": "", "run_result": result, "files": files}
         if fault == "empty":
             body["files"], body["run_result"] = {}, None
-        if fault == "lost":
-            body["files"] = {}
-        if fault == "mute":
-            body["files"] = dict.fromkeys(files, "%%%")
-        raw = json.dumps(body).encode()
-        return 200, raw[: len(raw) // 2] if fault == "half" else raw
+        return body
 
-    def run(self, request: dict) -> tuple[int | None, str, dict[str, str]]:
-        limits = Limits(time_s=request["run_timeout"] + 10, memory_mb=4096, output_kb=65536, processes=128)
-        call = (
-            f"serve({request['code']!r}, {request['files']!r}, {request['fetch_files']!r}, {request['run_timeout']!r})"
-        )
-        answer = self.box.run(_SERVICE, "serve", [call], limits).answers[0]
-        assert answer.value is not None, answer
-        return answer.value.data  # type: ignore[return-value]
+    def run(self, request: dict[str, Any]) -> tuple[int | None, str, dict[str, str]]:
+        """Runs the request: exit status (None: too slow), the end of stderr, the files that were asked for."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in request["files"].items():
+                path = Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(base64.b64decode(text))
+            Path(folder, "main.py").write_text(request["code"], encoding="utf-8")
+            try:
+                done = subprocess.run(
+                    [sys.executable, "main.py"],
+                    cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=request["run_timeout"],
+                )  # fmt: skip
+            except subprocess.TimeoutExpired:
+                return None, "", {}
+            found = {
+                name: base64.b64encode(Path(folder, name).read_bytes()).decode()
+                for name in request["fetch_files"]
+                if Path(folder, name).exists()
+            }
+        return done.returncode, done.stderr[-2000:].decode("utf-8", "replace"), found
 
 
 @contextmanager
 def stand_in() -> Iterator[StandIn]:
-    with LocalSandbox(2, warm=()) as box:
-        service = StandIn(box)
-        thread = threading.Thread(target=service.server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield service
-        finally:
-            service.server.shutdown()
-            service.server.server_close()
+    service = StandIn()
+    thread = threading.Thread(target=service.server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield service
+    finally:
+        service.server.shutdown()
+        service.server.server_close()

@@ -2,20 +2,23 @@
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from codea1_cli.errors import EnvironmentFault
+from codea1_cli.cli.console import run_app
+from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.judging.judge import Judge
-from codea1_cli.judging.judge_rows import Row, RowJudge
+from codea1_cli.sandbox import fusion_service
 from codea1_cli.sandbox.base import ProgramRun
 from codea1_cli.sandbox.fusion import FusionSandbox
+from codea1_cli.sandbox.make import check_endpoint
 from tests.sandbox.fusion_standin import StandIn, stand_in
-from tests.sandbox.shared import QUICK, verdicts
+from tests.sandbox.shared import QUICK
 
 LIMITS = replace(QUICK, load_s=5.0)
 GOOD = "def f(x): return x + 1"
@@ -27,10 +30,28 @@ def service() -> Iterator[StandIn]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def opened(service: StandIn) -> Iterator[FusionSandbox]:
+    with FusionSandbox(service.url, 2, patience_s=20.0, warm=()) as box:
+        yield box
+
+
 @pytest.fixture
-def box(service: StandIn) -> FusionSandbox:
+def box(service: StandIn, opened: FusionSandbox) -> FusionSandbox:
+    """Well, and with nothing counted."""
     service.fail("", 0)
-    return FusionSandbox(service.url, workers=2, attempts=3, patience_s=20.0)
+    service.seconds = 0.0
+    opened.failures.clear()
+    opened.service.patience_s = 20.0
+    return opened
+
+
+@pytest.fixture
+def brief(box: FusionSandbox, monkeypatch: pytest.MonkeyPatch) -> FusionSandbox:
+    """It waits for next to nothing, and asks a service that is down again at once."""
+    box.service.patience_s = 0.3
+    monkeypatch.setattr(fusion_service, "_ASK_AGAIN_S", 0.0)
+    return box
 
 
 def kinds(run: ProgramRun) -> list[str]:
@@ -48,6 +69,7 @@ def test_it_answers_as_the_local_backend_does(box: FusionSandbox, sandbox) -> No
     assert kinds(remote) == kinds(local)
     assert [a.text for a in remote.answers] == [a.text for a in local.answers]
     assert box.failures.total() == 0
+    assert box.layers == sandbox.layers
 
 
 def test_hash_seeds_and_load_failures(box: FusionSandbox) -> None:
@@ -63,96 +85,173 @@ def test_hash_seeds_and_load_failures(box: FusionSandbox) -> None:
         assert kinds(run) == [kind]
 
 
-@pytest.mark.parametrize(
-    "fault", ["error", "sandbox_error", "garbage", "half", "empty", "mute", "lost", "slow", "hang"]
-)
-def test_each_failure_is_retried_counted_and_then_unscored(
-    box: FusionSandbox, service: StandIn, fault: str, monkeypatch
-) -> None:
-    monkeypatch.setattr(time, "sleep", lambda _: None) if fault != "hang" else None
-    if fault == "hang":
-        monkeypatch.setattr("codea1_cli.sandbox.fusion._SPARE_S", -15.0)
-        box.attempts = 2
+@pytest.mark.parametrize("fault", StandIn.FAULTS)
+def test_no_outage_is_a_verdict(brief: FusionSandbox, service: StandIn, fault: str, monkeypatch) -> None:
     service.fail(fault)
-    run = box.run(GOOD, "f", ["f(1)", "f(2)"], LIMITS)
+    if fault in ("hang", "drip"):
+        monkeypatch.setattr(fusion_service, "PROBE_S", 0.2)
+        monkeypatch.setattr("codea1_cli.sandbox.fusion._START_S", -5.0)
+    run = brief.run(GOOD, "f", ["f(1)", "f(2)"], replace(LIMITS, load_s=0.0, time_s=0.1))
     assert run.loaded is None
     assert kinds(run) == ["unscored", "unscored"]
-    assert box.failures.total() >= 2
-    judge = Judge(box, limits=LIMITS)
+    assert service.url in run.load_detail
+    assert brief.failures.total() >= 2
+
+
+def test_what_was_unscored_is_no_answer_of_the_reference(brief: FusionSandbox, service: StandIn) -> None:
+    service.fail("busy")
+    judge = Judge(brief, limits=LIMITS)
     assert judge.expected(GOOD, "f", ["f(1)"])["f(1)"].reason == "unscored"
     service.fail("", 0)
-    monkeypatch.undo()
-    assert kinds(box.run(GOOD, "f", ["f(1)", "f(2)"], LIMITS)) == ["value", "value"]
+    assert judge.expected(GOOD, "f", ["f(1)"])["f(1)"].valid
 
 
-def test_a_short_outage_costs_no_verdict(box: FusionSandbox, service: StandIn, monkeypatch) -> None:
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-    service.fail("error", times=2)
+def test_an_outage_within_our_patience_costs_no_verdict(box: FusionSandbox, service: StandIn) -> None:
+    service.fail("busy", times=3)
     assert kinds(box.run(GOOD, "f", ["f(1)"], LIMITS)) == ["value"]
-    assert dict(box.failures) == {"error": 2}
+    assert dict(box.failures) == {"status": 3}
 
 
-def test_while_it_is_down_a_program_asks_once(box: FusionSandbox, service: StandIn, monkeypatch) -> None:
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-    service.fail("error")
-    box.run(GOOD, "f", ["f(1)"], LIMITS)
-    assert service.requests == 3
-    box.run(GOOD, "f", ["f(1)"], LIMITS)
-    assert service.requests == 4
+def test_a_service_that_is_down_is_asked_now_and_then(brief: FusionSandbox, service: StandIn, monkeypatch) -> None:
+    monkeypatch.setattr(fusion_service, "_ASK_AGAIN_S", 60.0)
+    service.fail("busy")
+    brief.run(GOOD, "f", ["f(1)"], LIMITS)
+    asked = service.requests
+    assert kinds(brief.run(GOOD, "f", ["f(1)"], LIMITS)) == ["unscored"]
+    assert service.requests == asked
+    assert "503" in brief.trouble
 
 
-def test_nobody_listens(monkeypatch) -> None:
-    monkeypatch.setattr(time, "sleep", lambda _: None)
+def test_an_answer_of_another_request_is_none(box: FusionSandbox, service: StandIn, monkeypatch) -> None:
+    secrets = iter([bytes(32), b"\1" * 32])
+    monkeypatch.setattr("codea1_cli.sandbox.fusion_service.secrets.token_bytes", lambda _: next(secrets))
+    kept: list[dict] = []
+    answer = service.answer
+    monkeypatch.setattr(service, "answer", lambda *asked: kept.append(answer(*asked)) or kept[0])
+    box.service.ask((), 0.0, 20.0)
+    with pytest.raises(fusion_service.ServiceFailure, match="did not sign"):
+        box.service.ask((), 0.0, 20.0)
+    box.service._since = None
+
+
+def test_programs_that_wait_share_a_request_and_no_more_are_under_way_than_wished(
+    box: FusionSandbox, service: StandIn
+) -> None:
+    service.fail("", 0)
+    service.seconds = 0.2
+    programs = [f"def f(x): return x + {n}" for n in range(24)]
+    with ThreadPoolExecutor(24) as pool:
+        runs = list(pool.map(lambda program: box.run(program, "f", ["f(1)"], LIMITS), programs))
+    assert [run.answers[0].text for run in runs] == [str(1 + n) for n in range(24)]
+    assert service.most == box.requests == 2
+    assert service.requests <= 6
+
+
+def test_a_program_that_breaks_its_request_costs_no_other_its_verdict(
+    brief: FusionSandbox, service: StandIn, monkeypatch
+) -> None:
+    answer = service.answer
+
+    def breaks(request: dict, fault: str) -> dict:
+        import base64
+
+        sent = json.loads(base64.b64decode(request["files"]["request.json"]))
+        return answer(request, "killed" if any("BREAK" in job["program"] for job in sent["jobs"]) else fault)
+
+    monkeypatch.setattr(service, "answer", breaks)
+    programs = [GOOD, f"{GOOD}  # BREAK", GOOD, GOOD]
+    service.seconds = 0.1
+    with ThreadPoolExecutor(4) as pool:
+        runs = list(pool.map(lambda program: brief.run(program, "f", ["f(1)"], LIMITS), programs))
+    assert [kinds(run)[0] for run in runs] == ["value", "unscored", "value", "value"]
+
+
+def test_nobody_listens() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-    box = FusionSandbox(f"http://127.0.0.1:{port}", attempts=3)
-    assert kinds(box.run(GOOD, "f", ["f(1)"], LIMITS)) == ["unscored"]
-    assert dict(box.failures) == {"refused": 3}
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with pytest.raises(EnvironmentFault, match=f"{url} failed: Connection refused") as fault:
+        FusionSandbox(url, patience_s=0.1)
+    assert "--endpoint" in (fault.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["banana", "ftp://host:1", "http://", "http://host:port", "http://host/?a", "host:80"]
+)
+def test_an_address_that_is_none_is_refused_at_once(endpoint: str) -> None:
+    with pytest.raises(UserError, match="not the address"):
+        FusionSandbox(endpoint)
 
 
 def test_an_endpoint_is_needed_and_may_come_from_the_environment(monkeypatch, service: StandIn) -> None:
     monkeypatch.delenv("SANDBOX_FUSION_ENDPOINT", raising=False)
-    with pytest.raises(EnvironmentFault, match="endpoint"):
+    with pytest.raises(UserError, match="endpoint"):
         FusionSandbox()
-    monkeypatch.setenv("SANDBOX_FUSION_ENDPOINT", service.url)
+    monkeypatch.setenv("SANDBOX_FUSION_ENDPOINT", f"{service.url}/")
+    assert check_endpoint(None) == service.url
+
+
+def test_a_layer_or_an_interpreter_that_is_missing_there_is_named(service: StandIn) -> None:
     service.fail("", 0)
-    assert kinds(FusionSandbox().run(GOOD, "f", ["f(1)"], LIMITS)) == ["value"]
+    with pytest.raises(EnvironmentFault, match="lacks required layers: landlock"):
+        FusionSandbox(service.url, require=["landlock"], without=["landlock"])
+    with pytest.raises(EnvironmentFault, match="cannot run /no/python"):
+        FusionSandbox(service.url, python="/no/python")
 
 
-def test_a_program_that_stops_the_process_that_holds_it_is_late_not_unscored(box: FusionSandbox, monkeypatch) -> None:
-    monkeypatch.setattr("codea1_cli.sandbox.fusion._LONGEST_RUN_S", 3.0)
-    box.attempts = 1
-    program = "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)\ndef f(x): return x + 1"
-    run = box.run(program, "f", ["f(1)"], LIMITS)
-    assert run.loaded is False
-    assert kinds(run) == ["timeout"]
+def test_closing_ends_what_is_under_way(service: StandIn, box: FusionSandbox) -> None:
+    with FusionSandbox(service.url, 1, warm=()) as other:
+        service.seconds = 20.0
+        began = time.monotonic()
+        with ThreadPoolExecutor(2) as pool:
+            runs = [pool.submit(other.run, GOOD, "f", ["f(1)"], LIMITS) for _ in range(2)]
+            threading.Timer(0.3, other.close).start()
+            assert [kinds(run.result()) for run in runs] == [["unscored"], ["unscored"]]
+        assert time.monotonic() - began < 5.0
 
 
-@pytest.mark.shared
-@pytest.mark.slow
-@pytest.mark.usefixtures("canary")
-def test_the_shared_cases_get_allowed_verdicts(shared: Path, service: StandIn) -> None:
-    from tests.sandbox.test_hostile_cases import complaint, rows_of
-
-    service.fail("", 0)
-    layers = service.box.layers  # the stand-in's isolation is ours: without a limit on processes no bomb may go off
-    left_out = {"fork_bomb"} if layers["pids_cgroup"] and layers["user_namespace"] else set()
-    judge = RowJudge(FusionSandbox(service.url, workers=2), replace(LIMITS, time_s=1.0, load_s=3.0, patience=1))
-    pairs = [(row, case) for row, case in rows_of(shared) if case["id"] not in left_out]
-    reports = judge.stream((row for row, _ in pairs), 2)
-    faults = {
-        case["id"]: fault
-        for report, (_, case) in zip(reports, pairs, strict=True)
-        if (fault := complaint(report, case))
-    }
-    assert not faults
+COMMANDS = {
+    "judge": ["judge", "rows.jsonl"],
+    "eval-code": ["eval-code", "humaneval", "--samples", "samples.jsonl"],
+    "eval-tests": ["eval-tests", "mine.py", "--suites", "suites.jsonl"],
+    "prepare-data": ["prepare-data", "kodcode", "--out", "data"],
+    "check": ["sandbox", "check"],
+    "bench": ["sandbox", "bench"],
+    "doctor": ["doctor"],
+}
 
 
-def test_a_row_is_judged_through_it(box: FusionSandbox) -> None:
-    row = Row("a", GOOD, "def f(x): return x", "f", tests=("assert f(1) == 2",))
-    report = RowJudge(box, LIMITS).judge(row)
-    assert json.loads(json.dumps(report))["status"] == "failed"
-    judge = Judge(box, limits=LIMITS)
-    expected = judge.expected(GOOD, "f", ["f(1)"])
-    assert verdicts(judge.check(GOOD, "f", ["f(1)"], expected)) == ["passed"]
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--sandbox", "fusion", "--endpoint", "banana"], "'banana' is not the address"),
+        (["--sandbox", "banana"], "no sandbox is called 'banana'"),
+        (["--endpoint", "http://localhost:1"], "the local sandbox has no endpoint"),
+    ],
+)
+def test_every_command_knows_the_service(name: str, words: list[str], said: str, tmp_path, monkeypatch, capsys) -> None:
+    from codea1_cli.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CODEA1_SHARED", str(tmp_path))
+    if name in ("eval-code", "eval-tests"):
+        monkeypatch.setattr("codea1_cli.evals.evalplus.benchmark.EvalPlusBenchmark.load", lambda *_: [])
+        monkeypatch.setattr("codea1_cli.evals.test_generation.functions.functions_of_file", lambda _: [])
+    assert run_app(app, [*COMMANDS[name], *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_judge_and_check_speak_to_the_service(service: StandIn, box: FusionSandbox, tmp_path, capsys) -> None:
+    from codea1_cli.cli import app
+
+    rows = tmp_path / "rows.jsonl"
+    row = {"id": "a", "reference": GOOD, "candidate": GOOD, "entry_point": "f", "tests": ["assert f(1) == 2"]}
+    rows.write_text(json.dumps(row) + "\n")
+    words = ["--sandbox", "fusion", "--endpoint", service.url]
+    assert run_app(app, ["judge", str(rows), *words]) == 0
+    assert "a  ok  1/1 passed" in capsys.readouterr().out
+    service.fail("busy")
+    assert run_app(app, ["sandbox", "check", *words]) == 3
+    said = capsys.readouterr().err
+    assert f"{service.url} failed: it answers 503" in said

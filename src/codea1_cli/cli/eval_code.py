@@ -11,6 +11,7 @@ import typer
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
+from codea1_cli.cli.judge import EndpointOption, SandboxOption
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError
 from codea1_cli.evals import registry
@@ -74,7 +75,8 @@ def evaluate(
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first tasks.")] = None,
     sample_only: Annotated[bool, typer.Option("--sample-only", help="Write samples, and score nothing.")] = False,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Programs at once; one a CPU core else.")
+        int | None,
+        typer.Option("--workers", min=1, help="Programs (or requests to a service) at once; one a CPU core else."),
     ] = None,
     sandbox_python: Annotated[
         str | None, typer.Option("--sandbox-python", metavar="PATH", help="The samples' interpreter; this one else.")
@@ -82,6 +84,8 @@ def evaluate(
     require: Annotated[
         list[str] | None, typer.Option("--require", metavar="LAYER", help="A sandbox layer that must work, or `all`.")
     ] = None,
+    sandbox: SandboxOption = "local",
+    endpoint: EndpointOption = None,
     cache: Annotated[
         Path | None,
         typer.Option("--cache", metavar="DIR", help="Expected outputs; CODEA1_CACHE or ~/.cache/codea1 else."),
@@ -115,7 +119,10 @@ def evaluate(
     benchmark = registry.open_benchmark(context.info_name or "", subset)
     style = _one_of(prompt, benchmark.styles, "--prompt")
     tasks = benchmark.load(data)[:limit]
-    options = ScoreOptions(workers or cores(), sandbox_python, tuple(require or ()), usable_cache(cache))
+    options = ScoreOptions(
+        workers or cores(), sandbox_python, tuple(require or ()), usable_cache(cache), sandbox, endpoint
+    )
+    options.of_sandbox()  # which refuses what is wrong before anything is sampled
     said = _SCORES_AGAIN if samples is not None else "the same command goes on where it stopped"
     with interruptible(said), Bar() as bar, ExitStack() as stack:
         if samples is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -194,8 +195,8 @@ def default_file(benchmark: CodeBenchmark, label: str, style: str, settings: Sam
 def warn_of_layers(options: ScoreOptions) -> None:
     """Names the layers of the sandbox that are missing here."""
     from codea1_cli.sandbox.base import layer_warning
-    from codea1_cli.sandbox.make import SandboxOptions, make_local
+    from codea1_cli.sandbox.make import make_sandbox
 
-    with make_local(SandboxOptions(python=options.python, require=options.require, workers=1, warm=())) as sandbox:
+    with closing(make_sandbox(options.of_sandbox(workers=1, warm=()))) as sandbox:
         if text := layer_warning(sandbox.layers):
             console.warn(text)

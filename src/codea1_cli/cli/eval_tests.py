@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
-from codea1_cli.cli.judge import PythonOption, RequireOption, WorkersOption
+from codea1_cli.cli.judge import EndpointOption, PythonOption, RequireOption, SandboxOption, WorkersOption, open_sandbox
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError
 from codea1_cli.evals import registry
 
 if TYPE_CHECKING:
-    from codea1_cli.evals.test_generation.job import Job
+    pass
 
 BOTH = "both"
 REPLY_TOKENS = 1024
@@ -73,6 +73,8 @@ def eval_tests(
     workers: WorkersOption = None,
     python: PythonOption = None,
     require: RequireOption = None,
+    sandbox: SandboxOption = "local",
+    endpoint: EndpointOption = None,
     runs: RunsOption = None,
     wait: WaitOption = False,
     as_json: JsonOption = False,
@@ -100,12 +102,15 @@ def eval_tests(
     if protocol not in (*PROTOCOLS, BOTH):
         raise UserError(f"no protocol is called {protocol!r}", hint=f"one of {', '.join(PROTOCOLS)}, {BOTH}")
 
+    from codea1_cli.evals.test_generation.evaluation import WARM
     from codea1_cli.evals.test_generation.functions import functions_of_file
     from codea1_cli.evals.test_generation.job import Job, run_benchmark, run_file, sample_only
     from codea1_cli.models.sampler import SamplingSettings
     from codea1_cli.runs.policy_folders import find_model
+    from codea1_cli.sandbox.make import SandboxOptions
 
-    goes_on = listed or only_sample
+    goes_on, count = listed or only_sample, workers or cores()
+    options = SandboxOptions(sandbox, endpoint, python=python, require=require or (), workers=count, warm=WARM)
     with interruptible(_GOES_ON if goes_on else "suites are kept, the same command scores again"), Bar() as bar:
         if listed:
             functions = registry.open_test_benchmark(target).load(data)
@@ -125,7 +130,7 @@ def eval_tests(
             context=context,
             scoring=Scoring(k, tests, test_seconds, mutant_seconds, memory_mb),
             out=out,
-            workers=workers or cores(),
+            workers=count,
         )
         if max_new_tokens is None:
             job = job.fitted()
@@ -133,8 +138,9 @@ def eval_tests(
             if only_sample:
                 found = sample_only(job, bar)
             else:
-                with _sandbox(job, python, require) as sandbox:
-                    found = run_benchmark(job, sandbox, bar) if listed else run_file(job, sandbox, bar)
+                with open_sandbox(options) as opened:
+                    job = replace(job, workers=opened.workers)
+                    found = run_benchmark(job, opened, bar) if listed else run_file(job, opened, bar)
     if only_sample:
         if as_json:
             console.emit(found)
@@ -151,17 +157,6 @@ def eval_tests(
             f"{found['unscored']} functions unscored: the sandbox failed on them; the same command tries again"
         )
         raise typer.Exit(console.EXIT_ENVIRONMENT)
-
-
-def _sandbox(job: Job, python: str | None, require: list[str] | None) -> Any:
-    from codea1_cli.evals.test_generation.evaluation import WARM
-    from codea1_cli.sandbox.base import layer_warning
-    from codea1_cli.sandbox.make import SandboxOptions, make_local
-
-    sandbox = make_local(SandboxOptions(python=python, require=require or (), workers=job.workers, warm=WARM))
-    if text := layer_warning(sandbox.layers):
-        console.warn(text)
-    return sandbox
 
 
 def _compare(folders: list[Path], as_json: bool) -> None:

@@ -1,6 +1,8 @@
 """`codea1 judge`: verdicts on candidates from a file, against references, without any model."""
 
 import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +13,8 @@ from codea1_cli.cli.console import VerboseOption
 from codea1_cli.environment import cores
 
 if TYPE_CHECKING:
-    from codea1_cli.sandbox.local import LocalSandbox
+    from codea1_cli.sandbox.base import Sandbox
+    from codea1_cli.sandbox.make import SandboxOptions
 
 PythonOption = Annotated[
     str | None,
@@ -23,8 +26,21 @@ RequireOption = Annotated[
     list[str] | None,
     typer.Option("--require", metavar="LAYER", help="A layer whose absence is an error, or `all`; may be repeated."),
 ]
+SandboxOption = Annotated[
+    str,
+    typer.Option("--sandbox", metavar="NAME", help="Where programs run: local, or fusion, a service."),
+]
+RunSandboxOption = Annotated[
+    str | None,
+    typer.Option("--sandbox", metavar="NAME", help="Where programs run: local or fusion; as in the run when left out."),
+]
+EndpointOption = Annotated[
+    str | None,
+    typer.Option("--endpoint", metavar="URL", help="The service's address; SANDBOX_FUSION_ENDPOINT when left out."),
+]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Programs judged at once; one a CPU core when left out.")
+    int | None,
+    typer.Option("--workers", min=1, help="Programs (or requests to a service) at once; one a CPU core when left out."),
 ]
 
 
@@ -33,6 +49,8 @@ def judge(
     workers: WorkersOption = None,
     python: PythonOption = None,
     require: RequireOption = None,
+    sandbox: SandboxOption = "local",
+    endpoint: EndpointOption = None,
     time_limit: Annotated[float, typer.Option("--time-limit", min=0.01, help="Seconds for one call.")] = 4.0,
     memory_mb: Annotated[int, typer.Option("--memory-mb", min=64, help="Memory of a candidate, in MiB.")] = 1024,
     tolerance: Annotated[float, typer.Option("--tolerance", min=0.0, help="Float tolerance.")] = 1e-6,
@@ -46,29 +64,36 @@ def judge(
     (a list of asserts) or `suite` (a reply's text); it may set `tolerance`, `time_limit_s` and `memory_mb`."""
     from codea1_cli.judging.judge_rows import RowJudge, read_rows
     from codea1_cli.sandbox.base import Limits
+    from codea1_cli.sandbox.make import SandboxOptions
 
-    count = workers or cores()
     limits = Limits(time_s=time_limit, memory_mb=memory_mb)
     statuses: dict[str, int] = {}
-    with open_sandbox(count, python, require) as sandbox:
-        for report in RowJudge(sandbox, limits, tolerance).stream(read_rows(file), count):
+    options = SandboxOptions(sandbox, endpoint, python=python, require=require or (), workers=workers or cores())
+    with open_sandbox(options) as opened:
+        for report in RowJudge(opened, limits, tolerance).stream(read_rows(file), opened.workers):
             statuses[report["status"]] = statuses.get(report["status"], 0) + 1
             _write(report, as_json)
     console.note(", ".join(f"{count} {status}" for status, count in sorted(statuses.items())) or "no rows")
     if statuses.get("unscored"):
-        console.warn(f"{statuses['unscored']} rows unscored: the sandbox itself failed on them")
+        console.warn(f"{statuses['unscored']} rows unscored: {trouble(opened) or 'the sandbox itself failed on them'}")
         raise typer.Exit(console.EXIT_ENVIRONMENT)
 
 
-def open_sandbox(workers: int, python: str | None, require: list[str] | None) -> "LocalSandbox":
-    """The local sandbox; layers that are missing here are named on stderr."""
+@contextmanager
+def open_sandbox(options: "SandboxOptions") -> "Iterator[Sandbox]":
+    """The sandbox for one block; layers that are missing are named on stderr."""
     from codea1_cli.sandbox.base import layer_warning
-    from codea1_cli.sandbox.make import SandboxOptions, make_local
+    from codea1_cli.sandbox.make import make_sandbox
 
-    sandbox = make_local(SandboxOptions(python=python, require=require or (), workers=workers))
-    if text := layer_warning(sandbox.layers):
-        console.warn(text)
-    return sandbox
+    with closing(make_sandbox(options)) as sandbox:
+        if text := layer_warning(sandbox.layers):
+            console.warn(text)
+        yield sandbox
+
+
+def trouble(sandbox: "Sandbox") -> str:
+    """What a service last failed with, and which; empty for a sandbox of this machine."""
+    return str(getattr(sandbox, "trouble", ""))
 
 
 def _write(report: dict[str, Any], as_json: bool) -> None:

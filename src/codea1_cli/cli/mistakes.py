@@ -9,6 +9,7 @@ import typer
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunOption, RunsOption, VerboseOption
+from codea1_cli.cli.judge import EndpointOption, RunSandboxOption
 from codea1_cli.errors import UserError, command, did_you_mean
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from codea1_cli.mistakes.replay import Replayed
     from codea1_cli.mistakes.store import MistakeStore
     from codea1_cli.problems.problem import Problem
+    from codea1_cli.recipe.schema import Recipe
     from codea1_cli.runs.run_dir import RunDir
 
 app = typer.Typer(no_args_is_help=True, help="Show, inspect and export the Mistake Book of a run.")
@@ -63,6 +65,8 @@ def inspect(
             "--replay", help="Run the live tests again on the candidates that failed them, and find the line."
         ),
     ] = False,
+    sandbox: RunSandboxOption = None,
+    endpoint: EndpointOption = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -88,7 +92,7 @@ def inspect(
     if replay:
         if problem is None:
             raise UserError(f"cannot replay {problem_id!r}: its problem is not in the run's data any more")
-        with judge_of(run_dir.recipe()) as judge:
+        with judge_of(_elsewhere(run_dir.recipe(), sandbox, endpoint)) as judge:
             replayed = run_again(judge, problem, shown.live)
         shown = _with_line(shown, replayed)
     if as_json:
@@ -115,6 +119,8 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace FILE when it exists.")] = False,
     run: RunOption = None,
     runs: RunsOption = None,
+    sandbox: RunSandboxOption = None,
+    endpoint: EndpointOption = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -133,7 +139,8 @@ def export(
                     hint=did_you_mean(wanted, known)
                     or f"`{command('mistakes', 'list', *run_dir.options)}` shows what there is",
                 )
-        text, tests, skipped = _exported(kind, run_dir, store, problem)
+        recipe = _elsewhere(run_dir.recipe(), sandbox, endpoint)
+        text, tests, skipped = _exported(kind, run_dir, recipe, store, problem)
     if to is None:
         console.write(text)
     else:
@@ -172,7 +179,7 @@ def _same_call(one: str, other: str) -> bool:
 
 
 def _exported(
-    kind: str, run_dir: "RunDir", store: "MistakeStore", wanted: list[str] | None
+    kind: str, run_dir: "RunDir", recipe: "Recipe", store: "MistakeStore", wanted: list[str] | None
 ) -> tuple[str, int, list[dict[str, str]]]:
     """The exported text, the number of its tests, and what was left out."""
     from codea1_cli.mistakes.export import jsonl, pytest_file
@@ -186,13 +193,24 @@ def _exported(
     by_problem: dict[str, list] = {}
     for row in rows:
         by_problem.setdefault(row.problem_id, []).append(row)
-    recipe = run_dir.recipe()
     with judge_of(recipe) as judge:
         cases, left_out = answered_cases(judge, by_problem, problems)
     tolerance = recipe.judge.float_tolerance
     text = pytest_file(run_dir.name, store.last_step() or 0, cases, problems, tolerance)
     skipped = [{"problem_id": row.problem_id, "test": row.test, "reason": reason} for row, reason in left_out]
     return text, sum(map(len, cases.values())), skipped
+
+
+def _elsewhere(recipe: "Recipe", sandbox: str | None, endpoint: str | None) -> "Recipe":
+    """A run's recipe with the sandbox that was asked for in place of its own."""
+    from codea1_cli.sandbox.make import check_backend, check_endpoint
+
+    if sandbox is None and endpoint is None:
+        return recipe
+    backend = sandbox or recipe.sandbox.backend
+    check_backend(backend, endpoint)
+    changed = {"backend": backend, "endpoint": check_endpoint(endpoint) if backend == "fusion" else None}
+    return recipe.model_copy(update={"sandbox": recipe.sandbox.model_copy(update=changed)})
 
 
 def _open(run: str | None, runs: Path | None) -> "tuple[RunDir, MistakeStore]":

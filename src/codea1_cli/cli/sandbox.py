@@ -1,4 +1,4 @@
-"""`codea1 sandbox`: whether the sandbox holds on this machine, and how fast it is."""
+"""`codea1 sandbox`: whether the sandbox holds, on this machine or on a service's, and how fast it is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption
-from codea1_cli.cli.judge import PythonOption, RequireOption, open_sandbox
+from codea1_cli.cli.judge import EndpointOption, PythonOption, RequireOption, SandboxOption, open_sandbox
 from codea1_cli.environment import cores
 
 if TYPE_CHECKING:
@@ -25,15 +25,19 @@ app = typer.Typer(no_args_is_help=True, help="Check the sandbox and measure it."
 def check(
     python: PythonOption = None,
     require: RequireOption = None,
+    sandbox: SandboxOption = "local",
+    endpoint: EndpointOption = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Probe every layer and run canary programs that try to cheat, hang or break out. Exit 3 when one succeeds."""
-    from codea1_cli.judging.canaries import run_canaries
+    from codea1_cli.judging.canaries import canaries_of
+    from codea1_cli.sandbox.make import SandboxOptions
 
-    with open_sandbox(1, python, require) as sandbox:
-        canaries = run_canaries(sandbox)
-        layers, version = sandbox.layers, sandbox.hello["python"]
+    options = SandboxOptions(sandbox, endpoint, python=python, require=require or (), workers=1)
+    with open_sandbox(options) as opened:
+        canaries = canaries_of(opened)
+        layers, version = opened.layers, getattr(opened, "hello", {}).get("python", "?")
     holds = all(canary.held for canary in canaries)
     if as_json:
         works = {name: fault or "works" for name, fault in layers.items()}
@@ -62,18 +66,23 @@ def bench(
         typer.Option("--problems", metavar="FILE", help="Problems to judge; the built-in ones when left out."),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=8, help="Suites of 8 tests to judge.")] = 480,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Jobs at once.")] = 2,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Jobs (or requests to a service) at once.")] = 2,
     python: PythonOption = None,
+    sandbox: SandboxOption = "local",
+    endpoint: EndpointOption = None,
     evalplus: Annotated[
         bool, typer.Option("--evalplus/--no-evalplus", help="Compare with EvalPlus (needs uv).")
     ] = True,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Judge the same jobs by plain Python processes, by EvalPlus' checker and by this sandbox, and compare."""
+    """Judge the same jobs by plain Python processes, by EvalPlus' checker and by this sandbox, and compare; with
+    `--sandbox fusion` by a service too."""
     from codea1_cli.judging.speed import compare
+    from codea1_cli.sandbox.make import SandboxOptions
 
-    show_arms(list(compare(_problems(problems), jobs, workers, python, evalplus, console.note)), as_json)
+    options = SandboxOptions(sandbox, endpoint, python=python, workers=workers)
+    show_arms(list(compare(_problems(problems), jobs, options, evalplus, console.note)), as_json)
 
 
 def _problems(path: Path | None) -> list[Problem]:

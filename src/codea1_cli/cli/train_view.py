@@ -31,6 +31,7 @@ class TrainView:
         self.times: list[float] = []
         self.last = 0  # the step at which this call of the command ends
         self.warned: set[str] = set()
+        self.failed: dict[str, int] = {}  # of the sandbox, by kind, up to the step before
         self.rewards: list[float] = []
         self.solved: list[tuple[int, float]] = []  # (reward lines seen, pass@1) at each evaluation
 
@@ -91,6 +92,12 @@ class TrainView:
         ]
         if arena["unscored"]:
             parts.insert(-1, f"unscored {arena['unscored']}")
+        failed = arena.get("sandbox_failures") or {}
+        if fresh := {
+            kind: count - self.failed.get(kind, 0) for kind, count in failed.items() if count > self.failed.get(kind, 0)
+        }:
+            parts.insert(-1, f"sandbox failures {', '.join(f'{count} {kind}' for kind, count in fresh.items())}")
+        self.failed = failed
         self._say("  ".join(parts))
         self._watch(arena)
         reward = line.get("code", {}).get("reward")

@@ -59,6 +59,10 @@ class Options:
     memory_mb: Annotated[int, Option("--memory", min=64, help="MB for one program.")] = 1024
     slow_s: Annotated[float, Option("--slow", min=0.0, help="Seconds from which a reference is slow.")] = 0.5
     python: Annotated[str | None, Option(help="The references' interpreter; codea1's own when left out.")] = None
+    sandbox: Annotated[str, Option(metavar="NAME", help="Where programs run: local, or fusion, a service.")] = "local"
+    endpoint: Annotated[
+        str | None, Option(metavar="URL", help="The service's address; SANDBOX_FUSION_ENDPOINT when left out.")
+    ] = None
     max_prompt_tokens: Annotated[int | None, Option(min=1, help="Remove longer prompts; needs --tokenizer.")] = None
     tokenizer: Annotated[
         str | None, Option(metavar="MODEL", help="Counts the rendered prompt; --solve-rate's when left out.")
@@ -100,11 +104,14 @@ class Options:
 
     def check(self) -> None:
         """Raises UserError for options that contradict each other or cannot be read."""
+        from codea1_cli.sandbox.make import check_backend
+
         if self.max_prompt_tokens is not None and self.tokenizer is None and self.solve_rate is None:
             raise UserError("--max-prompt-tokens needs a tokenizer to count with", hint="--tokenizer MODEL")
         if self.val + self.test > 1.0:
             what = f"--val {self.val} and --test {self.test} leave nothing to train on"
             raise UserError(what, hint="their sum must stay below 1")
+        check_backend(self.sandbox, self.endpoint)
         _ = self.solve, self.thresholds
 
     def on_the_card(self) -> dict[str, Any]:

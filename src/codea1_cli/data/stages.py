@@ -132,8 +132,8 @@ class Stages:
 
     # -- what stages share -----------------------------------------------------------------------------------------
     def workers(self) -> int:
-        """Programs that run at once."""
-        return self.options.workers or cores()
+        """Programs that are asked for at once."""
+        return self.sandbox().workers
 
     def limits(self) -> Limits:
         """The limits on one program."""
@@ -146,7 +146,14 @@ class Stages:
         if self._sandbox is None:
             from codea1_cli.sandbox.make import SandboxOptions, make_sandbox
 
-            self._sandbox = make_sandbox(SandboxOptions(python=self.options.python, workers=self.workers()))
+            self._sandbox = make_sandbox(
+                SandboxOptions(
+                    self.options.sandbox,
+                    self.options.endpoint,
+                    python=self.options.python,
+                    workers=self.options.workers or cores(),
+                )
+            )
         return self._sandbox
 
     def key_of_living(self, *parts: Any) -> str:

@@ -138,6 +138,7 @@ class _Timed:
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
+        self.workers, self.layers = getattr(sandbox, "workers", 1), getattr(sandbox, "layers", {})
         self._local = threading.local()
 
     def reset(self) -> None:

@@ -20,7 +20,7 @@ from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.run_writer import RunWriter
 from codea1_cli.engine.step_state import Step
 from codea1_cli.environment import settle, settle_umask
-from codea1_cli.errors import EnvironmentFault, SandboxOutage, command
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, SandboxOutage, command
 from codea1_cli.methods.exchange import CandidateView, SuiteResults
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
@@ -37,8 +37,13 @@ class Arena:
         settle_umask()
         self.recipe, self.labels, self.method = recipe, list(labels), method_of(recipe)
         self.run = RunDir(run_path)
-        self.judge = open_step_judge(recipe, self.run.path, spread=several_nodes())
-        self.threads = ThreadPoolExecutor(self.judge.workers + 1, thread_name_prefix="judge")
+        self.unopened: CodeA1Error | None = None  # told by `layers`: what an actor's start raises, Ray does not pass on
+        try:
+            self.judge = open_step_judge(recipe, self.run.path, spread=several_nodes())
+        except CodeA1Error as fault:
+            self.unopened = fault
+        callers = 1 if self.unopened else self.judge.workers
+        self.threads = ThreadPoolExecutor(callers + 1, thread_name_prefix="judge")
         self.writer = ThreadPoolExecutor(1, thread_name_prefix="run-writer")
         self.run_writer: RunWriter | None = None
         self.heldout: HeldoutEvaluator | None = None
@@ -72,7 +77,13 @@ class Arena:
 
     # -- before the first step -------------------------------------------------------------------------------------
     async def layers(self) -> dict[str, Any]:
-        """The sandbox's canary and which of its layers are missing. Raises EnvironmentFault when it cannot judge."""
+        """The sandbox's canary and which of its layers are missing.
+
+        Raises:
+            EnvironmentFault, UserError: there is no sandbox, or it cannot judge.
+        """
+        if self.unopened is not None:
+            raise self.unopened
         return await self.in_thread(self.judge.canary)
 
     async def check_references(self, problems: Sequence[Problem]) -> dict[str, str]:
@@ -160,11 +171,11 @@ class Arena:
         candidates = [one.game for group in judged.values() for one in group]
         unscored = sum(c.loaded is None or any(suite.unscored for suite in c.suites) for c in candidates)
         if unscored > self.recipe.judge.max_unscored * len(candidates):
+            fault = self.judge.outage(
+                f"step {step}: the sandbox failed, so {unscored} of {len(candidates)} candidates could not be judged"
+            )
             raise SandboxOutage(
-                f"step {step}: {unscored} of {len(candidates)} candidates could not be judged, "
-                "because the sandbox failed",
-                hint="`codea1 sandbox check` says what is wrong; then "
-                f"`{command('train', *self.run.options, '--resume')}` goes on",
+                fault.what, hint=f"{fault.hint}; then `{command('train', *self.run.options, '--resume')}` goes on"
             )
 
     # -- the end of a step -----------------------------------------------------------------------------------------

@@ -172,7 +172,8 @@ class BenchmarkEvaluator(Evaluator):
         if not self.arena.recipe.eval.benchmarks:
             return
         # Half of the judge's: the other half of the cores goes on with the steps.
-        workers = max(1, self.arena.judge.workers // 2)
+        judge = self.arena.judge
+        workers = max(1, getattr(judge, "places", judge.workers) // 2)
         opened = await self.in_scorer(benchmark_sets, self.arena.recipe, workers)
         self.sets = {chosen.name: chosen for chosen in opened}
         for name, chosen in self.sets.items():

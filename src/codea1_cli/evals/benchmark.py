@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from codea1_cli.environment import home
 from codea1_cli.models.sampler import SamplingSettings
+from codea1_cli.sandbox.make import SandboxOptions
 
 if TYPE_CHECKING:
     from codea1_cli.evals.test_generation.functions import Function
@@ -88,12 +89,25 @@ class ReferenceReport:
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """workers: samples scored at once. python: the candidates' interpreter. cache: the folder of expected outputs."""
+    """workers: samples scored at once, or requests to a service. python: the candidates' interpreter. cache: the folder
+    of expected outputs. sandbox, endpoint, patience_s: where programs run, as `SandboxOptions` has it."""
 
     workers: int = 2
     python: str | None = None
     require: tuple[str, ...] = ()
     cache: Path | None = None
+    sandbox: str = "local"
+    endpoint: str | None = None
+    patience_s: float = 60.0
+
+    def of_sandbox(self, **more: Any) -> SandboxOptions:
+        """The sandbox that they ask for, with `more` of its options."""
+        return SandboxOptions(
+            self.sandbox,
+            self.endpoint,
+            self.patience_s,
+            **{"python": self.python, "require": self.require, "workers": self.workers, **more},
+        )
 
 
 Progress = Callable[[int, int], None]

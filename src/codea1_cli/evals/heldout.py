@@ -186,7 +186,7 @@ def near_misses(problem: Problem, judge: StepJudge, limit: int) -> list[str]:
     tested = problem.model_copy(update={"tests": [*problem.tests, *problem.extra_tests]})
     grades = grade_on_tests(judge.judge, tested, programs)
     if programs and all(grade.share is None for grade in grades) and judge.reference_fault(problem) is None:
-        raise EnvironmentFault(f"the sandbox failed on {problem.id}", hint="try `codea1 sandbox check`")
+        raise EnvironmentFault(f"the sandbox failed on {problem.id}", hint="`codea1 sandbox check` says what is wrong")
     found: dict[tuple[str, ...], tuple[float, str]] = {}
     for program, grade in zip(programs, grades, strict=True):
         failed = {call: test.verdict for call, test in grade.verdicts.items() if test.verdict is not Verdict.PASSED}

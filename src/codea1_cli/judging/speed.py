@@ -14,17 +14,19 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.environment import cores
 from codea1_cli.errors import UserError
 from codea1_cli.extract import parse_suite
 from codea1_cli.judging.judge import Expected, Judge
 from codea1_cli.problems.problem import Problem
-from codea1_cli.sandbox.base import Limits
+from codea1_cli.sandbox.base import Limits, Sandbox
 from codea1_cli.sandbox.local import LocalSandbox
-from codea1_cli.sandbox.make import SandboxOptions, make_local
+from codea1_cli.sandbox.make import SandboxOptions, make_local, make_sandbox
 from codea1_cli.sandbox.verdicts import Verdict
 
 EVALPLUS = "evalplus==0.3.1"
@@ -204,8 +206,8 @@ def _time_evalplus() -> None:
     print(json.dumps({**arm, "latency_ms": latency, "passed": passed}))
 
 
-def sandbox_arm(name: str, sandbox: LocalSandbox, work: Sequence[Work], workers: int, batched: bool) -> Arm:
-    """Ours: a fork for each suite, or one for all suites of a candidate."""
+def sandbox_arm(name: str, sandbox: Sandbox, work: Sequence[Work], workers: int, batched: bool) -> Arm:
+    """Ours: a fork for each suite, or one for all suites of a candidate. A service's CPU is not seen from here."""
     judge = Judge(sandbox, limits=Limits(time_s=4.0))
     size = SUITES if batched else 1
     jobs = [(item, item.suites[at : at + size]) for item in work for at in range(0, len(item.suites), size)]
@@ -219,22 +221,30 @@ def sandbox_arm(name: str, sandbox: LocalSandbox, work: Sequence[Work], workers:
 
     with ThreadPoolExecutor(workers) as pool:
         list(pool.map(one, jobs[: 4 * workers]))  # starts the zygotes
-        return _measured(name, size * len(jobs), lambda: pool.map(one, jobs), sandbox.cpu_seconds)
+        return _measured(
+            name, size * len(jobs), lambda: pool.map(one, jobs), getattr(sandbox, "cpu_seconds", lambda: 0.0)
+        )
 
 
 def compare(
     problems: Sequence[Problem],
     jobs: int,
-    workers: int,
-    python: str | None = None,
+    options: SandboxOptions,
     evalplus: bool = True,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Arm]:
-    """All arms on the same work, slowest kind first; `progress` hears what comes next.
+    """All arms on the same work, slowest kind first; `progress` hears what comes next. A backend that is not this
+    machine's comes last, with its own number of callers.
 
-    Raises UserError when the problems make too few jobs.
+    Raises:
+        UserError: the problems make too few jobs.
+        EnvironmentFault: a sandbox does not start.
     """
-    with make_local(SandboxOptions(python=python, workers=workers)) as sandbox:
+    workers, away = options.workers or cores(), options.backend != "local"
+    here = SandboxOptions(python=None if away else options.python, workers=workers)
+    with ExitStack() as stack:
+        other = stack.enter_context(closing(make_sandbox(options))) if away else None
+        sandbox = stack.enter_context(make_local(here))
         progress("asking the references")
         work = build_work(problems, jobs, sandbox)
         progress("plain Python processes")
@@ -248,6 +258,9 @@ def compare(
         yield sandbox_arm(f"{SUITES} suites a fork", sandbox, work, workers, batched=True)
         if workers > 1:
             yield sandbox_arm("one suite a fork, 1 worker", sandbox, work, 1, batched=False)
+        if other is not None:
+            progress(f"the {options.backend} sandbox")
+            yield sandbox_arm(f"{options.backend}, one suite a fork", other, work, other.workers, batched=False)
 
 
 def table(measured: Iterable[Arm]) -> list[dict[str, Any]]:

@@ -82,7 +82,8 @@ class StepJudge:
     def __init__(self, rules: Game, judge: Judge) -> None:
         self.rules, self.judge = rules, judge
         self.sandbox = judge.sandbox
-        self.workers: int = getattr(self.sandbox, "workers", 1)  # how many programs it runs at once
+        self.workers: int = getattr(self.sandbox, "workers", 1)  # callers that it keeps busy
+        self.places: int = getattr(self.sandbox, "requests", self.workers)  # what it runs at once, or asks a service
 
     def canary(self) -> dict[str, Any]:
         """Judges one right and one wrong program; says which sandbox layers are missing here.
@@ -94,12 +95,16 @@ class StepJudge:
 
         found = verdicts_of_canaries(self.judge, ("right", "wrong"))
         if found != {"right": Verdict.PASSED, "wrong": Verdict.FAILED}:
-            raise EnvironmentFault(
-                f"the sandbox cannot judge: a right program is {found['right']}, a wrong one {found['wrong']}",
-                hint="`codea1 sandbox check` says what is missing",
-            )
+            what = f"the sandbox cannot judge: a right program is {found['right']}, a wrong one {found['wrong']}"
+            raise self.outage(what)
         layers = getattr(self.sandbox, "layers", {})
         return {"missing": [name for name, fault in layers.items() if fault]}
+
+    def outage(self, what: str) -> EnvironmentFault:
+        """The error for what the sandbox's failure came to; it names a service and what went wrong there."""
+        if cause := getattr(self.sandbox, "trouble", ""):
+            return EnvironmentFault(f"{what}; {cause}", hint=getattr(self.sandbox, "hint", None))
+        return EnvironmentFault(what, hint="`codea1 sandbox check` says what is wrong")
 
     def failures(self) -> dict[str, int]:
         """What went wrong with the sandbox so far, retried or not, by kind."""
@@ -109,7 +114,7 @@ class StepJudge:
         """Why a problem cannot be played: its reference does not load, or no test of it has one answer."""
         loaded = self.judge.loads(problem.reference, problem.entry_point)
         if loaded is None:
-            raise _reference_unscored(problem)
+            raise self.outage(f"the sandbox failed on the reference of {problem.id}")
         if not loaded:
             return "its reference does not load"
         calls = own_calls(problem)[:4]
@@ -117,7 +122,7 @@ class StepJudge:
             return None
         expected = self.judge.expected(problem.reference, problem.entry_point, calls)
         if any(answer.reason == UNSCORED for answer in expected.values()):
-            raise _reference_unscored(problem)
+            raise self.outage(f"the sandbox failed on the reference of {problem.id}")
         if not any(answer.valid for answer in expected.values()):
             return f"its reference gives no usable answer to its own tests ({next(iter(expected.values())).reason})"
         return None
@@ -224,9 +229,3 @@ class StepJudge:
         """Ends the sandbox and closes the file of the reference's answers."""
         self.sandbox.close()
         self.judge.cache.close()
-
-
-def _reference_unscored(problem: Problem) -> EnvironmentFault:
-    return EnvironmentFault(
-        f"the sandbox failed on the reference of {problem.id}", hint="`codea1 sandbox check` says what is wrong"
-    )

@@ -189,7 +189,10 @@ def _holds(content: dict[str, Any]) -> bool:
 
 # What may change while a run goes on: how far it goes, what it keeps, how it is looked at and watched. Everything else
 # would make it another run.
-MAY_CHANGE = ("train.max_steps", "train.epochs", "checkpoint", "eval", "faults", "preflight")
+MAY_CHANGE = (
+    "train.max_steps", "train.epochs", "sandbox.endpoint", "sandbox.patience_s",
+    "checkpoint", "eval", "faults", "preflight",
+)  # fmt: skip
 
 
 def resumed_recipe(file: Path, overrides: Sequence[str]) -> tuple[Recipe, dict[str, list[Any]]]:
@@ -203,7 +206,7 @@ def resumed_recipe(file: Path, overrides: Sequence[str]) -> tuple[Recipe, dict[s
         if parts[0] not in MAY_CHANGE and ".".join(parts) not in MAY_CHANGE:
             raise UserError(
                 f"{'.'.join(parts)} cannot change on --resume: it would be another run",
-                hint=f"what may: train.max_steps, train.epochs and the sections {', '.join(MAY_CHANGE[2:])}; "
+                hint=f"what may: {', '.join(MAY_CHANGE[:4])} and the sections {', '.join(MAY_CHANGE[4:])}; "
                 "start a new run for the rest, under the same name while no step is done",
             )
     before, now = load_recipe(str(file)), load_recipe(str(file), overrides)

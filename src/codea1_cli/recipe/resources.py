@@ -152,7 +152,11 @@ def benchmark_sets(recipe: Recipe, workers: int = 1) -> list[EvalSet]:
     """
     wish, found = recipe.eval, []
     data = user_path(wish.benchmark_data) if wish.benchmark_data else None
-    scoring = ScoreOptions(workers, wish.benchmark_python, tuple(recipe.sandbox.require), default_cache())
+    where = recipe.sandbox
+    scoring = ScoreOptions(
+        workers, wish.benchmark_python, tuple(where.require), default_cache(), where.backend, where.endpoint,
+        where.patience_s,
+    )  # fmt: skip
     for name in wish.benchmarks:
         role = benchmark_row(name).role
         if role not in method_of(recipe).roles:

@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from codea1_cli.errors import UserError
 from codea1_cli.evals.registry import names as benchmark_names
 from codea1_cli.game.rules import Game, Positive, Share
 from codea1_cli.methods.registry import check_method
 from codea1_cli.sandbox.base import LAYERS
-from codea1_cli.sandbox.make import BACKENDS
+from codea1_cli.sandbox.make import BACKENDS, check_endpoint
 
 
 class Section(BaseModel):
@@ -36,14 +37,22 @@ class JudgeSection(Section):
     )
     time_limit_s: Annotated[float, Field(gt=0.0)] = Field(2.0, description="seconds for one call")
     memory_mb: Annotated[int, Field(ge=64)] = Field(1024, description="address space of a candidate")
-    workers: Positive | None = Field(None, description="judging processes at work; null: one a CPU core")
+    workers: Positive | None = Field(
+        None, description="judging processes at work, or requests to a service; null: one a CPU core, 8 requests"
+    )
     max_unscored: Share = Field(0.5, description="share of unscored candidates above which a step stops the run")
 
 
 class SandboxSection(Section):
     backend: str = Field("local", description="where programs run: `local`, this machine; `fusion`, a service")
     endpoint: str | None = Field(None, description="the service's address; null: SANDBOX_FUSION_ENDPOINT")
-    python: str | None = Field(None, description="interpreter for candidates; null: the one that runs codea1")
+    patience_s: Annotated[float, Field(ge=0.0)] = Field(
+        60.0,
+        description="how long an outage of the service is waited for; one that lasts longer ends the run",
+    )
+    python: str | None = Field(
+        None, description="interpreter for candidates, where they run; null: the one that runs codea1, or the service's"
+    )
     require: list[str] = Field(
         default_factory=list, description="layers whose absence is an error: " + ", ".join(LAYERS)
     )
@@ -246,6 +255,11 @@ class Recipe(Section):
     def _sandbox(cls, value: SandboxSection) -> SandboxSection:
         if value.backend not in BACKENDS:
             raise ValueError(f"backend: unknown backend {value.backend!r}; there are {', '.join(BACKENDS)}")
+        if value.backend == "fusion":
+            try:
+                value.endpoint = check_endpoint(value.endpoint)  # a run keeps it, whatever the shell holds later
+            except UserError as error:
+                raise ValueError(f"endpoint: {error.what}; {error.hint}") from None
         for layer in value.require:
             if layer not in (*LAYERS, "all"):
                 raise ValueError(f"require: unknown layer {layer!r}; there are {', '.join(LAYERS)}")

@@ -117,7 +117,14 @@ class UnitRun:
 
 
 class Sandbox(Protocol):
-    """A backend; `run` is thread-safe and blocking, and reports its own failures as `unscored`, never raises them."""
+    """A backend; `run` is thread-safe and blocking, and reports its own failures as `unscored`, never raises them.
+
+    workers: how many callers of `run` it keeps busy at once. layers: each layer of isolation with the reason why it is
+    missing, empty where it works.
+    """
+
+    workers: int
+    layers: dict[str, str]
 
     def run(
         self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0

@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from codea1_cli.environment import cores
+from codea1_cli.errors import UserError, did_you_mean
 from codea1_cli.sandbox.base import Sandbox, SandboxEnvironment
 
 if TYPE_CHECKING:
     from codea1_cli.sandbox.local import LocalSandbox
+
+ENDPOINT = "SANDBOX_FUSION_ENDPOINT"
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxOptions:
     """Which sandbox is wanted.
 
-    backend: a key of `BACKENDS`; the fields `backend`, `endpoint`, `python` and `require` are those of a recipe's
-    `sandbox` section. endpoint: the address of a sandbox-fusion service. workers: programs at once per machine; None:
-    one per CPU (8 requests for a service). The rest concerns the local backend. python: the candidates' interpreter.
-    require: layers whose absence is an error. warm: modules that every worker imports beforehand. environment: what
-    programs find around them. spread: run on every node of the Ray cluster that this process is connected to.
+    backend: a key of `BACKENDS`; the fields `backend`, `endpoint`, `patience_s`, `python` and `require` are those of a
+    recipe's `sandbox` section. endpoint: the address of a sandbox-fusion service. patience_s: how long its outage is
+    waited for. workers: programs at once per machine, or requests at once to a service; None: one per CPU, 8 requests.
+    python: the candidates' interpreter, where they run. require: layers whose absence is an error. warm: modules that
+    are imported before programs are. environment: what programs find around them. spread: run on every node of the Ray
+    cluster that this process is connected to, which a service does not need.
+
+    Raises:
+        UserError: there is no such backend, or the endpoint is missing, no address, or goes with another backend.
     """
 
     backend: str = "local"
     endpoint: str | None = None
+    patience_s: float = 60.0
     python: str | None = None
     require: Sequence[str] = ()
     workers: int | None = None
     warm: Sequence[str] = ("numpy",)
     environment: SandboxEnvironment = field(default_factory=SandboxEnvironment)
     spread: bool = False
+
+    def __post_init__(self) -> None:
+        check_backend(self.backend, self.endpoint)
 
 
 def make_sandbox(options: SandboxOptions) -> Sandbox:
@@ -72,7 +85,49 @@ def _local_or_cluster(options: SandboxOptions) -> Sandbox:
 def _fusion(options: SandboxOptions) -> Sandbox:
     from codea1_cli.sandbox.fusion import FusionSandbox
 
-    return FusionSandbox(options.endpoint, options.workers or 8)
+    return FusionSandbox(
+        options.endpoint,
+        options.workers or 8,
+        options.patience_s,
+        python=options.python,
+        require=options.require,
+        warm=options.warm,
+        environment=options.environment,
+    )
 
 
 BACKENDS: dict[str, Callable[[SandboxOptions], Sandbox]] = {"local": _local_or_cluster, "fusion": _fusion}
+
+
+def check_backend(backend: str, endpoint: str | None) -> None:
+    """Raises UserError for an unknown backend, and for an endpoint that is missing, wrong, or of no use."""
+    if backend not in BACKENDS:
+        raise UserError(
+            f"no sandbox is called {backend!r}", did_you_mean(backend, BACKENDS) or f"one of {', '.join(BACKENDS)}"
+        )
+    if backend == "fusion":
+        check_endpoint(endpoint)
+    elif backend == "local" and endpoint is not None:
+        raise UserError(
+            f"the local sandbox has no endpoint, such as {endpoint}", "the service's sandbox is called fusion"
+        )
+
+
+def check_endpoint(endpoint: str | None) -> str:
+    """The address without a slash at its end; None takes the variable SANDBOX_FUSION_ENDPOINT.
+
+    Raises:
+        UserError: there is none, or it is not the address of a service.
+    """
+    found = (endpoint or os.environ.get(ENDPOINT) or "").strip()
+    hint = f"http://HOST:PORT, as --endpoint, sandbox.endpoint or {ENDPOINT}"
+    if not found:
+        raise UserError("no sandbox-fusion endpoint is named", hint)
+    try:
+        parts = urlsplit(found)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and found.isprintable()
+    except ValueError:
+        usable = False
+    if not usable or parts.query or parts.fragment or " " in found:
+        raise UserError(f"{found!r} is not the address of a sandbox-fusion service", hint)
+    return found.rstrip("/")

@@ -81,11 +81,12 @@ def test_tasks_that_need_libraries(shared):
     python = os.environ.get("CODEA1_BIGCODE_PYTHON")
     if not python:
         pytest.skip("CODEA1_BIGCODE_PYTHON names no interpreter")
+    from codea1_cli.evals.benchmark import ScoreOptions
     from codea1_cli.evals.bigcodebench.environment import open_sandbox
     from codea1_cli.evals.bigcodebench.tasks import load_tasks
 
     wanted = {f"BigCodeBench/{n}" for n in (4, 30, 51, 53, 227, 1038, 1101)}
-    with open_sandbox(python, 1) as sandbox:
+    with open_sandbox(ScoreOptions(1, python)) as sandbox:
         for task in load_tasks(shared / "data" / "bench").tasks:
             if task.task_id in wanted:
                 scored = score(sandbox, task, task.reference, ScoreSettings(time_limit_s=60.0))

@@ -128,7 +128,7 @@ class BigCodeBenchmark:
         tasks = [task for task in self.tasks.values() if ids is None or task.task_id in ids]
         sandbox = self._open(options)
         cache = None
-        if options.cache is not None:
+        if options.cache is not None and options.sandbox == "local":  # a service's packages may change unseen
             options.cache.mkdir(parents=True, exist_ok=True)
             key = environment_key(options.python or sys.executable)
             cache = options.cache / cache_name(self.data_hash(), key, self.settings)
@@ -168,7 +168,7 @@ class BigCodeBenchmark:
 
     def _open(self, options: ScoreOptions) -> Any:
         if self._sandbox is None:
-            self._sandbox = open_sandbox(options.python or sys.executable, options.workers, require=options.require)
+            self._sandbox = open_sandbox(options)
         return self._sandbox
 
     def close(self) -> None:

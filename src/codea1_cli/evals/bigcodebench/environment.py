@@ -8,16 +8,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from codea1_cli.errors import UserError
 from codea1_cli.errors import command as typed
+from codea1_cli.evals.benchmark import ScoreOptions
 from codea1_cli.sandbox.base import SandboxEnvironment
-
-if TYPE_CHECKING:
-    from codea1_cli.sandbox.local import LocalSandbox
 
 WARM = [
     "numpy",
@@ -63,8 +61,9 @@ def environment_key(python: str) -> str:
     return hashlib.sha256("\n".join([str(found), os.path.realpath(found), *packages]).encode()).hexdigest()[:16]
 
 
-def open_sandbox(python: str, workers: int, warm: Sequence[str] = WARM, *, require: Iterable[str] = ()) -> LocalSandbox:
-    """The sandbox for BigCodeBench; `python` is the interpreter that has its libraries, `warm` what most tasks import.
+def open_sandbox(options: ScoreOptions, warm: Sequence[str] = WARM) -> Any:
+    """The sandbox for BigCodeBench, which runs unittest modules; `options.python` is the interpreter that has its
+    libraries, `warm` what most tasks import.
 
     Files, loopback sockets and headless plots work in each program's own folder; time is UTC.
 
@@ -72,17 +71,17 @@ def open_sandbox(python: str, workers: int, warm: Sequence[str] = WARM, *, requi
         UserError: the interpreter cannot be used.
         EnvironmentFault: it does not start, or a layer of `require` is missing.
     """
-    from codea1_cli.sandbox.make import SandboxOptions, make_local
+    from codea1_cli.sandbox.make import make_sandbox
 
-    found = interpreter(python)
+    here = options.sandbox == "local"  # else the path is one on the service's machine
+    found = interpreter(options.python or sys.executable) if here else Path(options.python or "/usr/bin/python")
     fonts = found.parent.parent / FONTS
     env = {**_ENV, "PATH": f"{found.parent}:/usr/local/bin:/usr/bin:/bin"}
-    if fonts.is_dir():
+    if fonts.is_dir() or (not here and options.python):
         env["MPLCONFIGDIR"] = str(fonts)
     around = SandboxEnvironment(env=env, loopback=True, scratch_mb=512, proc=True, unit=True)
-    return make_local(
-        SandboxOptions(python=str(found), require=tuple(require), workers=workers, warm=warm, environment=around)
-    )
+    python = str(found) if here else options.python
+    return make_sandbox(options.of_sandbox(python=python, warm=warm, environment=around))
 
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")

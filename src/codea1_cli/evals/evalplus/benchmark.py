@@ -116,7 +116,7 @@ class EvalPlusBenchmark:
         done = len(wanted) - len(left)
         progress(done, len(wanted))
         try:
-            for task, expected in _spread(checker.expected, left, options.workers):
+            for task, expected in _spread(checker.expected, left, checker.sandbox.workers):
                 done += 1
                 progress(done, len(wanted))
                 if expected is not None:
@@ -153,7 +153,7 @@ class EvalPlusBenchmark:
             return checker.check(self._tasks[job[0]], job[1], expected)
 
         # One thread more than programs run at once, so that none waits while answers are judged.
-        for job, verdicts in _spread(check, jobs, options.workers + 1):
+        for job, verdicts in _spread(check, jobs, checker.sandbox.workers + 1):
             found[job] = verdicts
             done += waiting[job]
             progress(done, len(samples))
@@ -171,10 +171,9 @@ class EvalPlusBenchmark:
 
     def _open(self, options: ScoreOptions) -> Checker:
         if self._checker is None:
-            from codea1_cli.sandbox.make import SandboxOptions, make_sandbox
+            from codea1_cli.sandbox.make import make_sandbox
 
-            wanted = SandboxOptions(python=options.python, require=options.require, workers=options.workers)
-            self._sandbox = make_sandbox(wanted)
+            self._sandbox = make_sandbox(options.of_sandbox())
             self._checker = Checker(self.name, self._sandbox)
         return self._checker
 

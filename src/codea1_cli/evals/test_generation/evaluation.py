@@ -157,14 +157,12 @@ class SuiteSet:
 
     def score(self, texts: Texts) -> tuple[Figures, dict[str, Any]]:
         """The one-shot figures; there are no rows."""
-        from codea1_cli.sandbox.make import SandboxOptions, make_sandbox
+        from codea1_cli.sandbox.make import make_sandbox
 
-        wish = self.options.scoring
         if self.sandbox is None:
-            wanted = SandboxOptions(python=wish.python, require=wish.require, workers=wish.workers, warm=WARM)
-            self.sandbox = make_sandbox(wanted)
+            self.sandbox = make_sandbox(self.options.scoring.of_sandbox(warm=WARM))
         replies = [texts[function.id][0] for function in self.items]
-        return figures(self.sandbox, self.items, replies, self.options.tests_per_suite, wish.workers), {}
+        return figures(self.sandbox, self.items, replies, self.options.tests_per_suite, self.sandbox.workers), {}
 
     def close(self) -> None:
         """Ends the sandbox."""

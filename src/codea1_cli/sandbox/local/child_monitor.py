@@ -19,6 +19,7 @@ from codea1_cli.sandbox.local.cgroup import Group
 
 MAX_PAYLOAD = 8 << 20
 MAX_TOTAL = 64 << 20
+_STANDSTILL_S = 0.5
 
 
 class Kind(IntEnum):
@@ -158,8 +159,11 @@ def follow(
     poller.register(ended, select.POLLIN)
     try:
         while not seen.ended:
-            left = deadline - time.monotonic()
-            seen.gone = bool(poller.poll(1000 * max(0.0, min(pause, left))))
+            looked = time.monotonic()
+            seen.gone = bool(poller.poll(1000 * max(0.0, min(pause, deadline - looked))))
+            stood_still = time.monotonic() - looked - pause
+            if stood_still > _STANDSTILL_S:  # this process was stopped, and its child with it: a frozen service, say
+                deadline += stood_still
             was_loaded = seen.reader.loaded
             fresh = _drain(pipe, seen)
             if seen.reader.loaded and not was_loaded:
