@@ -147,6 +147,7 @@ def test_programs_that_wait_share_a_request_and_no_more_are_under_way_than_wishe
     assert service.requests <= 6
 
 
+@pytest.mark.slow
 def test_a_program_that_breaks_its_request_costs_no_other_its_verdict(
     brief: FusionSandbox, service: StandIn, monkeypatch
 ) -> None:
@@ -242,9 +243,12 @@ def test_every_command_knows_the_service(name: str, words: list[str], said: str,
     assert said in capsys.readouterr().err
 
 
-def test_judge_and_check_speak_to_the_service(service: StandIn, box: FusionSandbox, tmp_path, capsys) -> None:
+def test_judge_and_check_speak_to_the_service(
+    service: StandIn, box: FusionSandbox, tmp_path, capsys, monkeypatch
+) -> None:
     from codea1_cli.cli import app
 
+    monkeypatch.setattr("codea1_cli.sandbox.fusion._START_PATIENCE_S", 0.0)
     rows = tmp_path / "rows.jsonl"
     row = {"id": "a", "reference": GOOD, "candidate": GOOD, "entry_point": "f", "tests": ["assert f(1) == 2"]}
     rows.write_text(json.dumps(row) + "\n")
