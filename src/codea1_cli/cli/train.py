@@ -165,6 +165,7 @@ def _stopped(directory: "RunDir") -> str:
 def _new(
     recipe: str | None, overrides: list[str], run: str | None, root: Path, options: list[str]
 ) -> "tuple[Recipe, str]":
+    from codea1_cli.files import read_text
     from codea1_cli.recipe.files import load_recipe, recipe_names, recipe_path, with_absolute_paths
     from codea1_cli.runs.run_dir import RunDir
 
@@ -181,7 +182,7 @@ def _new(
         )
     chosen = with_absolute_paths(load_recipe(recipe, overrides))
     heading = "".join(f"# override: {override}\n" for override in overrides)
-    return chosen, f"# recipe: {recipe}\n{heading}{recipe_path(recipe).read_text(encoding='utf-8')}"
+    return chosen, f"# recipe: {recipe}\n{heading}{read_text(recipe_path(recipe))}"
 
 
 def _directory(recipe: str, run: str | None, root: Path, resume: bool, options: list[str]) -> "RunDir":
