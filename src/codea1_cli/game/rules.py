@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Positive = Annotated[int, Field(ge=1, le=10**15)]  # more is a typing error, and more than a float holds exactly
+MOST = 10**15  # more is a typing error, and more than a float holds exactly
+Positive = Annotated[int, Field(ge=1, le=MOST)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -18,8 +19,8 @@ class Game(BaseModel):
     mode: Literal["default", "paper"] = Field(
         "default", description="`paper` keeps the published code's choices, `default` corrects them"
     )
-    n_code: Annotated[int, Field(ge=2)] = Field(8, description="candidates per problem")
-    n_test: Annotated[int, Field(ge=2)] = Field(8, description="suites per candidate")
+    n_code: Annotated[int, Field(ge=2, le=MOST)] = Field(8, description="candidates per problem")
+    n_test: Annotated[int, Field(ge=2, le=MOST)] = Field(8, description="suites per candidate")
     update_n: Positive = Field(1, description="candidates per problem whose suites the Test LLM learns from")
     tests_per_suite: Positive = Field(8, description="asserts asked of a suite (K)")
     max_tests_per_suite: Positive | None = Field(

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals.registry import names as benchmark_names
-from codea1_cli.game.rules import Game, Positive, Share
+from codea1_cli.game.rules import MOST, Game, Positive, Share
 from codea1_cli.methods.registry import check_method
 from codea1_cli.sandbox.base import LAYERS
 from codea1_cli.sandbox.make import BACKENDS, check_endpoint
@@ -36,7 +36,7 @@ class JudgeSection(Section):
         1e-6, description="absolute and relative, also inside containers"
     )
     time_limit_s: Annotated[float, Field(gt=0.0)] = Field(2.0, description="seconds for one call")
-    memory_mb: Annotated[int, Field(ge=64)] = Field(1024, description="address space of a candidate")
+    memory_mb: Annotated[int, Field(ge=64, le=MOST)] = Field(1024, description="address space of a candidate")
     workers: Positive | None = Field(
         None, description="judging processes at work, or requests to a service; null: one a CPU core, 8 requests"
     )
@@ -60,7 +60,7 @@ class SandboxSection(Section):
 
 class Optim(Section):
     learning_rate: Annotated[float, Field(gt=0.0)] = 1e-6
-    warmup_steps: Annotated[int, Field(ge=0)] = Field(10, description="in steps of the run (rollouts)")
+    warmup_steps: Annotated[int, Field(ge=0, le=MOST)] = Field(10, description="in steps of the run (rollouts)")
     lr_scheduler: Literal["cosine", "linear", "constant"] = "cosine"
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.1
     adam_beta2: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.999
@@ -107,7 +107,7 @@ class Sampling(Section):
     )
     temperature: Annotated[float, Field(gt=0.0)] = 1.0
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    top_k: Annotated[int, Field(ge=0)] = 0
+    top_k: Annotated[int, Field(ge=0, le=MOST)] = 0
     chunk: Positive | None = Field(
         None,
         description="sequences sampled together, judged while the next chunk is sampled; null: 256, with vLLM 1024",
@@ -228,7 +228,7 @@ class Recipe(Section):
     description: str = ""
     model: str = Field(description="hub id, local folder, or builtin:tiny; both policies start from it")
     method: str = Field("code-a1", description="code-a1, or module:Class; golden-tests, self-play and sft are reserved")
-    seed: int = 0
+    seed: Annotated[int, Field(ge=-MOST, le=MOST)] = 0
     data: Data = Field(default_factory=Data)
     game: Game = Field(default_factory=Game)
     judge: JudgeSection = Field(default_factory=JudgeSection)
