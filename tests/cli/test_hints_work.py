@@ -22,7 +22,7 @@ from codea1_cli import errors
 from codea1_cli.cli import app, train
 from codea1_cli.engine import failures
 from codea1_cli.engine.resume import book_state
-from codea1_cli.game.book import Book
+from codea1_cli.game.mistake_book import Book
 from codea1_cli.mistakes.store import MistakeStore
 from codea1_cli.problems.problem import write_problems
 from codea1_cli.recipe.files import all_keys, load_recipe, recipe_text
@@ -262,6 +262,14 @@ def judge_that_is_down(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> Any:
     return resources.open_step_judge(run.recipe(), run.path)
 
 
+def near_misses_while_down(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    from codea1_cli.evals.heldout import near_misses
+
+    judge = judge_that_is_down(run, monkeypatch)
+    monkeypatch.setattr(judge, "reference_fault", lambda _: None)
+    near_misses(PROBLEMS[0], judge, 4)
+
+
 def finish(run: RunDir, step: int) -> None:
     from codea1_cli.cli.train_view import TrainView
 
@@ -298,7 +306,7 @@ def many_unscored(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
 
     unscored = SimpleNamespace(game=SimpleNamespace(loaded=None, suites=()))
     arena = SimpleNamespace(run=run, recipe=run.recipe(), judge=judge_that_is_down(run, monkeypatch))
-    Arena._check_outage(arena, 3, {"p": [unscored]})  # type: ignore[arg-type]
+    Arena._check_outage(arena, 3, {"p": SimpleNamespace(candidates=[unscored])})  # type: ignore[arg-type]
 
 
 def verify_while_down(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,6 +376,7 @@ STATES = {
     "many candidates are unscored": lambda run, patch: many_unscored(run, patch),
     "the sandbox cannot judge": lambda run, patch: judge_that_is_down(run, patch).canary(),
     "the sandbox fails on a reference": lambda run, patch: judge_that_is_down(run, patch).reference_fault(PROBLEMS[0]),
+    "the sandbox fails on every near miss": lambda run, patch: near_misses_while_down(run, patch),
     "the sandbox fails while problems are verified": lambda _, patch: verify_while_down(patch),
     "the disk is nearly full": lambda run, patch: little_room(run, patch),
     "samples were changed after they were scored": lambda run, _: changed_samples(run.path),

@@ -4,6 +4,7 @@ import pytest
 
 from codea1_cli.cli import mistakes
 from codea1_cli.engine.run_writer import RunWriter
+from codea1_cli.judging.step_judge import JudgedProblem
 from codea1_cli.problems.problem import write_problems
 from codea1_cli.recipe.files import recipe_text
 from codea1_cli.recipe.resources import open_step_judge
@@ -43,7 +44,9 @@ def judged(tmp_path_factory):
     for step, sources in CODE.items():
         candidates = judge.load_candidates(problem, [f"```python\n{source}\n```" for source in sources])
         book = writer.replayed(RATIO)
-        writer.score_step(step, {RATIO: [judge.judge_suites(problem, c, [SUITE], book) for c in candidates]})
+        judged = [judge.judge_suites(problem, candidate, [SUITE], book) for candidate in candidates]
+        pool = judge.judge_pool(problem, judged, writer.pool(RATIO), step)
+        writer.score_step(step, {RATIO: JudgedProblem(judged, pool)})
     writer.close()
     judge.close()
     return run
@@ -75,6 +78,8 @@ def test_inspect_reads_the_engine_s_own_files(judged, call):
         {"test": "assert ratio(1, 2) == 0.5", "peak": 1, "first_step": 1, "last_step": 2},
         {"test": "assert ratio(1, 3) == 0.3333333333333333", "peak": 1, "first_step": 1, "last_step": 2},
     ]
+    assert [(one["step"], one["at"], one["suites"]) for one in data["pool"]] == [(2, 2, 2), (1, 2, 2)]
+    assert [one["breaking"] for one in data["pool"]] == [2, 2]
     assert data["trend"] == [{"step": 1, "tests": 3, "mistakes": 4}, {"step": 2, "tests": 1, "mistakes": 2}]
 
 

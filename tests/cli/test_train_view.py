@@ -61,7 +61,7 @@ def test_a_line_a_step_without_a_terminal(view, capsys):
     view.event(step(2, unscored=4))
     lines = capsys.readouterr().err.splitlines()
     assert [line.split()[1] for line in lines if line.startswith("step")] == ["1/10", "2/10"]
-    assert "kills n/a" in lines[-1]
+    assert "exposed n/a" in lines[-1]
     assert "unscored 4" in lines[-1]
     assert "\x1b" not in "".join(lines)
 

@@ -10,7 +10,7 @@ from codea1_cli.game.scoring import score_problem
 from codea1_cli.sandbox.verdicts import Verdict
 from tests.game.play import judge
 
-DEFAULT = Game(tests_per_suite=4)
+DEFAULT = Game(tests_per_suite=4, kill="own")
 PAPER = Game(mode="paper", tests_per_suite=4)
 REFERENCE = "def f(x):\n    return x + 1"
 WRONG = "def f(x):\n    return x + (x < 3)"  # right for 0 to 2

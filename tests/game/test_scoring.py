@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codea1_cli.game.book import Book
 from codea1_cli.game.judged_tests import JudgedCandidate
+from codea1_cli.game.mistake_book import Book
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import score_problem
 from codea1_cli.game.step_counts import merge_stats
@@ -79,11 +79,14 @@ def test_the_numbers_of_a_problem_are_counted() -> None:
         "candidates": 2, "candidates_loaded": 1, "candidates_unscored": 0, "suites": 2, "suites_unscored": 0,
         "suites_short": 1, "asserts": 5, "valid": 3, "invalid": 2, "invalid_duplicate": 1, "invalid_raised": 1,
         "stated_correctly": 2, "valid_run": 3, "kills": 1, "distinct_calls": 2, "book_run": 2, "book_passed": 1,
-        "verdict_failed": 1, "verdict_passed": 2,
+        "verdict_failed": 1, "verdict_passed": 2, "attacked": 1, "attacked_wrong": 1, "suites_on_wrong": 2,
+        "suites_exposing": 1, "suites_false_alarm": 1, "group_calls_total": 2,
     }  # fmt: skip
     rates = {
         "loaded_share": 1 / 2, "valid_share": 3 / 5, "stated_correctly_share": 2 / 3, "kills_per_valid": 1 / 3,
         "repeated_share": 1 / 5, "short_share": 1 / 2, "distinct_share": 2 / 3, "book_pass_rate": 1 / 2,
+        "wrong_share": 1.0, "exposed_share": 1 / 2, "false_alarm_share": 1 / 2, "asserts_per_suite": 5 / 2,
+        "group_calls": 2.0,
     }  # fmt: skip
     assert outcome.stats == pytest.approx({**expected, **rates})
 
@@ -95,7 +98,7 @@ def test_rates_of_several_problems_are_rates_of_the_sums() -> None:
 
 
 def test_a_reward_is_the_mean_over_the_suites() -> None:
-    rules = Game(tests_per_suite=2)
+    rules = Game(tests_per_suite=2, kill="own")
     judged = judge(
         rules, REFERENCE, "f", PROGRAMS[1], ["assert f(1) == 1\nassert f(-1) == 1", "assert f(2) == 2", "none"]
     )

@@ -1,9 +1,13 @@
 """The recipe's switches, played by the real judge."""
 
+from dataclasses import replace
+
 import pytest
 
 from codea1_cli.engine.run_writer import RunWriter
 from codea1_cli.errors import EnvironmentFault
+from codea1_cli.game.pool import PoolMember
+from codea1_cli.judging.step_judge import JudgedProblem
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.files import load_recipe
 from codea1_cli.recipe.resources import open_step_judge
@@ -165,7 +169,7 @@ def test_shared_suites_are_one_group_to_learn_from(judge, tmp_path, share):
         owner: one.judge_suites(DOUBLE, candidates[owner], texts if candidates[owner].loaded else [], ())
         for owner in set(owners)
     }
-    outcomes, stats = writer.score_step(1, {"double": [group[owner] for owner in owners]})
+    outcomes, stats = writer.score_step(1, {"double": JudgedProblem([group[owner] for owner in owners])})
     outcome = outcomes["double"]
     assert outcome.selected == ([0] if share else [0, 1])
     assert outcome.code_rewards[:2] == [0.5, 0.5]
@@ -184,7 +188,67 @@ def test_the_book_switched_off_stays_empty(judge, tmp_path):
     run.create()
     writer = RunWriter(recipe, run)
     judged_one = one.judge_suites(DOUBLE, one.load_candidates(DOUBLE, [WRONG])[0], [suite("assert double(3) == 6")], ())
-    _, stats = writer.score_step(1, {"double": [judged_one]})
+    _, stats = writer.score_step(1, {"double": JudgedProblem([judged_one])})
     assert stats["book_tests"] == 0
     assert writer.replayed("double") == ()
     writer.close()
+
+
+SQUARE, ADD_TWO, LOOPS = (
+    f"def double(n):\n    {body}\n" for body in ("return n ** 2", "return n + 2", "while n: pass")
+)
+
+
+def played(one, completions, *texts):
+    return [
+        one.judge_suites(DOUBLE, candidate, list(texts) if candidate.loaded else [], ())
+        for candidate in one.load_candidates(DOUBLE, completions)
+    ]
+
+
+def test_this_steps_wrong_programs_and_earlier_ones_are_the_pool(judge):
+    one = judge()
+    plus = "```python\ndef double(n):\n    return n + 3\n```"
+    problem = played(one, [WRONG, RIGHT, plus, WRONG], suite("assert double(2) == 4", "assert double(5) == 11"))
+    before = (PoolMember(ADD_TWO, "assert double(3) == 6", True, 1),)
+    pool = one.judge_pool(DOUBLE, problem, before, 2)
+    assert [(member.code, member.step, member.own) for member in pool.members] == [
+        (problem[0].candidate.code, 2, True),
+        (problem[2].candidate.code, 2, True),
+        (ADD_TWO, 1, True),
+    ]
+    assert pool.members[0].evidence == "assert double(3) == 6"
+    # double(5) == 11 is stated wrongly and breaks nobody; double(2) tells 5 from 4, and neither 2 ** 2 nor 2 + 2.
+    assert pool.breaks(one.rules, problem[0].game.suites[0]) == {1}
+    assert pool.after(before) == pool.members
+
+
+def test_alike_programs_and_those_that_run_out_of_time_are_no_members(judge):
+    one = judge("judge.time_limit_s=0.3")
+    alike = "```python\ndef double(n):\n    return n * n\n```"
+    loops = f"```python\n{LOOPS}```"
+    problem = played(one, [WRONG, alike, loops], suite("assert double(4) == 8"))
+    before = (
+        PoolMember(LOOPS, "assert double(3) == 6", True, 1),
+        PoolMember(SQUARE, "assert double(4) == 8", False, 1),
+    )
+    pool = one.judge_pool(DOUBLE, problem, before, 2)
+    assert [member.code for member in pool.members] == [problem[0].candidate.code]
+    assert pool.after(before) == pool.members
+
+
+def test_a_member_on_which_the_sandbox_fails_stays_and_counts_for_nothing(judge, monkeypatch):
+    one = judge()
+    problem = played(one, [RIGHT], suite("assert double(5) == 10"))
+    before = (PoolMember(ADD_TWO, "assert double(3) == 6", True, 1),)
+    check = one.judge.check
+
+    def failing(code, entry, calls, expected):
+        found = check(code, entry, calls, expected)
+        lost = {call: replace(test, verdict=Verdict.UNSCORED) for call, test in found.verdicts.items()}
+        return replace(found, verdicts=lost if code == ADD_TWO else found.verdicts)
+
+    monkeypatch.setattr(one.judge, "check", failing)
+    pool = one.judge_pool(DOUBLE, problem, before, 2)
+    assert pool.members == ()
+    assert pool.after(before) == before

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from codea1_cli.game.scoring import JudgedCandidate, ProblemOutcome
-from codea1_cli.judging.step_judge import Judged
+from codea1_cli.judging.step_judge import Judged, JudgedProblem
 from codea1_cli.methods.base import Method, SamplePlan
 from codea1_cli.methods.rollouts import CodeRollouts
 
@@ -20,11 +20,14 @@ class OneRole(Method):
 
     async def judge(self, step, problem_id):
         candidates = await step.candidates(problem_id)
-        return [Judged(replace(one, load_detail=""), JudgedCandidate(one.code, one.loaded)) for one in candidates]
+        loaded = [(replace(one, load_detail=""), JudgedCandidate(one.code, one.loaded)) for one in candidates]
+        return JudgedProblem([Judged(*one) for one in loaded])
 
     def score(self, game, book, judged, problem_id):
-        none = [[] for _ in judged]
-        return ProblemOutcome([float(one.candidate.loaded is True) for one in judged], none, none, [], (), book)
+        none = [[] for _ in judged.candidates]
+        return ProblemOutcome(
+            [float(one.candidate.loaded is True) for one in judged.candidates], none, none, [], (), book
+        )
 
     def figures(self, game, outcomes):
         rewards = [reward for outcome in outcomes.values() for reward in outcome.code_rewards]

@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.game.book import Book
+from codea1_cli.game.mistake_book import Book
+from codea1_cli.game.pool import PoolMember
+from codea1_cli.mistakes.pool_log import PoolEvent, events_between
 from codea1_cli.mistakes.store import MistakeStore, fold
 
 TESTS = [f"assert f({i}) == {i * i}" for i in range(4)]
@@ -246,3 +248,44 @@ def test_a_candidate_s_source_is_kept_once(tmp_path):
     with sqlite3.connect(tmp_path / "m.sqlite") as db:
         assert [text for (text,) in db.execute("SELECT text FROM sources")] == [source]
         assert {row[4] for row in db.execute("SELECT * FROM events")} == {source}
+
+
+def entering(code: str, problem: str = "p") -> PoolEvent:
+    return PoolEvent(problem, 1, code, "assert f(1) == 2", True)
+
+
+def test_pools_are_a_fold_of_their_events_and_are_cut_with_the_book(tmp_path):
+    with MistakeStore(tmp_path / "m.sqlite") as store:
+        store.append(1, [("p", "assert f(1) == 2", 1, "a")], [entering("a"), entering("b"), entering("x", "q")])
+        store.append(2, [], [PoolEvent("p", -1, "a", "", False), entering("c")])
+        store.append(3, [], [entering("a")])
+        codes = {step: [member.code for member in store.pools(step).get("p", ())] for step in (0, 1, 2, 3)}
+        assert codes == {0: [], 1: ["a", "b"], 2: ["c", "b"], 3: ["a", "c", "b"]}
+        assert store.pools(problem_id="q") == {"q": (PoolMember("x", "assert f(1) == 2", True, 1),)}
+        assert store.last_step() == 3
+        assert store.move_after(1, tmp_path / "aside" / "m.sqlite") == 3
+        assert [member.code for member in store.pools()["p"]] == ["a", "b"]
+        rows = sqlite3.connect(store.path).execute("SELECT problem_id, program, own_test, step FROM pool").fetchall()
+        assert rows == [("p", "a", 1, 1), ("p", "b", 1, 1), ("q", "x", 1, 1)]
+    with MistakeStore(tmp_path / "aside" / "m.sqlite", read_only=True) as aside:
+        assert [member.code for member in aside.pools()["p"]] == ["a", "c"]
+
+
+def test_a_file_of_before_the_pools_is_read(tmp_path):
+    with MistakeStore(tmp_path / "m.sqlite") as store:
+        store.append(1, [("p", "assert f(1) == 2", 1, "a")])
+    with sqlite3.connect(tmp_path / "m.sqlite") as db:
+        db.executescript("DROP VIEW pool; DROP TABLE pool_changes")
+    with MistakeStore(tmp_path / "m.sqlite", read_only=True) as store:
+        assert (store.pools(), store.last_step()) == ({}, 1)
+
+
+def test_what_leads_from_one_pool_to_the_next(tmp_path):
+    before = tuple(PoolMember(code, "t", False, 1) for code in "ab")
+    after = (PoolMember("c", "t", True, 2), before[1])
+    events = events_between("p", before, after)
+    assert [(event.change, event.code) for event in events] == [(-1, "a"), (1, "c")]
+    with MistakeStore(tmp_path / "m.sqlite") as store:
+        store.append(1, [], events_between("p", (), before))
+        store.append(2, [], events)
+        assert store.pools()["p"] == after

@@ -16,9 +16,10 @@ COLUMNS = {
     "load_detail": "string",
     "reward": "double",
     "selected": "bool",
+    "shown": "string",
     "book": f"list<item: struct<{RAN}>>",
     "suites": "list<item: struct<text: string, reward: double, validity: double, adversarial: double, "
-    f"tests: list<item: struct<{TEST}>>>>",
+    f"breaks: list<item: string>, tests: list<item: struct<{TEST}>>>>",
 }
 
 
@@ -42,8 +43,9 @@ def row(step, problem_id, index, **more):
         "load_detail": "",
         "reward": None,
         "selected": False,
+        "shown": None,
         "book": [ran],
-        "suites": [{"text": "", "reward": 0.5, "validity": 1.0, "adversarial": 0.0, "tests": [new]}],
+        "suites": [{"text": "", "reward": 0.5, "validity": 1.0, "adversarial": 0.0, "breaks": ["a1"], "tests": [new]}],
     } | more
 
 
@@ -57,8 +59,8 @@ def test_what_is_written_is_read_back_by_problem(tmp_path):
     write_rollouts(tmp_path / "step-000001.parquet", [row(1, "p", 0)])
     failed = RecordedTest("assert f( 1 ) == 2", "failed", "2", "1")  # a test without a verdict did not run
     assert candidates_of(file, "p") == [
-        CandidateRecord(3, 0, "code", None, "sandbox", None, (failed,)),
-        CandidateRecord(3, 1, "code", True, "", None, (failed,)),
+        CandidateRecord(3, 0, "code", None, "sandbox", None, (failed,), (("a1",),)),
+        CandidateRecord(3, 1, "code", True, "", None, (failed,), (("a1",),)),
     ]
     assert [[one.step for one in step] for step in history(tmp_path, "p")] == [[3, 3], [1]]
     assert [[one.step for one in step] for step in history(tmp_path, "p", since=2)] == [[3, 3]]

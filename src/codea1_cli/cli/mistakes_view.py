@@ -7,7 +7,15 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from codea1_cli.cli.console import cell, out, printable, table
-from codea1_cli.mistakes.inspect import FailingCandidate, LiveTest, ProblemView, RetiredTest, TrendPoint, sparkline
+from codea1_cli.mistakes.inspect import (
+    FailingCandidate,
+    LiveTest,
+    PoolProgram,
+    ProblemView,
+    RetiredTest,
+    TrendPoint,
+    sparkline,
+)
 from codea1_cli.mistakes.replay import Replayed
 
 _SHOWN_RETIRED = 10
@@ -25,6 +33,8 @@ def show(view: ProblemView, replayed: Sequence[Replayed] | None) -> None:
         parts += [Text(), *_trend(view.trend)]
     if view.retired:
         parts += [Text(), _retired(view.retired)]
+    if view.pool:
+        parts += [Text(), _pool(view.pool)]
     if replayed is not None:
         parts += [Text(), _replayed(replayed)]
     out().print(Group(*parts))
@@ -83,6 +93,18 @@ def _retired(tests: Sequence[RetiredTest]) -> RenderableType:
     shown = table(f"retired tests: {len(tests)}", (">peak", ">first", ">last", "test"), rows)
     if len(tests) > _SHOWN_RETIRED:
         shown.caption = f"and {len(tests) - _SHOWN_RETIRED} more: --json has all"
+    return shown
+
+
+def _pool(programs: Sequence[PoolProgram]) -> RenderableType:
+    rows = []
+    for item in programs:
+        broken = cell("not in the rollouts", "muted") if item.suites is None else f"{item.breaking}/{item.suites}"
+        whose = "own test" if item.own_test else "validated test"
+        rows.append((item.id, item.step, broken, f"{whose} {item.evidence}", item.code))
+    shown = table(f"pool of wrong programs: {len(programs)}", ("id", ">step", ">broken by", "fails", "<program"), rows)
+    if (at := programs[0].at) is not None:
+        shown.caption = f"broken by: suites of step {at} with a rightly stated assert that the program fails"
     return shown
 
 

@@ -21,7 +21,8 @@ from codea1_cli.engine.run_writer import RunWriter
 from codea1_cli.engine.step_state import Step
 from codea1_cli.environment import settle, settle_umask
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, SandboxOutage, command
-from codea1_cli.methods.exchange import CandidateView, SuiteResults
+from codea1_cli.judging.step_judge import JudgedProblem
+from codea1_cli.methods.base import CandidateView, SuiteResults
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.resources import figure_due, open_step_judge
@@ -122,7 +123,10 @@ class Arena:
         """The state of a step; made, and its scoring begun, when the first rank posts or asks for something."""
         if number not in self.steps:
             assert self.run_writer is not None
-            self.steps[number] = Step(self.judge, self.problems, self.in_thread, self.run_writer.replayed)
+            writer = self.run_writer
+            self.steps[number] = Step(
+                number, self.judge, self.problems, self.in_thread, writer.replayed, writer.pool, self.recipe.seed
+            )
             self.steps[number].scoring = asyncio.create_task(self._score(number))
         return self.steps[number]
 
@@ -154,10 +158,13 @@ class Arena:
         assert self.run_writer is not None
         step = self.steps[number]
         try:
-            judged = {pid: await self.method.judge(step, pid) for pid in self.schedule.steps[number - 1]}
+            ids = self.schedule.steps[number - 1]
+            problems = await asyncio.gather(*(self.method.judge(step, pid) for pid in ids))
+            judged = dict(zip(ids, problems, strict=True))
             self._check_outage(number, judged)
             outcomes, stats = await self.in_writer(self.run_writer.score_step, number, judged)
             stats["judge_s"] = round(step.judge_seconds, 3)
+            stats["pool_s"] = round(step.pool_seconds, 3)
             stats["prompts_too_long"] = step.prompts_too_long
             stats["sandbox_failures"] = self.judge.failures()
             self.run_writer.arena_stats(number, stats)
@@ -166,9 +173,9 @@ class Arena:
         except Exception as error:
             step.scored.set_exception(error)
 
-    def _check_outage(self, step: int, judged: dict[str, list[Any]]) -> None:
+    def _check_outage(self, step: int, judged: dict[str, JudgedProblem]) -> None:
         """Stops before an update that would learn from next to nothing, and before anything of the step is written."""
-        candidates = [one.game for group in judged.values() for one in group]
+        candidates = [one.game for problem in judged.values() for one in problem.candidates]
         unscored = sum(c.loaded is None or any(suite.unscored for suite in c.suites) for c in candidates)
         if unscored > self.recipe.judge.max_unscored * len(candidates):
             fault = self.judge.outage(

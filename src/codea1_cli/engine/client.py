@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from codea1_cli.methods.exchange import Exchange
+from codea1_cli.methods.base import Exchange
 
 
 @dataclass(frozen=True)

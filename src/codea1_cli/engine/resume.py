@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from typing import Any
 from codea1_cli.durable import fsync_folder, write_atomic
 from codea1_cli.errors import UserError, command
 from codea1_cli.files import kept_json
-from codea1_cli.game.book import Book
+from codea1_cli.game.mistake_book import Book
+from codea1_cli.game.pool import Pool
 from codea1_cli.methods.registry import method_of
 from codea1_cli.mistakes.store import MistakeStore
 from codea1_cli.runs.checkpoints import damage
@@ -81,16 +82,23 @@ def _check_book(run: RunDir, step: int) -> None:
     """A checkpoint knows the book of its step: a lost or foreign file must not pass for an empty book."""
     state = json.loads((run.checkpoint(step) / "arena" / "state.json").read_text(encoding="utf-8"))
     books: dict[str, list[tuple[str, int]]] = {}
+    pools: dict[str, Pool] = {}
     if run.mistakes_file.is_file():
         with MistakeStore(run.mistakes_file, read_only=True) as store:
-            books = store.all_books(step)
-    if state["book"] != book_state({pid: Book(tuple(entries)) for pid, entries in books.items()}):
+            books, pools = store.all_books(step), store.pools(step)
+    whole = state["book"] == book_state({pid: Book(tuple(entries)) for pid, entries in books.items()})
+    if not whole or state.get("pool", {}) != pool_state(pools):  # checkpoints of earlier versions have no pool
         raise _nothing_whole(run, f"{run.mistakes_file} does not hold the Mistake Book of checkpoint {step}")
 
 
 def book_state(books: dict[str, Book]) -> dict[str, list[list[Any]]]:
     """The Mistake Book as a checkpoint keeps it."""
     return {pid: [list(entry) for entry in book.entries] for pid, book in sorted(books.items()) if book.entries}
+
+
+def pool_state(pools: Mapping[str, Pool]) -> dict[str, list[list[Any]]]:
+    """The pools as a checkpoint keeps them: each member's id, and the step that found it."""
+    return {pid: [[member.id, member.step] for member in pool] for pid, pool in sorted(pools.items()) if pool}
 
 
 _FILES = {

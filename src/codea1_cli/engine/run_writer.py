@@ -7,17 +7,19 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.engine.client import RankReport
-from codea1_cli.engine.resume import book_state
+from codea1_cli.engine.resume import book_state, pool_state
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.game.book import Book
+from codea1_cli.game.mistake_book import Book
+from codea1_cli.game.pool import Pool
 from codea1_cli.game.scoring import ProblemOutcome
-from codea1_cli.judging.step_judge import Judged
+from codea1_cli.judging.step_judge import JudgedProblem
 from codea1_cli.methods.registry import method_of
+from codea1_cli.mistakes.pool_log import PoolEvent, events_between
 from codea1_cli.mistakes.store import MistakeStore
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.checkpoints import mark_best
@@ -32,6 +34,7 @@ class RunWriter:
         self.recipe, self.run, self.rules, self.method = recipe, run, recipe.game, method_of(recipe)
         self.store = MistakeStore(run.mistakes_file)
         self.books = {pid: Book(tuple(entries)) for pid, entries in self.store.all_books().items()}
+        self.pools = self.store.pools()
         self.stats: dict[int, dict[str, Any]] = {}
         self.reports: dict[int, dict[str, RankReport]] = {}
         self.lock = threading.Lock()
@@ -52,20 +55,29 @@ class RunWriter:
             return ()
         return self.books[pid].replay(self.rules.book_replay)
 
+    def pool(self, pid: str) -> Pool:
+        """A problem's wrong programs of earlier steps."""
+        return self.pools.get(pid, ())
+
     def score_step(
-        self, step: int, judged: Mapping[str, Sequence[Judged]]
+        self, step: int, judged: Mapping[str, JudgedProblem]
     ) -> tuple[dict[str, ProblemOutcome], dict[str, Any]]:
-        """Rewards, selection and book of a whole step, written to disk before anybody learns of them."""
+        """Rewards, selection, book and pool of a whole step, written to disk before anybody learns of them."""
         outcomes: dict[str, ProblemOutcome] = {}
-        events = []
-        for pid, candidates in judged.items():
-            book = self.books.get(pid, Book())
-            outcome = self.method.score(self.rules, book.entries, candidates, pid)
+        events: list[tuple[str, str, int, str | None]] = []
+        pool_events: list[PoolEvent] = []
+        for pid, problem in judged.items():
+            book, codes = self.books.get(pid, Book()), [one.candidate.code for one in problem.candidates]
+            outcome = self.method.score(self.rules, book.entries, problem, pid)
             outcomes[pid] = outcome
             self.books[pid] = Book(outcome.book_after)
-            events += [(pid, e.test, e.change, candidates[e.candidate_index].candidate.code) for e in outcome.events]
-        if events:
-            self.store.append(step, events)
+            events += [(pid, e.test, e.change, codes[e.candidate_index]) for e in outcome.events]
+            if problem.pool is not None:
+                after = problem.pool.after(self.pool(pid))
+                pool_events += events_between(pid, self.pool(pid), after)
+                self.pools[pid] = after
+        if events or pool_events:
+            self.store.append(step, events, pool_events)
         write_rollouts(self.run.rollout_file(step), rollout_rows(step, judged, outcomes))
         return outcomes, self.method.figures(self.rules, outcomes) | self.summary()
 
@@ -118,7 +130,7 @@ class RunWriter:
             for role in self.method.roles:
                 os.replace(work / role / f"checkpoint-{optimizer_step}", staged / role)
             (staged / "arena").mkdir()
-            state = {"step": step, "book": book_state(self.books)}
+            state = {"step": step, "book": book_state(self.books), "pool": pool_state(self.pools)}
             write_atomic(staged / "arena" / "state.json", json.dumps(state) + "\n")
             self.run.commit(step)
             shutil.rmtree(work, ignore_errors=True)
@@ -139,4 +151,5 @@ class RunWriter:
         return {
             "book_tests": sum(len(book.entries) for book in self.books.values()),
             "book_problems": sum(bool(book.entries) for book in self.books.values()),
+            "pool_programs": sum(map(len, self.pools.values())),
         }

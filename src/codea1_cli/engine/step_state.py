@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from codea1_cli.game.pool import JudgedPool, Pool
 from codea1_cli.judging.step_judge import Candidate, Judged, StepJudge
-from codea1_cli.methods.exchange import CandidateView
+from codea1_cli.methods.base import CandidateView
 from codea1_cli.problems.problem import Problem
 
 
@@ -20,22 +23,27 @@ def new_future() -> asyncio.Future[Any]:
 class Step:
     """One step; it implements `methods.base.Step`. Whoever asks for something early waits until it is posted.
 
-    in_thread: runs a blocking function of the judge in one of its threads. replayed: a problem's Mistake Book tests.
+    number: counted from 1. in_thread: runs a blocking function of the judge in one of its threads. replayed: a
+    problem's Mistake Book tests. pool: its wrong programs of earlier steps. seed: the run's.
     """
 
     def __init__(
         self,
+        number: int,
         judge: StepJudge,
         problems: Mapping[str, Problem],
         in_thread: Callable[..., Awaitable[Any]],
         replayed: Callable[[str], tuple[str, ...]],
+        pool: Callable[[str], Pool],
+        seed: int,
     ) -> None:
         self._judge, self._problems, self._in_thread, self._replayed = judge, problems, in_thread, replayed
+        self._number, self._pool, self._seed = number, pool, seed
         self._candidates: dict[str, asyncio.Future[list[Candidate]]] = {}
         self._judged: dict[tuple[str, int], asyncio.Future[Judged]] = {}
         self.scored: asyncio.Future[dict[str, Any]] = new_future()
         self.scoring: asyncio.Task[None] | None = None
-        self.judge_seconds = 0.0
+        self.judge_seconds = self.pool_seconds = 0.0
         self.prompts_too_long = 0
 
     async def load_candidates(self, texts: Mapping[str, Sequence[str]]) -> None:
@@ -51,12 +59,25 @@ class Step:
         return await _slot(self._candidates, problem_id)
 
     async def views(self, problem_id: str) -> list[CandidateView]:
-        """The problem's candidates as the Test LLM sees them."""
+        """What the Test LLM sees in the place of each of the problem's candidates."""
         candidates = await self.candidates(problem_id)
+        partners = self._sparring(problem_id, candidates)
         return [
-            CandidateView(candidate.code, attack)
-            for candidate, attack in zip(candidates, self.attacked(candidates), strict=True)
+            CandidateView(partners.get(index, candidate.code), attack)
+            for index, (candidate, attack) in enumerate(zip(candidates, self.attacked(candidates), strict=True))
         ]
+
+    def _sparring(self, problem_id: str, candidates: Sequence[Candidate]) -> dict[int, str]:
+        """By candidate, the member of the pool that is shown in its place. The same whenever it is asked."""
+        free = [
+            index
+            for index, (candidate, attack) in enumerate(zip(candidates, self.attacked(candidates), strict=True))
+            if attack and candidate.seems_right
+        ]
+        members = [member.code for member in self._pool(problem_id)]
+        count = min(self._judge.rules.sparring, len(free), len(members))
+        draw = random.Random(f"{self._seed} {self._number} {problem_id}")
+        return dict(zip(draw.sample(free, count), draw.sample(members, count), strict=True))
 
     def attacked(self, candidates: Sequence[Candidate]) -> list[bool]:
         return self._judge.attacked(candidates)
@@ -71,13 +92,23 @@ class Step:
             book, started = self._replayed(problem_id), time.monotonic()
             judged = await self._in_thread(self._judge.judge_suites, self._problems[problem_id], candidate, texts, book)
             self.judge_seconds += time.monotonic() - started
-            slot.set_result(judged)
+            partner = self._sparring(problem_id, await self.candidates(problem_id)).get(index) if texts else None
+            slot.set_result(replace(judged, shown=partner))
         except Exception as error:  # a fault of ours must end the run, not leave it waiting
             if not slot.done():
                 slot.set_exception(error)
 
     async def judged(self, problem_id: str, index: int) -> Judged:
         return await _slot(self._judged, (problem_id, index))
+
+    async def judge_pool(self, problem_id: str, candidates: Sequence[Judged]) -> JudgedPool | None:
+        if not self._judge.rules.has_pool:
+            return None
+        started, pool = time.monotonic(), self._pool(problem_id)
+        problem = self._problems[problem_id]
+        judged = await self._in_thread(self._judge.judge_pool, problem, candidates, pool, self._number)
+        self.pool_seconds += time.monotonic() - started
+        return judged
 
 
 def _slot(slots: dict[Any, asyncio.Future[Any]], key: Any) -> asyncio.Future[Any]:

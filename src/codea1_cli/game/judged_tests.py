@@ -78,12 +78,14 @@ class JudgedSuite:
 @dataclass(frozen=True)
 class JudgedCandidate:
     """One candidate: `loaded` is None when the sandbox failed; `book` are the replayed tests, `suites` those written
-    against it (by default none for a candidate that does not load)."""
+    against it (by default none for a candidate that does not load), `own` the problem's own tests, where a game with a
+    pool has run them."""
 
     code: str
     loaded: bool | None
     book: tuple[JudgedTest, ...] = ()
     suites: tuple[JudgedSuite, ...] = ()
+    own: tuple[JudgedTest, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,21 @@ def judged_suite(
         tests.append(test)
     unscored = any(test.reason == UNSCORED or test.verdict is Verdict.UNSCORED for test in tests)
     return JudgedSuite(text, tuple(tests), unscored)
+
+
+def judged_calls(expected: Mapping[str, ExpectedAnswer], verdicts: Mapping[str, TestVerdict]) -> tuple[JudgedTest, ...]:
+    """Calls with valid answers on one candidate, as tests."""
+    return tuple(
+        JudgedTest(
+            source=f"assert {call} == {expected[call].text}",
+            call=call,
+            valid=True,
+            verdict=found.verdict,
+            expected=expected[call].text,
+            got=found.got,
+        )
+        for call, found in verdicts.items()
+    )
 
 
 def judged_book(

@@ -27,7 +27,7 @@ class SuiteCounts:
 
 @dataclass(frozen=True)
 class SuiteReward:
-    """A suite's reward and its parts; `reward` is None when it is unscored."""
+    """A suite's reward and its parts; `reward` is None when it is unscored. `adversarial` is the kill term."""
 
     reward: float | None
     validity: float
@@ -40,16 +40,21 @@ def nonprintable_share(reply: str) -> float:
     return len(_NOT_PRINTABLE.findall(reply)) / len(reply) if reply else 0.0
 
 
-def suite_reward(rules: Game, counts: SuiteCounts, *, loads: bool, penalty: float = 0.0) -> SuiteReward:
+def suite_reward(
+    rules: Game, counts: SuiteCounts, *, loads: bool, penalty: float = 0.0, kill: float | None = None
+) -> SuiteReward:
     """`alpha * validity + (1 - alpha) * adversarial` if the candidate loads, else 0; less `penalty`, always.
 
-    validity is min(valid / K, 1 - invalid / K), clamped to [0, 1]; adversarial is the fails among the first K over
-    K, or with a replayed book (fails / K - book fails / book + 1) / 2, and 0 without a valid test.
+    validity is min(valid / K, 1 - invalid / K), clamped to [0, 1]. adversarial is `kill`, the share of the pool that
+    the suite breaks, where there is one; else the published rule: the fails among the first K over K, or with a
+    replayed book (fails / K - book fails / book + 1) / 2, and 0 without a valid test.
     """
-    k, alpha = rules.tests_per_suite, rules.alpha
+    k, alpha = rules.tests_per_suite, rules.validity_weight
     validity = max(0.0, min(1.0, counts.valid / k, 1 - counts.invalid / k))
     new_fail = counts.early_fails / k
-    if counts.valid == 0:
+    if kill is not None:
+        adversarial = kill
+    elif counts.valid == 0:
         adversarial = 0.0
     elif counts.book_total:
         book_fail = (counts.book_total - counts.book_passes) / counts.book_total

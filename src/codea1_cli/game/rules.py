@@ -26,7 +26,24 @@ class Game(BaseModel):
     max_tests_per_suite: Positive | None = Field(
         None, description="asserts read of a suite; null: 2K (default mode), no cap (paper mode)"
     )
-    alpha: Share = Field(0.5, description="weight of validity against adversarial success in the test reward")
+    kill: Literal["pool", "marginal", "own"] | None = Field(
+        None,
+        description="what a suite is paid for breaking: `pool`, a problem's wrong programs, by rightly stated tests; "
+        "`marginal`, the same, less for what its sibling suites break too; `own`, its candidate, as the paper does; "
+        "null: pool, and own in paper mode or without validation",
+    )
+    alpha: Share | None = Field(
+        None,
+        description="weight of validity in the test reward, the rest is for what is broken; null: 0.3, 0.5 for `own`",
+    )
+    trust: bool = Field(
+        True,
+        description="kills of the pool count times the share of the suite's valid tests that state the right answer",
+    )
+    pool_size: Positive = Field(8, description="wrong programs kept per problem, the newest")
+    sparring: Annotated[int, Field(ge=0)] = Field(
+        0, description="candidates per problem that seem right, in whose place the Test LLM is shown one of the pool"
+    )
     white_box: bool = Field(True, description="show the candidate to the Test LLM")
     book: bool = Field(True, description="replay a problem's Mistake Book on its candidates")
     book_replay: Positive = Field(8, description="Mistake Book tests replayed, the most frequent first")
@@ -43,12 +60,26 @@ class Game(BaseModel):
             raise ValueError("max_tests_per_suite cannot be below tests_per_suite")
         if self.mode == "paper" and self.share_identical:
             raise ValueError("share_identical is not part of the paper's game: set game.mode=default")
+        if self.kill in ("pool", "marginal") and (self.paper or not self.validation):
+            raise ValueError(f"kill={self.kill} needs mode=default and validation=true: set kill=own")
+        if self.sparring and not self.has_pool:
+            raise ValueError("sparring partners come from the pool: set kill=pool, or sparring=0")
         return self
 
     @property
     def paper(self) -> bool:
         """Whether the published code's choices are kept."""
         return self.mode == "paper"
+
+    @property
+    def has_pool(self) -> bool:
+        """Whether wrong programs are pooled, and suites paid for breaking them."""
+        return self.kill != "own" and not self.paper and self.validation
+
+    @property
+    def validity_weight(self) -> float:
+        """The weight of validity in the test reward, from 0 to 1."""
+        return self.alpha if self.alpha is not None else (0.3 if self.has_pool else 0.5)
 
     @property
     def cap(self) -> int | None:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from codea1_cli.game.book import Book, BookEvent, Entries
 from codea1_cli.game.judged_tests import JudgedCandidate, JudgedSuite, JudgedTest, read_book_test
+from codea1_cli.game.mistake_book import Book, BookEvent, Entries
+from codea1_cli.game.pool import JudgedPool, kills
 from codea1_cli.game.rewards import SuiteCounts, SuiteReward, code_reward, nonprintable_share, suite_reward
 from codea1_cli.game.rules import Game
 from codea1_cli.game.step_counts import Stats, problem_stats
@@ -26,15 +27,20 @@ class ProblemOutcome:
     events: tuple[BookEvent, ...]
     book_after: Entries
     stats: Stats = field(default_factory=dict)
+    breaks: list[list[tuple[str, ...]]] | None = None
 
 
 def score_problem(
-    rules: Game, book_entries: Entries, candidates: Sequence[JudgedCandidate], problem_id: str = ""
+    rules: Game,
+    book_entries: Entries,
+    candidates: Sequence[JudgedCandidate],
+    problem_id: str = "",
+    pool: JudgedPool | None = None,
 ) -> ProblemOutcome:
-    """Score all candidates of one problem and their suites."""
+    """Score all candidates of one problem and their suites; `pool` where the game has one."""
     if not rules.book:
         book_entries = ()
-    scored = [_score(rules, candidate) for candidate in candidates]
+    scored = [_score(rules, candidate, pool) for candidate in candidates]
     parts = [suite_parts for _, suite_parts in scored]
     suite_rewards = [[part.reward for part in suite_parts] for suite_parts in parts]
     book = Book(book_entries)
@@ -52,17 +58,20 @@ def score_problem(
         events=events,
         book_after=book.entries,
         stats=problem_stats(rules, candidates, suite_rewards),
+        breaks=None if pool is None else [[pool.breaks_ids(rules, s) for s in c.suites] for c in candidates],
     )
 
 
-def _score(rules: Game, candidate: JudgedCandidate) -> tuple[float | None, list[SuiteReward]]:
+def _score(rules: Game, candidate: JudgedCandidate, pool: JudgedPool | None) -> tuple[float | None, list[SuiteReward]]:
     """The candidate's reward and its suites' rewards with their parts."""
     book = candidate.book if rules.book else ()
     shares: list[float | None] = []
     parts = []
-    for suite in candidate.suites:
+    kill_terms = [None] * len(candidate.suites) if pool is None else kills(rules, candidate, pool)
+    for suite, kill in zip(candidate.suites, kill_terms, strict=True):
         counts = _counts(rules, candidate, suite, book)
-        part = suite_reward(rules, counts, loads=bool(candidate.loaded), penalty=nonprintable_share(suite.text))
+        penalty = nonprintable_share(suite.text)
+        part = suite_reward(rules, counts, loads=bool(candidate.loaded), penalty=penalty, kill=kill)
         # A suite is not to blame for a candidate that does not load, nor for a sandbox that fails.
         scorable = rules.paper or (bool(candidate.loaded) and not suite.unscored)
         parts.append(part if scorable else SuiteReward(None, part.validity, part.adversarial, part.penalty))

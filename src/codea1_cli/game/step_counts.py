@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from codea1_cli.game.judged_tests import JudgedCandidate
+from codea1_cli.game.pool import breaks_own, evidence
 from codea1_cli.game.rules import Game
 from codea1_cli.sandbox.verdicts import Verdict
 
@@ -18,6 +19,11 @@ _RATES = {
     "short_share": ("suites_short", "suites"),
     "distinct_share": ("distinct_calls", "valid"),
     "book_pass_rate": ("book_passed", "book_run"),
+    "wrong_share": ("attacked_wrong", "attacked"),
+    "exposed_share": ("suites_exposing", "suites_on_wrong"),
+    "false_alarm_share": ("suites_false_alarm", "suites"),
+    "asserts_per_suite": ("asserts", "suites"),
+    "group_calls": ("group_calls_total", "attacked"),
 }
 
 
@@ -28,6 +34,10 @@ def problem_stats(
 
     `valid_run`: valid tests run to a verdict on candidates that load; `kills`: those of them not passed;
     `suites_short`: suites of fewer than K asserts; `distinct_calls`: among all valid tests of the problem.
+    `attacked`: candidates that suites were written for; `attacked_wrong`: those of them that fail a valid test.
+    `suites_exposing`: suites on such a one of whose first K rightly stated tests it fails one. `suites_false_alarm`:
+    suites that would reject a right program, because one of their first K valid tests states a wrong answer.
+    `group_calls`: distinct valid calls in the suites of one candidate.
     """
     counts: Counter[str] = Counter(candidates=len(candidates))
     calls: set[str | None] = set()
@@ -40,7 +50,16 @@ def problem_stats(
             if candidate.loaded and test.verdict not in (None, Verdict.UNSCORED):
                 counts["book_run"] += 1
                 counts["book_passed"] += test.verdict is Verdict.PASSED
+        if candidate.suites and candidate.loaded:
+            wrong = evidence(candidate) is not None
+            counts["attacked"] += 1
+            counts["attacked_wrong"] += wrong
+            counts["suites_on_wrong"] += wrong * len(candidate.suites)
+            counts["suites_exposing"] += wrong * sum(breaks_own(rules, suite) for suite in candidate.suites)
+            counts["group_calls_total"] += len({t.call for suite in candidate.suites for t in suite.tests if t.valid})
         for suite in candidate.suites:
+            first = [test for test in suite.tests if test.valid][: rules.tests_per_suite]
+            counts["suites_false_alarm"] += any(test.stated_correctly is False for test in first)
             counts["suites_short"] += len(suite.tests) < rules.tests_per_suite
             counts["asserts"] += len(suite.tests)
             for test in suite.tests:

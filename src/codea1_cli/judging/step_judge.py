@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from codea1_cli.errors import EnvironmentFault
@@ -11,36 +11,67 @@ from codea1_cli.extract import extract_code, parse_suite
 from codea1_cli.game.judged_tests import (
     UNSCORED,
     JudgedCandidate,
+    JudgedTest,
     calls_for_reference,
     judged_book,
+    judged_calls,
     judged_suite,
     read_book_test,
     stated_answers,
+)
+from codea1_cli.game.pool import (
+    Answers,
+    JudgedPool,
+    Pool,
+    counting_tests,
+    evidence,
+    judged_pool,
+    known_answers,
+    wrong_candidates,
 )
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import score_problem
 from codea1_cli.judging.grading import grade_on_tests, own_calls
 from codea1_cli.judging.judge import CandidateResult, Judge
 from codea1_cli.problems.problem import Problem
-from codea1_cli.sandbox.verdicts import Verdict
+from codea1_cli.sandbox.verdicts import Expected, Verdict
+
+OWN_CALLS = 8
+"""Of a problem's own tests, how many a candidate faces when it is loaded: they only tell who is known to be wrong."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One completion of the Code LLM; `loaded` is None when the sandbox failed."""
+    """One completion of the Code LLM; `loaded` is None when the sandbox failed. `own`: the problem's own tests on it,
+    in a game with a pool."""
 
     completion: str
     code: str
     loaded: bool | None
     load_detail: str = ""
+    own: tuple[JudgedTest, ...] = ()
+
+    @property
+    def seems_right(self) -> bool:
+        """Whether it loads and nothing is known against it."""
+        return bool(self.loaded) and evidence(JudgedCandidate(self.code, True, own=self.own)) is None
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A candidate with everything that ran on it."""
+    """A candidate with everything that ran on it. `shown`: the pool's member that the Test LLM saw in its place."""
 
     candidate: Candidate
     game: JudgedCandidate
+    shown: str | None = None
+
+
+@dataclass(frozen=True)
+class JudgedProblem:
+    """One problem of a step: its candidates in the order sampled, and the pool, in a game that has one."""
+
+    candidates: Sequence[Judged]
+    pool: JudgedPool | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +148,7 @@ class StepJudge:
             raise self.outage(f"the sandbox failed on the reference of {problem.id}")
         if not loaded:
             return "its reference does not load"
-        calls = own_calls(problem)[:4]
+        calls = own_calls(problem)[:OWN_CALLS]
         if not calls:
             return None
         expected = self.judge.expected(problem.reference, problem.entry_point, calls)
@@ -129,15 +160,52 @@ class StepJudge:
 
     def load_candidates(self, problem: Problem, texts: Sequence[str]) -> list[Candidate]:
         """Extracts and loads; identical programs are loaded once."""
-        seen: dict[str, tuple[bool | None, str]] = {"": (False, "the reply holds no program")}
+        expected = self._own_answers(problem) if self.rules.has_pool else {}
+        calls = list(expected)
+        seen: dict[str, tuple[bool | None, str, tuple[JudgedTest, ...]]] = {
+            "": (False, "the reply holds no program", ())
+        }
         candidates = []
         for text in texts:
             code = extract_code(text, problem.entry_point, mode=self.rules.mode)
             if code not in seen:
-                result = self.judge.check(code, problem.entry_point, [], {})
-                seen[code] = (result.loaded, result.load_detail)
+                result = self.judge.check(code, problem.entry_point, calls, expected)
+                own = judged_calls(expected, result.verdicts) if result.loaded else ()
+                seen[code] = (result.loaded, result.load_detail, own)
             candidates.append(Candidate(text, code, *seen[code]))
         return candidates
+
+    def _own_answers(self, problem: Problem) -> dict[str, Expected]:
+        """The reference's answers to the first of the problem's own calls, where it has any."""
+        expected = self.judge.expected(problem.reference, problem.entry_point, own_calls(problem)[:OWN_CALLS])
+        return {call: answer for call, answer in expected.items() if answer.valid}
+
+    def judge_pool(self, problem: Problem, candidates: Sequence[Judged], pool: Pool, step: int) -> JudgedPool:
+        """Adds this step's wrong candidates to a problem's pool, and runs the members on the calls that count.
+
+        A candidate has answered its own suites' calls already; an earlier member is run until the pool is full.
+        """
+        rules, entry = self.rules, problem.entry_point
+        games = [one.game for one in candidates]
+        suites = (suite for game in games for suite in game.suites)
+        calls = [str(test.call) for suite in suites for test in counting_tests(rules, suite)]
+        expected = self.judge.expected(problem.reference, entry, calls) | self._own_answers(problem)
+        new = wrong_candidates(games, step)
+        codes = {member.code for member in new}
+        members = [*new, *(member for member in pool if member.code not in codes)]
+        known = known_answers(games)
+        answers: dict[str, Answers] = {}
+        for member in members:
+            if len(judged_pool(members, answers, rules.pool_size).members) == rules.pool_size:
+                break
+            told = {call: answer for call, answer in known.get(member.code, {}).items() if call in expected}
+            missing = [call for call in expected if call not in told]
+            if missing:
+                found = self.judge.check(member.code, entry, missing, expected).verdicts
+                told |= {call: (test.verdict, test.got) for call, test in found.items()}
+            answers[member.code] = told
+        judged = judged_pool(members, answers, rules.pool_size)
+        return replace(judged, unjudged=tuple(member for member in judged.unjudged if member in pool))
 
     def owners(self, candidates: Sequence[Candidate]) -> list[int]:
         """For each candidate the one whose suites it is judged by: itself, or the first identical one if they share."""
@@ -177,7 +245,8 @@ class StepJudge:
             stated = stated_answers(replayed)
             usable = [test for test in replayed if test.call in stated]
             on_book = judged_book(usable, stated, self._check(candidate, entry, stated).verdicts)
-        return Judged(candidate, JudgedCandidate(candidate.code, candidate.loaded, on_book, tuple(judged)))
+        game = JudgedCandidate(candidate.code, candidate.loaded, on_book, tuple(judged), candidate.own)
+        return Judged(candidate, game)
 
     def _check(self, candidate: Candidate, entry_point: str, expected: Any) -> CandidateResult:
         calls = [call for call, answer in expected.items() if answer.valid]

@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from codea1_cli.game.book import Entries
+from codea1_cli.game.mistake_book import Entries
+from codea1_cli.game.pool import JudgedPool
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import ProblemOutcome
-from codea1_cli.judging.step_judge import Candidate, Judged
-from codea1_cli.methods.exchange import Exchange
+from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem
 from codea1_cli.problems.problem import Problem
 
 Ids = list[int]
@@ -50,6 +50,11 @@ class Step(Protocol):
         """What `judge_suites` came to for candidate `index`; waits until its suites are posted and judged."""
         ...
 
+    async def judge_pool(self, problem_id: str, candidates: Sequence[Judged]) -> JudgedPool | None:
+        """The problem's pool with this step's wrong candidates in it, run on the calls that count; None in a game
+        without."""
+        ...
+
     def attacked(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Which of a problem's candidates the Test LLM writes suites for."""
         ...
@@ -57,6 +62,56 @@ class Step(Protocol):
     def owners(self, candidates: Sequence[Candidate]) -> list[int]:
         """For each candidate the index of the one whose suites it is judged by."""
         ...
+
+
+@dataclass(frozen=True)
+class CandidateView:
+    """What the Test LLM sees in a candidate's place, mostly itself; `attack` is False when no suite is wanted."""
+
+    code: str
+    attack: bool
+
+
+@dataclass(frozen=True)
+class SuiteResults:
+    """One problem's outcome for the Test LLM: `rewards[candidate][suite]`, and the candidates to learn from."""
+
+    rewards: Sequence[Sequence[float | None]]
+    selected: Sequence[int]
+
+
+class Exchange:
+    """What a rank's rollouts ask of the arena, an actor of Ray: one typed call per method of `engine.arena.Arena`, held
+    together by a test. All block until it answers, except `post_suites` and `skip_suites`."""
+
+    def __init__(self, arena: Any) -> None:
+        self._arena = arena
+
+    @staticmethod
+    def _wait(answer: Any) -> Any:
+        import ray
+
+        return ray.get(answer)
+
+    def post_candidates(self, step: int, texts: dict[str, list[str]]) -> dict[str, list[float | None]]:
+        """Posts a rank's candidates by problem id; returns their rewards when the step is scored."""
+        return self._wait(self._arena.post_candidates.remote(step, texts))
+
+    def get_candidates(self, step: int, ids: Sequence[str]) -> dict[str, list[CandidateView]]:
+        """The candidates of these problems, when they have been posted."""
+        return self._wait(self._arena.get_candidates.remote(step, ids))
+
+    def post_suites(self, step: int, groups: Sequence[tuple[str, int, list[str]]]) -> None:
+        """Posts (problem id, candidate, suites); judging starts at once, and nobody waits."""
+        self._arena.post_suites.remote(step, groups)
+
+    def skip_suites(self, step: int, keys: Sequence[tuple[str, int]]) -> None:
+        """Names the (problem id, candidate) pairs that get no suites, because the prompt is too long."""
+        self._arena.skip_suites.remote(step, keys)
+
+    def finish_suites(self, step: int, ids: Sequence[str]) -> dict[str, SuiteResults]:
+        """After a rank's last suite: the outcome of these problems, when the whole step is scored."""
+        return self._wait(self._arena.finish_suites.remote(step, ids))
 
 
 class Rank(Protocol):
@@ -153,11 +208,11 @@ class Method(ABC):
         """How a policy gets its completions and rewards."""
 
     @abstractmethod
-    async def judge(self, step: Step, problem_id: str) -> list[Judged]:
-        """Waits for what the ranks post on a problem and judges it: one entry per candidate."""
+    async def judge(self, step: Step, problem_id: str) -> JudgedProblem:
+        """Waits for what the ranks post on a problem and judges it."""
 
     @abstractmethod
-    def score(self, game: Game, book: Entries, judged: Sequence[Judged], problem_id: str) -> ProblemOutcome:
+    def score(self, game: Game, book: Entries, judged: JudgedProblem, problem_id: str) -> ProblemOutcome:
         """Rewards of both sides, the groups to learn from and the Mistake Book's events. Pure."""
 
     @abstractmethod

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from codea1_cli.game.book import Entries
+from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import ProblemOutcome, score_problem, select
 from codea1_cli.game.step_counts import merge_stats
-from codea1_cli.judging.step_judge import Judged
+from codea1_cli.judging.step_judge import JudgedProblem
 from codea1_cli.methods.base import Method, Rollouts, SamplePlan, Step
 from codea1_cli.methods.rollouts import CodeRollouts, TestRollouts
 
@@ -30,25 +30,26 @@ class CodeA1(Method):
     def rollouts(self, role: str) -> type[Rollouts]:
         return CodeRollouts if role == "code" else TestRollouts
 
-    async def judge(self, step: Step, problem_id: str) -> list[Judged]:
+    async def judge(self, step: Step, problem_id: str) -> JudgedProblem:
         candidates = await step.candidates(problem_id)
         owners, attacked = step.owners(candidates), step.attacked(candidates)
         alone = [index for index, owner in enumerate(owners) if owner == index and not attacked[index]]
         # A candidate that nobody attacks is judged on the Mistake Book alone.
         await asyncio.gather(*(step.judge_suites(problem_id, index, []) for index in alone))
-        return [
+        judged = [
             replace(await step.judged(problem_id, owner), candidate=candidate)
             for candidate, owner in zip(candidates, owners, strict=True)
         ]
+        return JudgedProblem(judged, await step.judge_pool(problem_id, judged))
 
-    def score(self, game: Game, book: Entries, judged: Sequence[Judged], problem_id: str) -> ProblemOutcome:
-        outcome = score_problem(game, book, [one.game for one in judged], problem_id)
+    def score(self, game: Game, book: Entries, judged: JudgedProblem, problem_id: str) -> ProblemOutcome:
+        outcome = score_problem(game, book, [one.game for one in judged.candidates], problem_id, judged.pool)
         if not game.share_identical:
             return outcome
         # Candidates that share one set of suites are one group to learn from, not several.
         seen: set[str] = set()
         rewards = []
-        for one, row in zip(judged, outcome.suite_rewards, strict=True):
+        for one, row in zip(judged.candidates, outcome.suite_rewards, strict=True):
             rewards.append([] if one.candidate.code in seen else row)
             seen.add(one.candidate.code)
         return replace(outcome, selected=select(game, rewards))
@@ -73,10 +74,17 @@ class CodeA1(Method):
 
     def step_line(self, line: Mapping[str, Any]) -> list[str]:
         arena, code, test = line["arena"], line["code"], line["test"]
+
+        def share(key: str) -> str:
+            return percent(arena.get(key), 0)
+
         return [
-            f"code reward {number(code.get('reward'))} signal {percent(arena['code_signal_share'])}",
-            f"test reward {number(test.get('reward'))} valid {percent(arena['valid_share'])} "
-            f"kills {percent(arena['kill_share'])}",
+            f"code reward {number(code.get('reward'))} signal {share('code_signal_share')}",
+            f"test reward {number(test.get('reward'))} exposed {share('exposed_share')} "
+            f"false alarm {share('false_alarm_share')} valid {share('suite_validity')} "
+            f"stated rightly {share('stated_correctly_share')}",
+            f"asserts {number(arena.get('asserts_per_suite'), 1)} calls {number(arena.get('group_calls'), 0)} "
+            f"wrong {share('wrong_share')}",
             f"book {arena['book_tests']}",
         ]
 
@@ -89,11 +97,11 @@ def signal_share(groups: Sequence[Sequence[float | None]]) -> float | None:
     return sum(len(set(group)) > 1 for group in scored) / len(groups)
 
 
-def percent(value: float | None) -> str:
-    """A share as the step line shows it; n/a for None."""
-    return "n/a" if value is None else f"{100 * value:.1f}%"
+def percent(value: float | None, digits: int = 1) -> str:
+    """A share as the terminal shows it; n/a for None."""
+    return "n/a" if value is None else f"{100 * value:.{digits}f}%"
 
 
-def number(value: float | None) -> str:
-    """A reward as the step line shows it; n/a for None."""
-    return "n/a" if value is None else f"{value:.3f}"
+def number(value: float | None, digits: int = 3) -> str:
+    """A number as the step line shows it; n/a for None."""
+    return "n/a" if value is None else f"{value:.{digits}f}"

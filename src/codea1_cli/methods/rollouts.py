@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from codea1_cli.errors import RunFailed
-from codea1_cli.methods.base import Ids, Rollouts
-from codea1_cli.methods.exchange import CandidateView
+from codea1_cli.methods.base import CandidateView, Ids, Rollouts
 from codea1_cli.models.loading import render
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.prompts import code_messages, test_messages

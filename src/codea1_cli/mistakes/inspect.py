@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from codea1_cli.game.pool import Pool
 from codea1_cli.mistakes.store import BookRow, MistakeStore, StoredEvent
 from codea1_cli.runs.rollout_files import CandidateRecord, RecordedTest, history
 
@@ -80,6 +81,21 @@ class TrendPoint:
 
 
 @dataclass(frozen=True)
+class PoolProgram:
+    """A wrong program of the pool. `breaking` of the `suites` of step `at`, the problem's newest, break it; both are
+    None without rollouts."""
+
+    id: str
+    code: str
+    step: int
+    evidence: str
+    own_test: bool
+    at: int | None
+    breaking: int | None
+    suites: int | None
+
+
+@dataclass(frozen=True)
 class ProblemView:
     """Everything `inspect` shows of one problem."""
 
@@ -90,6 +106,7 @@ class ProblemView:
     failing: FailingCandidate | None
     trend: list[TrendPoint]
     retired: list[RetiredTest]
+    pool: list[PoolProgram]
 
 
 def summaries(store: MistakeStore) -> list[ProblemSummary]:
@@ -154,7 +171,27 @@ def view(store: MistakeStore, rollouts: Path, problem_id: str, question: str, en
         failing=_failing_candidate(failing, entry_point) or _from_events(events, rows, entry_point),
         trend=trend(events),
         retired=retired(events, (row.test for row in rows)),
+        pool=_pool(store.pools(problem_id=problem_id).get(problem_id, ()), rollouts, problem_id),
     )
+
+
+def _pool(pool: Pool, rollouts: Path, problem_id: str) -> list[PoolProgram]:
+    newest = next(history(rollouts, problem_id), []) if pool else []
+    at = newest[0].step if newest else None
+    suites = [broken for candidate in newest for broken in candidate.breaks]
+    return [
+        PoolProgram(
+            member.id,
+            member.code,
+            member.step,
+            member.evidence,
+            member.own,
+            at,
+            sum(member.id in broken for broken in suites) if newest else None,
+            len(suites) if newest else None,
+        )
+        for member in pool
+    ]
 
 
 def _newest(

@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.game.book import Book, BookEvent
+from codea1_cli.game.mistake_book import Book, BookEvent
+from codea1_cli.game.pool import Pool
+from codea1_cli.mistakes import pool_log
+from codea1_cli.mistakes.pool_log import PoolEvent
 
 # A step's many events name few candidates: each source is kept once. The order of events is that of `changes.rowid`.
 # `book` clamps at 0 as the fold does: a test that reached 0 is gone, and one passed again while gone stays at 0. The
@@ -85,7 +88,7 @@ class MistakeStore:
         self.path = Path(path)
         if read_only and not self.path.is_file():
             raise UserError(f"no Mistake Book at {self.path}", hint="a run writes its book from its first step on")
-        mode = "rw" if read_only else "rwc"
+        mode, self._has_pools = ("rw", False) if read_only else ("rwc", True)
         with self._faults():
             self._db = sqlite3.connect(
                 f"{self.path.resolve().as_uri()}?mode={mode}",
@@ -96,13 +99,14 @@ class MistakeStore:
             )
             if read_only:
                 there = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master")}
+                self._has_pools = "pool_changes" in there  # not in a run of an earlier version
                 if not {"changes", "events", "book"} <= there:
                     raise UserError(f"{self.path} is no Mistake Book: it lacks the events or the view book")
                 self._db.execute("PRAGMA query_only = 1")
             else:
                 self._db.execute("PRAGMA journal_mode = DELETE")
                 self._db.execute("PRAGMA synchronous = EXTRA")
-                self._db.executescript(_SCHEMA)
+                self._db.executescript(_SCHEMA + pool_log.SCHEMA)
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
@@ -127,8 +131,11 @@ class MistakeStore:
                 raise
             self._db.execute("COMMIT")
 
-    def append(self, step: int, events: Iterable[tuple[str, str, int, str | None]]) -> None:
-        """Writes a step's events (problem_id, test, change, candidate), in order, in one durable transaction.
+    def append(
+        self, step: int, events: Iterable[tuple[str, str, int, str | None]], pool: Iterable[PoolEvent] = ()
+    ) -> None:
+        """Writes a step's events (problem_id, test, change, candidate) and those of its pools, in order, in one durable
+        transaction.
 
         Raises:
             ValueError: the book holds events of `step` or later already; a step written twice would corrupt the fold.
@@ -145,6 +152,7 @@ class MistakeStore:
                     "INSERT INTO changes(step, problem_id, test, change, source) VALUES (?, ?, ?, ?, ?)",
                     (step, _clean(problem_id), _clean(test), change, sources[candidate]),
                 )
+            pool_log.append(self._db, step, pool, self._source)
 
     def _source(self, text: str | None) -> int:
         """The id of a source, which is written when it is new."""
@@ -154,10 +162,12 @@ class MistakeStore:
     def truncate_after(self, step: int) -> int:
         """Deletes the events later than `step` and returns their number: a resumed run forgets what it will redo."""
         with self._transaction():
-            deleted = self._db.execute("DELETE FROM changes WHERE step > ?", (step,)).rowcount
+            tables = ("changes", "pool_changes")
+            deleted = sum(self._db.execute(f"DELETE FROM {t} WHERE step > ?", (step,)).rowcount for t in tables)
             if deleted:
                 self._db.execute(
-                    "DELETE FROM sources WHERE id NOT IN (SELECT source FROM changes WHERE source IS NOT NULL)"
+                    "DELETE FROM sources WHERE id NOT IN (SELECT source FROM changes WHERE source IS NOT NULL "
+                    "UNION SELECT source FROM pool_changes)"
                 )
             return deleted
 
@@ -169,19 +179,27 @@ class MistakeStore:
                 "SELECT step, problem_id, test, change, text FROM changes LEFT JOIN sources ON sources.id = source "
                 "WHERE step > ? ORDER BY changes.rowid"
             )
-            later = self._db.execute(query, (step,)).fetchall()
-        if not later:
+            rows = groupby(self._db.execute(query, (step,)).fetchall(), key=lambda event: event[0])
+            books = {number: [event[1:] for event in events] for number, events in rows}
+            pools = pool_log.later_events(self._db, step)
+        if not books and not pools:
             return 0
         target.parent.mkdir(parents=True, exist_ok=True)
         with MistakeStore(target) as other:
-            for number, events in groupby(later, key=lambda event: event[0]):
-                other.append(number, (event[1:] for event in events))
+            for number in sorted({*books, *pools}):
+                other.append(number, books.get(number, ()), pools.get(number, ()))
         return self.truncate_after(step)
 
     def last_step(self) -> int | None:
-        """The newest step that changed the book; None for an empty one."""
+        """The newest step that changed the book or a pool; None for an empty file."""
+        tables = "SELECT step FROM changes" + (" UNION ALL SELECT step FROM pool_changes" if self._has_pools else "")
         with self._faults():
-            return self._db.execute("SELECT MAX(step) FROM changes").fetchone()[0]
+            return self._db.execute(f"SELECT MAX(step) FROM ({tables})").fetchone()[0]
+
+    def pools(self, step: int | None = None, problem_id: str | None = None) -> dict[str, Pool]:
+        """Every problem's pool of wrong programs, or one problem's, now or after `step`; empty ones are left out."""
+        with self._faults():
+            return pool_log.pools(self._db, step, problem_id) if self._has_pools else {}
 
     def problems(self) -> list[str]:
         """Ids of all problems that ever had a test in the book, sorted."""

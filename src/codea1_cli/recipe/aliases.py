@@ -32,6 +32,7 @@ _NAMES = {
     "optim.epsilon_low": "clip_ratio_low",
     "optim.epsilon_high": "clip_ratio_high",
     "optim.dual_clip": "clip_ratio_c delta",
+    "optim.mask_truncated": "mask_truncated_completions overlong_filtering filter_overlong",
     "optim.kl": "beta kl_beta kl_coef kl_coeff kl_weight kl_loss_coef kl_penalty init_kl_coef",
     "optim.loss": "loss_type loss_agg_mode",
     "sampling.temperature": "temp",

@@ -126,8 +126,10 @@ def parse_override(text: str) -> tuple[list[str], Any]:
         raise UserError(f"override {text!r}: the value is not valid YAML") from None
 
 
-def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
+def load_recipe(name: str, overrides: Sequence[str] = (), *, of_run: bool = False) -> Recipe:
     """Reads a shipped recipe or a file, applies overrides in order, and checks the whole.
+
+    of_run: the file is a run's recipe.yaml, which holds every key of its time; those that came later are as they were.
 
     Raises:
         UserError: an unknown recipe, key or value; the message names the key and the nearest known one.
@@ -135,6 +137,8 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     path = recipe_path(name)
     plain = _read(path)
     plain.setdefault("name", path.stem)
+    if of_run and isinstance(game := plain.setdefault("game", {}), dict):
+        game.setdefault("kill", "own")
     content = copy.deepcopy(plain)
     keys: dict[str, str] = {}
     for override in overrides:
@@ -209,7 +213,7 @@ def resumed_recipe(file: Path, overrides: Sequence[str]) -> tuple[Recipe, dict[s
                 hint=f"what may: {', '.join(MAY_CHANGE[:4])} and the sections {', '.join(MAY_CHANGE[4:])}; "
                 "start a new run for the rest, under the same name while no step is done",
             )
-    before, now = load_recipe(str(file)), load_recipe(str(file), overrides)
+    before, now = load_recipe(str(file), of_run=True), load_recipe(str(file), overrides, of_run=True)
     flat, changed = _flat(before.dump()), _flat(now.dump())
     return now, {key: [flat[key], value] for key, value in changed.items() if flat[key] != value}
 

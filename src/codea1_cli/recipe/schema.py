@@ -75,6 +75,9 @@ class Optim(Section):
         "dapo", description="dapo is the token mean over the whole batch"
     )
     scale_rewards: Literal["group", "batch", "none"] = "group"
+    mask_truncated: bool = Field(
+        False, description="leave replies that were cut off at their limit out of the loss; their rewards still count"
+    )
 
 
 class Train(Section):

@@ -13,7 +13,7 @@ from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError, first_line
 from codea1_cli.game.judged_tests import JudgedTest
 from codea1_cli.game.scoring import ProblemOutcome
-from codea1_cli.judging.step_judge import Judged
+from codea1_cli.judging.step_judge import Judged, JudgedProblem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +46,7 @@ def schema() -> pa.Schema:
             ("reward", pa.float64()),
             ("validity", pa.float64()),
             ("adversarial", pa.float64()),
+            ("breaks", pa.list_(pa.string())),
             ("tests", pa.list_(test)),
         ]
     )
@@ -60,6 +61,7 @@ def schema() -> pa.Schema:
             ("load_detail", pa.string()),
             ("reward", pa.float64()),
             ("selected", pa.bool_()),
+            ("shown", pa.string()),
             ("book", pa.list_(book_test)),
             ("suites", pa.list_(suite)),
         ]
@@ -77,23 +79,25 @@ def write_rollouts(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def rollout_rows(
-    step: int, judged: Mapping[str, Sequence[Judged]], outcomes: Mapping[str, ProblemOutcome]
+    step: int, judged: Mapping[str, JudgedProblem], outcomes: Mapping[str, ProblemOutcome]
 ) -> list[dict[str, Any]]:
     """A step's rows, one per candidate, problem by problem."""
     return [
         _row(step, pid, index, candidate, outcomes[pid])
-        for pid, candidates in judged.items()
-        for index, candidate in enumerate(candidates)
+        for pid, problem in judged.items()
+        for index, candidate in enumerate(problem.candidates)
     ]
 
 
 def _row(step: int, pid: str, index: int, judged: Judged, outcome: ProblemOutcome) -> dict[str, Any]:
+    every = [()] * len(judged.game.suites) if outcome.breaks is None else outcome.breaks[index]
     suites = [
         {
             "text": _clean(suite.text),
             "reward": reward,
             "validity": part.validity,
             "adversarial": part.adversarial,
+            "breaks": list(breaks),
             "tests": [
                 {
                     **_ran(test),
@@ -104,8 +108,8 @@ def _row(step: int, pid: str, index: int, judged: Judged, outcome: ProblemOutcom
                 for test in suite.tests
             ],
         }
-        for suite, reward, part in zip(
-            judged.game.suites, outcome.suite_rewards[index], outcome.suite_parts[index], strict=True
+        for suite, reward, part, breaks in zip(
+            judged.game.suites, outcome.suite_rewards[index], outcome.suite_parts[index], every, strict=True
         )
     ]
     return {
@@ -118,6 +122,7 @@ def _row(step: int, pid: str, index: int, judged: Judged, outcome: ProblemOutcom
         "load_detail": _clean(judged.candidate.load_detail),
         "reward": outcome.code_rewards[index],
         "selected": index in outcome.selected,
+        "shown": _clean(judged.shown) if judged.shown is not None else None,
         "book": [_ran(test) for test in judged.game.book],
         "suites": suites,
     }
@@ -154,7 +159,10 @@ class RecordedTest:
 
 @dataclass(frozen=True)
 class CandidateRecord:
-    """One row of a rollout file: a candidate, how it loaded, and every test that ran on it, book first."""
+    """One row of a rollout file: a candidate, how it loaded, and every test that ran on it, book first.
+
+    breaks: per suite, the ids of the pool's members that it breaks.
+    """
 
     step: int
     index: int
@@ -163,6 +171,7 @@ class CandidateRecord:
     load_detail: str
     reward: float | None
     tests: tuple[RecordedTest, ...]
+    breaks: tuple[tuple[str, ...], ...] = ()
 
     def recorded(self, test: str) -> RecordedTest | None:
         """What is recorded of `test`: by the same text, else by the same call; None when it did not run."""
@@ -226,6 +235,7 @@ def _candidate(row: dict[str, Any]) -> CandidateRecord:
         reward=row["reward"],
         # Without a verdict it did not run: an invalid test, or a candidate that does not load.
         tests=tuple(_recorded(entry) for entry in entries if entry["verdict"]),
+        breaks=tuple(tuple(suite.get("breaks") or ()) for suite in row["suites"] or ()),
     )
 
 

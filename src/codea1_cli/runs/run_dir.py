@@ -102,7 +102,7 @@ class RunDir:
         """The recipe of recipe.yaml; raises UserError where that is broken."""
         from codea1_cli.recipe.files import load_recipe
 
-        return load_recipe(str(self.recipe_file))
+        return load_recipe(str(self.recipe_file), of_run=True)
 
     def problems(self) -> dict[str, Problem]:
         """The run's training problems by id."""

@@ -112,6 +112,7 @@ def trainer_arguments(
         # objective
         loss_type=optim.loss,
         scale_rewards=optim.scale_rewards,
+        mask_truncated_completions=optim.mask_truncated,
         beta=optim.kl,
         use_bias_correction_kl=False,
         epsilon=optim.epsilon_low,

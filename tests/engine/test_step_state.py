@@ -1,0 +1,75 @@
+"""What the Test LLM is shown in the place of candidates that seem right."""
+
+import asyncio
+
+from codea1_cli.engine.step_state import Step
+from codea1_cli.game.judged_tests import JudgedCandidate, JudgedTest
+from codea1_cli.game.pool import PoolMember
+from codea1_cli.game.rules import Game
+from codea1_cli.judging.step_judge import Candidate, Judged
+from codea1_cli.sandbox.verdicts import Verdict
+
+FAILS = (JudgedTest("assert f(1) == 2", "f(1)", True, verdict=Verdict.FAILED),)
+CANDIDATES = [
+    Candidate("", "wrong", True, own=FAILS),
+    Candidate("", "right", True),
+    Candidate("", "broken", False),
+    Candidate("", "as right", True),
+    Candidate("", "right too", True),
+]
+POOL = tuple(PoolMember(code, "assert f(1) == 2", True, 1) for code in ("old", "older", "oldest"))
+
+
+class Judge:
+    def __init__(self, rules):
+        self.rules = rules
+
+    def load_candidates(self, problem, texts):
+        return CANDIDATES
+
+    def attacked(self, candidates):
+        return [bool(candidate.loaded) for candidate in candidates]
+
+    def judge_suites(self, problem, candidate, texts, book):
+        return Judged(candidate, JudgedCandidate(candidate.code, candidate.loaded))
+
+
+def shown(sparring, number=1, pool=POOL):
+    """What the Test LLM sees, and what is recorded of it, by candidate."""
+
+    async def play():
+        async def at_once(function, *arguments):
+            return function(*arguments)
+
+        rules = Game(sparring=sparring)
+        step = Step(number, Judge(rules), {"p": None}, at_once, lambda _: (), lambda _: pool, 7)
+        await step.load_candidates({"p": [""]})
+        views = await step.views("p")
+        for index in range(len(CANDIDATES)):
+            await step.judge_suites("p", index, ["a suite"] if views[index].attack else [])
+        records = [await step.judged("p", index) for index in range(len(CANDIDATES))]
+        assert [record.candidate for record in records] == CANDIDATES  # suites are judged on the candidate itself
+        return [view.code for view in views], [record.shown for record in records]
+
+    return asyncio.run(play())
+
+
+def test_only_candidates_that_seem_right_give_up_their_place():
+    codes, records = shown(sparring=2)
+    replaced = [index for index, code in enumerate(codes) if code != CANDIDATES[index].code]
+    assert len(replaced) == 2
+    assert set(replaced) <= {1, 3, 4}
+    assert {codes[index] for index in replaced} <= {"old", "older", "oldest"}
+    assert [record for record in records if record] == [codes[index] for index in replaced]
+
+
+def test_no_more_than_there_are_and_none_without_sparring_or_a_pool():
+    assert sum(code.startswith("old") for code in shown(sparring=9)[0]) == 3
+    plain = ([candidate.code for candidate in CANDIDATES], [None] * len(CANDIDATES))
+    assert shown(sparring=0) == shown(sparring=2, pool=()) == plain
+
+
+def test_partners_depend_on_the_step_and_are_the_same_when_it_is_played_again():
+    drawn = [shown(sparring=1, number=number)[0] for number in range(1, 9)]
+    assert drawn == [shown(sparring=1, number=number)[0] for number in range(1, 9)]
+    assert len({tuple(codes) for codes in drawn}) > 1
