@@ -136,7 +136,7 @@ def comparable(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         {
             **{key: line[key] for key in ("step", "code", "test") if key in line},
-            "arena": {key: value for key, value in line["arena"].items() if key != "judge_s"},
+            "arena": {key: value for key, value in line["arena"].items() if not key.endswith("_s")},
         }
         for line in lines
     ]

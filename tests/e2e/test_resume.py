@@ -33,7 +33,10 @@ def assert_same_run(cli: Cli, one: str, other: str) -> None:
 
 def events(run: Path) -> list[tuple[object, ...]]:
     with sqlite3.connect(run / "mistakes.sqlite") as database:
-        return list(database.execute("SELECT step, problem_id, test, change, candidate FROM events"))
+        book = list(database.execute("SELECT step, problem_id, test, change, candidate FROM events"))
+        pools = list(database.execute("SELECT problem_id, program, evidence, own_test, step FROM pool"))
+    assert pools
+    return book + pools
 
 
 def test_the_undisturbed_run_learns_something_to_compare(cli: Cli, whole: str) -> None:
