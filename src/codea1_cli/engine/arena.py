@@ -163,10 +163,7 @@ class Arena:
             judged = dict(zip(ids, problems, strict=True))
             self._check_outage(number, judged)
             outcomes, stats = await self.in_writer(self.run_writer.score_step, number, judged)
-            stats["judge_s"] = round(step.judge_seconds, 3)
-            stats["pool_s"] = round(step.pool_seconds, 3)
-            stats["prompts_too_long"] = step.prompts_too_long
-            stats["sandbox_failures"] = self.judge.failures()
+            stats |= step.figures | {"sandbox_failures": self.judge.failures()}
             self.run_writer.arena_stats(number, stats)
             self.steps.pop(number - 2, None)
             step.scored.set_result(outcomes)

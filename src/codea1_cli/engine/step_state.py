@@ -46,6 +46,15 @@ class Step:
         self.judge_seconds = self.pool_seconds = 0.0
         self.prompts_too_long = 0
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """Seconds of judging, summed over its threads, and prompts that were too long for the Test LLM."""
+        return {
+            "judge_s": round(self.judge_seconds, 3),
+            "pool_s": round(self.pool_seconds, 3),
+            "prompts_too_long": self.prompts_too_long,
+        }
+
     async def load_candidates(self, texts: Mapping[str, Sequence[str]]) -> None:
         """Extracts and loads what a rank sampled, by problem id."""
 
