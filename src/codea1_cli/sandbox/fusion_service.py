@@ -1,5 +1,8 @@
 """One sandbox-fusion service: a request to it, and whether it is there at all.
 
+The request has the form of the service's own client. It is not sent by that client, which waits as long as an answer
+drips in and asks again by rules of its own.
+
 An answer counts when it bears the request's signature (`fusion_guest`). All else, from a refused connection to an
 answer that drips in byte by byte, is a ServiceFailure.
 """
@@ -79,15 +82,17 @@ class Service:
 
         check: a module of ours whose `run_canaries` is run too; its package goes there with it.
         """
+        from sandbox_fusion.models import RunCodeRequest
+
         began, secret = time.monotonic(), secrets.token_bytes(32)
         request = {
             "secret": secret.hex(), "setup": self.setup | {"warm": list(warm)}, "jobs": list(jobs), "seconds": seconds,
             "check": check,
         }  # fmt: skip
         files = _uploads(check) | {REQUEST: _base64(json.dumps(request).encode())}
-        body = {"code": _MAIN, "language": "python", "run_timeout": run_s, "files": files, "fetch_files": [ANSWER]}
+        wish = RunCodeRequest(code=_MAIN, language="python", run_timeout=run_s, files=files, fetch_files=[ANSWER])
         try:
-            found = _signed_answer(self._post(json.dumps(body).encode(), run_s + PROBE_S), secret)
+            found = _signed_answer(self._post(wish.json().encode(), run_s + PROBE_S), secret)
         except ServiceFailure as fault:
             with self._guard:
                 self.failures[fault.kind] += 1
