@@ -6,7 +6,6 @@ import types
 from collections import Counter
 
 import pytest
-import torch
 
 from codea1_cli.errors import UserError
 from codea1_cli.models.loading import resolve_model
@@ -97,7 +96,6 @@ def test_vllm_gets_the_same_prompts_and_settings(monkeypatch):
     class LLM:
         def __init__(self, model, **options):
             self.model, self.options = model, options
-            assert torch.distributed.get_world_size() == 1, "vLLM opens no store of its own then"
 
         def generate(self, prompts, settings, use_tqdm, **extra):
             calls.append((prompts, [each.settings for each in settings], extra))
@@ -120,8 +118,6 @@ def test_vllm_gets_the_same_prompts_and_settings(monkeypatch):
     assert told == {"n": 3, "temperature": 0.7, "top_p": 0.95, "max_tokens": 5, "stop": ["\nX"]}
     assert sampler.generate([[1]], SamplingSettings(n=4)) == [["r"] * 4]
     assert calls[1][1][0]["n"] == 1
-    sampler.close()
-    assert not torch.distributed.is_initialized()
 
 
 @pytest.mark.parametrize("fault", [OSError, ValueError, RuntimeError, AssertionError])
@@ -137,7 +133,6 @@ def test_an_engine_that_cannot_be_made_is_a_users_error(monkeypatch, fault):
 
     with pytest.raises(UserError, match=r"vLLM cannot load .*: no room$"):
         VllmSampler(TINY)
-    assert not torch.distributed.is_initialized()
 
 
 def test_an_engine_takes_no_more_than_is_free(monkeypatch):

@@ -43,11 +43,9 @@ class VllmSampler:
 
             options |= {"enable_lora": True, "max_lora_rank": _rank(model.adapter)}
             self._adapter = LoRARequest("policy", 1, model.adapter)
-        _meet_in_memory()
         try:
             self.engine: Any = LLM(model=model.path, **options)
         except (OSError, ValueError, RuntimeError, AssertionError) as fault:  # the last: memory changed meanwhile
-            _part()
             raise UserError(f"vLLM cannot load {model.label or model.path}: {first_line(fault)}") from None
 
     def generate(self, prompts: Sequence[list[int]], settings: SamplingSettings) -> list[list[str]]:
@@ -94,25 +92,8 @@ class VllmSampler:
         self.engine = None
         gc.collect()
         torch.cuda.empty_cache()
-        _part()
-
-
-def _meet_in_memory() -> None:
-    """The process group of one that vLLM takes where there is one already: its own would open a store on every
-    interface."""
-    import torch
-
-    if not torch.distributed.is_initialized():
-        backend = "nccl" if torch.cuda.is_available() else "gloo"
-        torch.distributed.init_process_group(backend, store=torch.distributed.HashStore(), rank=0, world_size=1)
-
-
-def _part() -> None:
-    """Leaves that group: vLLM does not."""
-    import torch
-
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
+        if torch.distributed.is_initialized():  # vLLM makes a group of one and leaves it
+            torch.distributed.destroy_process_group()
 
 
 def _share(most: float) -> float:
