@@ -2,12 +2,22 @@
 
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from codea1_cli.judging.judge import CandidateResult
 from codea1_cli.sandbox.base import Limits
 
 QUICK = Limits(time_s=0.4, memory_mb=512, processes=32)
+
+
+def drilled(slow: Iterable[Any], corpus: Iterable[Any]) -> list[Any]:
+    """Parameters of a test: those that a drill tries, and those of the whole cross product (`pytest -m corpus`)."""
+    marks = [*((value, pytest.mark.slow) for value in slow), *((value, pytest.mark.corpus) for value in corpus)]
+    return [pytest.param(value, marks=mark) for value, mark in marks]
 
 
 def verdicts(result: CandidateResult) -> list[str]:

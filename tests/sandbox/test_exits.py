@@ -15,7 +15,7 @@ from codea1_cli.sandbox.base import LAYERS, Limits, SandboxEnvironment, UnitModu
 from codea1_cli.sandbox.local import LocalSandbox, worker
 from codea1_cli.sandbox.local.programs import signal_name
 from tests.sandbox.ends import ENDS, HEAD, SLEEPER, at_load, in_a_call
-from tests.sandbox.shared import QUICK, children, orphans, verdicts
+from tests.sandbox.shared import QUICK, children, drilled, orphans, verdicts
 
 REFERENCE = "def f(x): return x + 1\n"
 CALLS = ["f(0)", "f(1)", "f(2)"]
@@ -78,14 +78,16 @@ def try_ends(box: LocalSandbox, names: list[str], limits: Limits = ONE) -> None:
 SAMPLE = ["exit 77", "real-time signal", "its child goes on", "children ignored", "no descriptors", "no way into its folder", "traced by a child"]  # fmt: skip
 
 
+WITHOUT_LAYER = drilled([""], LAYERS)
+
+
 @pytest.mark.parametrize("without", [[], ["pid_namespace"]], ids=["all layers", "no pid namespace"])
 def test_a_program_may_end_in_any_way(without: list[str]) -> None:
     with nothing_left(without) as box:
         try_ends(box, SAMPLE, replace(ONE, time_s=15.0, load_s=15.0))  # none of them meets a limit
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layer", ["", *LAYERS])
+@pytest.mark.parametrize("layer", WITHOUT_LAYER)
 def test_every_end_without_each_layer(layer: str) -> None:
     with nothing_left([layer] if layer else []) as box:
         try_ends(box, list(ENDS))
@@ -111,8 +113,7 @@ def test_a_program_takes_no_time_from_itself() -> None:
         assert run.seconds < 5
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layer", ["", *LAYERS])
+@pytest.mark.parametrize("layer", WITHOUT_LAYER)
 def test_every_status_and_signal_without_each_layer(layer: str) -> None:
     """Statuses 0 to 255 and signals 1 to 64: in a call, at loading, and sent to the process above."""
     with nothing_left([layer] if layer else []) as box:
@@ -179,8 +180,7 @@ def test_a_program_with_unit_tests_may_end_in_any_way() -> None:
         try_unit_modules(box, ["exit 77", "real-time signal", "its child goes on"])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layer", ["", *LAYERS])
+@pytest.mark.parametrize("layer", WITHOUT_LAYER)
 def test_every_end_of_a_program_with_unit_tests_without_each_layer(layer: str) -> None:
     with nothing_left([layer] if layer else [], environment=UNIT) as box:
         try_unit_modules(box, list(ENDS))
@@ -204,9 +204,8 @@ def test_workers_that_died_without_work_cost_no_program_its_verdict() -> None:
         assert [box.run("def f(): return 1", "f", ["f()"], QUICK).loaded for _ in range(2)] == [True] * 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("without", [[], ["pid_namespace"], ["pids_cgroup", "memory_cgroup"]], ids=["all layers", "no pid namespace", "no control groups"])  # fmt: skip
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV])
+@pytest.mark.parametrize("number", drilled([signal.SIGKILL], [signal.SIGSTOP, signal.SIGSEGV]))
 def test_a_zygote_may_die_or_stop_at_any_moment(
     without: list[str], number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

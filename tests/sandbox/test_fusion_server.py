@@ -16,9 +16,10 @@ from codea1_cli.judging.judge_rows import RowJudge
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.fusion import FusionSandbox
 from tests.sandbox.fusion_server import FusionServer, running_server
+from tests.sandbox.shared import drilled
 from tests.sandbox.test_hostile_cases import LIMITS, complaint, rows_of
 
-pytestmark = [pytest.mark.shared, pytest.mark.slow, pytest.mark.usefixtures("canary")]
+pytestmark = [pytest.mark.shared, pytest.mark.usefixtures("canary")]
 # What a container usually grants: no namespaces of its own, no control groups.
 CONTAINER = (
     "user_namespace", "pid_namespace", "net_namespace", "ipc_namespace", "mount_namespace", "pids_cgroup",
@@ -42,6 +43,7 @@ def box(server: FusionServer) -> Iterator[FusionSandbox]:
         yield opened
 
 
+@pytest.mark.slow
 def test_the_hostile_cases_get_the_verdicts_that_they_get_here(shared: Path, box: FusionSandbox) -> None:
     pairs = rows_of(shared)
     reports = RowJudge(box, LIMITS).stream((row for row, _ in pairs), box.workers)
@@ -104,8 +106,8 @@ def f():
 
 @pytest.mark.parametrize(
     "without",
-    [(), CONTAINER, (*CONTAINER, "landlock"), (*CONTAINER, "landlock", "no_new_privs")],
-    ids=["all layers", "as in a container", "no landlock", "no_new_privs neither"],
+    drilled([CONTAINER], [(), (*CONTAINER, "landlock"), (*CONTAINER, "landlock", "no_new_privs")]),
+    ids=["as in a container", "all layers", "no landlock", "no_new_privs neither"],
 )
 def test_no_program_finds_the_secret(
     server: FusionServer, monkeypatch: pytest.MonkeyPatch, without: tuple[str, ...]
@@ -122,7 +124,7 @@ def test_no_program_finds_the_secret(
     assert Counter(answer.text for run in runs for answer in run.answers) == {"[]": 2 * at_once}
 
 
-@pytest.mark.parametrize("without", [(), CONTAINER], ids=["all layers", "as in a container"])
+@pytest.mark.parametrize("without", drilled([CONTAINER], [()]), ids=["as in a container", "all layers"])
 def test_no_program_ends_or_stops_what_holds_it(server: FusionServer, without: tuple[str, ...]) -> None:
     server.start()
     programs = {
@@ -159,7 +161,7 @@ def all_answered(programs: int = 120) -> dict[tuple[str, str], int]:
     return {(kind, "value"): programs // 3 for kind in ("right", "wrong", "apart")}
 
 
-@pytest.mark.parametrize("name", ["killed", "no_interpreter", "full_disk", "no_processes", "hung"])
+@pytest.mark.parametrize("name", drilled(["killed"], ["no_interpreter", "full_disk", "no_processes", "hung"]))
 def test_an_outage_is_waited_for_and_no_verdict(server: FusionServer, box: FusionSandbox, name: str) -> None:
     def trouble() -> None:
         time.sleep(1.0)
@@ -170,7 +172,7 @@ def test_an_outage_is_waited_for_and_no_verdict(server: FusionServer, box: Fusio
     assert box.failures.total() or name == "hung"
 
 
-@pytest.mark.parametrize("name", ["killed", "no_interpreter", "full_disk", "no_processes"])
+@pytest.mark.parametrize("name", drilled(["killed"], ["no_interpreter", "full_disk", "no_processes"]))
 def test_an_outage_that_outlasts_our_patience_is_unscored(server: FusionServer, box: FusionSandbox, name: str) -> None:
     box.service.patience_s = 2.0
     with getattr(server, name)():
@@ -181,6 +183,7 @@ def test_an_outage_that_outlasts_our_patience_is_unscored(server: FusionServer, 
         assert server.url in box.trouble
 
 
+@pytest.mark.corpus
 def test_a_fork_bomb_beside_innocent_programs(server: FusionServer, box: FusionSandbox) -> None:
     bomb = "import os\ndef f(x):\n    while True:\n        try: os.fork()\n        except OSError: pass\n"
     bombs = [threading.Thread(target=lambda: box.run(bomb, "f", ["f(1)"], LIMITS)) for _ in range(3)]
