@@ -78,7 +78,7 @@ def try_ends(box: LocalSandbox, names: list[str], limits: Limits = ONE) -> None:
 SAMPLE = ["exit 77", "real-time signal", "its child goes on", "children ignored", "no descriptors", "no way into its folder", "traced by a child"]  # fmt: skip
 
 
-WITHOUT_LAYER = drilled([""], LAYERS)
+WITHOUT_LAYER = drilled([], ["", *LAYERS])
 
 
 @pytest.mark.parametrize("without", [[], ["pid_namespace"]], ids=["all layers", "no pid namespace"])
@@ -93,14 +93,14 @@ def test_every_end_without_each_layer(layer: str) -> None:
         try_ends(box, list(ENDS))
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
 def test_a_tracer_among_its_children_holds_nobody_up() -> None:
     """Where a process is traced by another than its parent, its parent cannot wait for it."""
     with nothing_left(["pid_namespace", "seccomp"]) as box:
         try_ends(box, ["traced", "traced and stopped", "traced by a child", "seized by a child"])
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
 def test_a_program_takes_no_time_from_itself() -> None:
     """Its own processes keep each other waiting for a processor: no more is given back than half a limit."""
     busy = (
@@ -205,7 +205,7 @@ def test_workers_that_died_without_work_cost_no_program_its_verdict() -> None:
 
 
 @pytest.mark.parametrize("without", [[], ["pid_namespace"], ["pids_cgroup", "memory_cgroup"]], ids=["all layers", "no pid namespace", "no control groups"])  # fmt: skip
-@pytest.mark.parametrize("number", drilled([signal.SIGKILL], [signal.SIGSTOP, signal.SIGSEGV]))
+@pytest.mark.parametrize("number", drilled([], [signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV]))
 def test_a_zygote_may_die_or_stop_at_any_moment(
     without: list[str], number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,7 +94,7 @@ def test_the_next_program_is_judged_as_ever(room, task):
     assert score(room, task, task.reference, QUICK).verdict is BigCodeVerdict.PASS
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
 def test_every_end(room, task):
     for name, (body, allowed) in ENDS.items():
         for make in (in_a_call, at_load):

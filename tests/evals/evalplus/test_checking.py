@@ -69,7 +69,7 @@ def test_a_program_may_end_in_any_way(checker):
     try_ends(checker, ["exit 77", "real-time signal"])
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
 def test_every_end(checker):
     try_ends(checker, ENDS)
 

@@ -90,7 +90,7 @@ def test_a_hostile_test_takes_no_mutant_of_another_test_along(runner):
     assert runner.run(SIGN, "sign", "assert sign(5) == 1").passed
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
 def test_every_end_of_a_test_and_of_a_function(runner):
     for name, (body, allowed) in ENDS.items():
         test = runner.run(SIGN, "sign", f"{HEAD}def g(*_):\n{indented(body)}g()\nassert sign(5) == 1")
