@@ -42,7 +42,7 @@ def pool_of(*broken_by: str) -> JudgedPool:
         f"p{i}": {call: (FAILED if call in calls else PASSED, f"{i}" if call in calls else "1") for call in "abcd"}
         for i, calls in enumerate(broken_by)
     }
-    return judged_pool([member(code) for code in answers], answers, 8)
+    return judged_pool([member(code) for code in answers], answers.get, 8)
 
 
 def test_only_the_first_k_rightly_stated_tests_break_a_member() -> None:
@@ -126,10 +126,10 @@ def test_members_that_answer_alike_are_one_and_the_newest_stay() -> None:
         "lost": {"x": (Verdict.UNSCORED, "")},
     }
     members = [member(code) for code in (*answers, "unknown")]
-    pool = judged_pool(members, answers, 8)
+    pool = judged_pool(members, answers.get, 8)
     assert [m.code for m in pool.members] == ["one", "other value", "nothing in common"]
     assert [m.code for m in pool.unjudged] == ["lost"]
-    assert [m.code for m in judged_pool(members, answers, 2).members] == ["one", "other value"]
+    assert [m.code for m in judged_pool(members, answers.get, 2).members] == ["one", "other value"]
 
 
 @given(st.lists(st.tuples(st.sets(st.sampled_from("abcdef")), st.lists(st.sampled_from("abcdef"), unique=True))))

@@ -155,21 +155,6 @@ def judged_suite(
     return JudgedSuite(text, tuple(tests), unscored)
 
 
-def judged_calls(expected: Mapping[str, ExpectedAnswer], verdicts: Mapping[str, TestVerdict]) -> tuple[JudgedTest, ...]:
-    """Calls with valid answers on one candidate, as tests."""
-    return tuple(
-        JudgedTest(
-            source=f"assert {call} == {expected[call].text}",
-            call=call,
-            valid=True,
-            verdict=found.verdict,
-            expected=expected[call].text,
-            got=found.got,
-        )
-        for call, found in verdicts.items()
-    )
-
-
 def judged_book(
     book: Sequence[BookTest], expected: Mapping[str, ExpectedAnswer], verdicts: Mapping[str, TestVerdict]
 ) -> tuple[JudgedTest, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from codea1_cli.game.judged_tests import JudgedCandidate, JudgedSuite, JudgedTest
@@ -117,25 +117,29 @@ def known_answers(candidates: Iterable[JudgedCandidate]) -> dict[str, dict[str, 
     return known
 
 
-def judged_pool(members: Sequence[PoolMember], answers: Mapping[str, Answers], size: int) -> JudgedPool:
+def judged_pool(members: Sequence[PoolMember], answers_of: Callable[[str], Answers | None], size: int) -> JudgedPool:
     """The first `size` members that differ in behaviour, and what breaks them.
 
-    members: the newest first. answers: by program; a member that is missing there is left out. So is one that ran out
-    of time, memory or output, which costs too much to keep. Two members behave alike when they gave the same answer to
-    every call that both answered; the later one in the order is left out.
+    members: the newest first. answers_of: a program's answers, asked for until the pool is full; a member without any
+    is left out. So is one that ran out of time, memory or output, which costs too much to keep. Two members behave
+    alike when they gave the same answer to every call that both answered; the later one in the order is left out.
     """
     kept: list[PoolMember] = []
     unjudged: list[PoolMember] = []
+    answers: dict[str, Answers] = {}
     for member in members:
-        own = answers.get(member.code)
+        if len(kept) == size:
+            break
+        own = answers_of(member.code)
         if own is None:
             continue
+        answers[member.code] = own
         verdicts = {verdict for verdict, _ in own.values()}
         if Verdict.UNSCORED in verdicts:
             unjudged.append(member)
         if verdicts - {Verdict.PASSED, *_SHOWS_WRONG}:
             continue
-        if len(kept) < size and not any(_alike(own, answers[other.code]) for other in kept):
+        if not any(_alike(own, answers[other.code]) for other in kept):
             kept.append(member)
     broken: dict[str, set[int]] = {}
     for index, member in enumerate(kept):

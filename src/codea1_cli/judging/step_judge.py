@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.extract import extract_code, parse_suite
 from codea1_cli.game.judged_tests import (
     UNSCORED,
+    BookTest,
     JudgedCandidate,
     JudgedTest,
     calls_for_reference,
     judged_book,
-    judged_calls,
     judged_suite,
     read_book_test,
     stated_answers,
@@ -161,7 +161,7 @@ class StepJudge:
     def load_candidates(self, problem: Problem, texts: Sequence[str]) -> list[Candidate]:
         """Extracts and loads; identical programs are loaded once."""
         expected = self._own_answers(problem) if self.rules.has_pool else {}
-        calls = list(expected)
+        tests = [BookTest(f"assert {call} == {answer.text}", call, None) for call, answer in expected.items()]
         seen: dict[str, tuple[bool | None, str, tuple[JudgedTest, ...]]] = {
             "": (False, "the reply holds no program", ())
         }
@@ -169,8 +169,8 @@ class StepJudge:
         for text in texts:
             code = extract_code(text, problem.entry_point, mode=self.rules.mode)
             if code not in seen:
-                result = self.judge.check(code, problem.entry_point, calls, expected)
-                own = judged_calls(expected, result.verdicts) if result.loaded else ()
+                result = self.judge.check(code, problem.entry_point, list(expected), expected)
+                own = judged_book(tests, expected, result.verdicts) if result.loaded else ()
                 seen[code] = (result.loaded, result.load_detail, own)
             candidates.append(Candidate(text, code, *seen[code]))
         return candidates
@@ -194,18 +194,15 @@ class StepJudge:
         codes = {member.code for member in new}
         members = [*new, *(member for member in pool if member.code not in codes)]
         known = known_answers(games)
-        answers: dict[str, Answers] = {}
-        for member in members:
-            if len(judged_pool(members, answers, rules.pool_size).members) == rules.pool_size:
-                break
-            told = {call: answer for call, answer in known.get(member.code, {}).items() if call in expected}
-            missing = [call for call in expected if call not in told]
-            if missing:
-                found = self.judge.check(member.code, entry, missing, expected).verdicts
+
+        def answers_of(code: str) -> Answers:
+            told = {call: answer for call, answer in known.get(code, {}).items() if call in expected}
+            if missing := [call for call in expected if call not in told]:
+                found = self.judge.check(code, entry, missing, expected).verdicts
                 told |= {call: (test.verdict, test.got) for call, test in found.items()}
-            answers[member.code] = told
-        judged = judged_pool(members, answers, rules.pool_size)
-        return replace(judged, unjudged=tuple(member for member in judged.unjudged if member in pool))
+            return told
+
+        return judged_pool(members, answers_of, rules.pool_size)
 
     def owners(self, candidates: Sequence[Candidate]) -> list[int]:
         """For each candidate the one whose suites it is judged by: itself, or the first identical one if they share."""
