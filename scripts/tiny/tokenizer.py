@@ -19,6 +19,12 @@ FIXED = (
     "# edge cases", "# simple cases", "user\n", "assistant\n",
 )  # fmt: skip
 
+# The only names in the corpus: whatever problems are called, they are shown under these (`problems.prompts.KnownNames`).
+KNOWN_NAMES = {
+    "entry_point": "solve",
+    "parameters": {"list": ["xs", "ys"], "str": ["s"], "int": ["n", "m"], "dict": ["d"]},
+}
+
 # The system message is left out: it says the same in every chat, and the model has few positions to spare for it.
 CHAT_TEMPLATE = (
     "{%- for message in messages if message['role'] != 'system' -%}"
@@ -54,7 +60,12 @@ def train_tokenizer(texts: Iterable[str]) -> "PreTrainedTokenizerFast":
     tokenizer.train_from_iterator((piece for text in texts for piece in between.split(text)), trainer)
     tokenizer.add_tokens(fixed)
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token=END, pad_token=PAD, padding_side="left", model_max_length=1024
+        tokenizer_object=tokenizer,
+        eos_token=END,
+        pad_token=PAD,
+        padding_side="left",
+        model_max_length=1024,
+        known_names=KNOWN_NAMES,
     )
     fast.chat_template = CHAT_TEMPLATE
     return fast

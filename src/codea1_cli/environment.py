@@ -131,6 +131,7 @@ def program_environment(hash_seed: int) -> dict[str, str]:
         "PYTHONUTF8": "1",
         "PYTHONIOENCODING": "utf-8:backslashreplace",
         "LD_BIND_NOW": "1",  # else every child looks its functions up again
+        "JE_ARROW_MALLOC_CONF": "background_thread:false",  # else pyarrow, and so pandas, starts a thread
         "MALLOC_ARENA_MAX": "2",  # every arena reserves address space, which RLIMIT_AS counts
         "LANG": "C.UTF-8",
         "PATH": "/usr/bin:/bin",

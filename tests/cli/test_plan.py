@@ -48,10 +48,20 @@ def test_unknown_things_are_named(call):
 
 
 def test_what_no_run_could_be_is_refused(call):
-    done = call(app, "plan", "-r", "1.5b", "--gpu", "h200", "--problems", "100")
+    done = call(app, "plan", "-r", "1.5b", "--gpu", "h200", "--problems", "3")
     assert done.code == 2
-    assert "100 problems do not fill a step of 256" in done.err
+    assert "3 problems fill no step that 4 ranks of a policy" in done.err
     assert call(app, "plan", "-r", "1.5b", "--gpu", "h200", "--gpus", "100000").code == 2
+
+
+def test_a_step_follows_the_problems_that_there_are(call):
+    done = call(app, "plan", "-r", "1.5b", "--gpu", "h200", "--problems", "100")
+    assert done.code == 0
+    assert "100 problems per step, where the recipe asks for 256: there are 100" in done.out + done.err
+    done = call(app, "train", "-r", "tiny", "--dry-run", "--json", "data.limit=7")
+    assert done.code == 0
+    assert "7 problems per step, where the recipe asks for 12" in done.err
+    assert done.data["code"]["rows trained a step"] == 56
 
 
 def test_assumed_lengths_can_be_set(call):
@@ -74,7 +84,10 @@ def test_the_dry_run_carries_the_estimate(call):
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (("data.limit=1",), "1 problems of builtin:tiny/train do not fill a step of "),
+        (
+            ("data.limit=1", "train.updates_per_step=5"),
+            "1 problems fill no step that 1 ranks of a policy and train.updates",
+        ),
         (("--run", "../../evil"), "'../../evil' is no name for a run"),
         (("--run", ""), "'' is no name for a run"),
         (("--run", "a/b c"), "'a/b c' is no name for a run"),

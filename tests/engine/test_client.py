@@ -6,6 +6,8 @@ import pytest
 
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.client import ArenaClient
+from codea1_cli.methods.base import CandidateView
+from codea1_cli.problems.prompts import KnownNames
 
 CALLS = [name for name, value in inspect.getmembers(ArenaClient, inspect.isfunction) if not name.startswith("_")]
 
@@ -34,3 +36,25 @@ def test_calls_go_out_under_their_own_names():
         count = len(inspect.signature(getattr(ArenaClient, name)).parameters) - 1
         getattr(client, name)(*[None] * count)
     assert sent == CALLS
+
+
+def test_names_change_on_the_way_for_a_model_that_knows_one():
+    class Remote:
+        def __getattr__(self, name):
+            return type("Call", (), {"remote": staticmethod(lambda *given: sent.append(given) or answers.get(name))})
+
+    sent: list[tuple] = []
+    code, own = "def total(xs):\n    return total(xs[1:])", "def solve(xs):\n    return solve(xs[1:])"
+    answers = {"get_candidates": {"p": [CandidateView(code, True)]}, "preflight_programs": {"p": code}}
+    client = ArenaClient(Remote(), KnownNames("solve"), {"p": "total"})
+    client._wait = lambda answer: answer  # type: ignore[method-assign]
+    client.post_candidates(1, {"p": [own]})
+    client.post_suites(1, [("p", 0, ["assert solve([]) == 0"])])
+    client.post_preflight("code[0]", None, [("p", [own])])
+    assert sent == [
+        (1, {"p": [code]}),
+        (1, [("p", 0, ["assert total([]) == 0"])]),
+        ("code[0]", None, [("p", [code])]),
+    ]
+    assert client.get_candidates(1, ["p"]) == {"p": [CandidateView(own, True)]}
+    assert client.preflight_programs() == {"p": own}

@@ -78,3 +78,25 @@ def test_held_out_problems_without_tests_are_refused(tmp_path):
     write_problems(file, [problem("a")])
     with pytest.raises(UserError, match=r"no problem of .* has tests"):
         heldout_problems(load_recipe("tiny", [f"data.heldout={file}"]))
+
+
+def test_a_step_follows_the_problems_that_can_be_used(tmp_path):
+    """Twelve a step are asked for, five are there, three can be used; the run keeps what it settled on."""
+    file = tmp_path / "train.jsonl"
+    known = problem("a", tests=["assert f([1, 2]) == 1"])
+    strange = [problem(name, tests=["assert f(0.5) == 1", "assert f(['a'], k=2) == 1"]) for name in "bcde"]
+    write_problems(file, [known, *strange])
+    run = RunDir(tmp_path / "run")
+    run.path.mkdir()
+    setup = RunSetup(load_recipe("tiny", [f"data.train={file}", "data.heldout=null", "code.max_prompt_tokens=10"]), run)
+    devices = {"code[0]": "cpu", "test[0]": "cpu"}
+    schedule, kept = setup.fresh([known, *strange], {"b": "x", "c": "x"}, [5] * 5, devices)
+    assert {len(step) for step in schedule.steps} == {3}
+    assert len(schedule) == 26
+    assert setup.notes == [
+        "3 problems per step, where the recipe asks for 12: there are 3",
+        "the embedded model has seen integers, words, lists of integers, dicts of integers by words; "
+        "2 of 3 problems take other arguments (float, list[str]), at which it can only guess: d, e",
+    ]
+    assert run.recipe().train.problems_per_step == 3
+    assert RunSetup(run.recipe(), run).resume([known, *strange], list(devices)) == (schedule, kept)

@@ -54,6 +54,9 @@ class Sums:
     def sanitize(self, task, raw):
         return raw.strip()
 
+    def missing(self, tasks, options):
+        return {}
+
     def check_references(self, options, progress, ids=None):
         return ReferenceReport(len(ids or ()))
 

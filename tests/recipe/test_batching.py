@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codea1_cli.errors import UserError
-from codea1_cli.recipe.batching import batches
+from codea1_cli.recipe.batching import batches, fitted
 from codea1_cli.recipe.files import load_recipe, recipe_names
 
 
@@ -62,3 +62,16 @@ def test_the_published_batch():
     shape = batches(load_recipe("1.5b"), "code", 4)
     assert (shape.rows_per_step, shape.rows_per_rank) == (2048, 512)
     assert shape.steps_per_generation == 2 * shape.gradient_accumulation
+
+
+@pytest.mark.parametrize(("problems", "size"), [(13, 12), (12, 12), (11, 10), (2, 2)])
+def test_a_step_takes_as_many_problems_as_ranks_can_share(problems, size):
+    recipe, said = fitted(load_recipe("tiny"), problems, {"code": 2, "test": 1})
+    assert recipe.train.problems_per_step == size
+    assert (said is None) == (size == 12)
+    batches(recipe, "code", 2)
+
+
+def test_fewer_problems_than_ranks_are_refused():
+    with pytest.raises(UserError, match="1 problems fill no step that 2 ranks of a policy"):
+        fitted(load_recipe("tiny"), 1, {"code": 2, "test": 1})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,8 +17,8 @@ from codea1_cli.errors import UserError
 from codea1_cli.evals import registry
 
 if TYPE_CHECKING:
-    from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample
-    from codea1_cli.models.sampler import ModelRef, SamplingSettings
+    from codea1_cli.evals.benchmark import CodeBenchmark
+    from codea1_cli.models.sampler import SamplingSettings
 
 _NAMES = registry.names("code")
 _PARTED = [row for row in registry.ROWS.values() if len(row.subsets) > 1]
@@ -103,7 +103,9 @@ def evaluate(
         default_file,
         given_samples,
         refuse_what_has_no_effect,
+        sampled,
         show_result,
+        tell_missing,
         usable_cache,
         warn_of_layers,
     )
@@ -123,6 +125,9 @@ def evaluate(
         workers or cores(), sandbox_python, tuple(require or ()), usable_cache(cache), sandbox, endpoint
     )
     options.of_sandbox()  # which refuses what is wrong before anything is sampled
+    if not sample_only:
+        warn_of_layers(options)
+        tell_missing(benchmark, tasks, options)
     said = _SCORES_AGAIN if samples is not None else "the same command goes on where it stopped"
     with interruptible(said), Bar() as bar, ExitStack() as stack:
         if samples is not None:
@@ -136,7 +141,7 @@ def evaluate(
             file = out or default_file(benchmark, ref.label, style, settings)
             target = writable(result_file(file))
             stack.enter_context(only_writer(target, file, wait))
-            made, about = _sampled(benchmark, tasks, ref, settings, style, engine, file, bar)
+            made, about = sampled(benchmark, tasks, ref, settings, style, engine, file, bar)
         if sample_only:
             console.note(f"{len(made)} samples of {len(tasks)} tasks: {file}")
             if as_json:
@@ -145,7 +150,6 @@ def evaluate(
         missing = len(missing_tasks(made, tasks))
         about |= {"samples_hash": samples_hash(file), "limit": limit, "tasks_without_sample": missing}
         try:
-            warn_of_layers(options)
             outcome = score_samples(benchmark, made, options, bar)
         finally:
             benchmark.close()
@@ -171,6 +175,28 @@ def evaluate(
 for _row in registry.ROWS.values():
     if _row.role == "code":
         app.command(_row.name, help=f"{_row.title}: {_row.about}. {evaluate.__doc__}")(evaluate)
+
+
+@app.command()
+def setup(
+    benchmark: Annotated[
+        str, typer.Argument(metavar="BENCHMARK", help="The one whose tasks need libraries: bigcodebench.")
+    ],
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="DIR", help="Where; codea1's cache else, where eval-code finds it by itself."),
+    ] = None,
+    python: Annotated[
+        str, typer.Option("--python", metavar="PYTHON", help="Version or path of the interpreter to make it with.")
+    ] = "3.10",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be made, and do nothing.")] = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Make the interpreter with the libraries that a benchmark's tasks use; called again, it goes on."""
+    from codea1_cli.cli.eval_code_view import set_up
+
+    set_up(benchmark, to, python, dry_run, as_json)
 
 
 @app.command()
@@ -252,48 +278,3 @@ def _settings(
     if temperature is None:
         temperature = getattr(benchmark, "temperature", 0.0 if count == 1 else 0.7)
     return SamplingSettings(count, temperature, top_p, tokens or benchmark.max_new_tokens, seed)
-
-
-def _sampled(
-    benchmark: CodeBenchmark,
-    tasks: list[CodeTask],
-    ref: ModelRef,
-    settings: SamplingSettings,
-    style: str,
-    engine: str,
-    file: Path,
-    bar: Any,
-) -> tuple[list[Sample], dict[str, Any]]:
-    import time
-    from dataclasses import asdict, replace
-
-    from codea1_cli.evals.results import keep_origin, read_origin
-    from codea1_cli.evals.samples import SampleFile
-    from codea1_cli.evals.scoring import sample_tasks
-    from codea1_cli.models.sampler import open_sampler
-
-    kept = {
-        **asdict(settings),
-        "model": ref.path,
-        "adapter": ref.adapter,
-        "style": style,
-        "data": benchmark.data_hash(),
-    }
-    target = SampleFile(file, {key: value for key, value in kept.items() if key != "stop"})
-    about: dict[str, Any] = {"label": ref.label, "style": style, "sampling": asdict(settings), "seconds_sampling": 0.0}
-    if all(target.counts[task.id] >= settings.n for task in tasks):
-        from codea1_cli.evals.samples import read_samples
-
-        console.note(f"all samples are there: {file}")
-        about["model"] = {"model": ref.path, "label": ref.label}
-        return read_samples(file, benchmark, tasks), {**about, **read_origin(file)}
-    sampler = open_sampler(ref, engine)
-    try:
-        began = time.monotonic()
-        made = sample_tasks(benchmark, tasks, sampler, replace(settings), style, target, bar)
-        about["seconds_sampling"] = time.monotonic() - began
-        about["model"] = sampler.describe()
-    finally:
-        sampler.close()
-    keep_origin(file, about)
-    return made, about

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from codea1_cli.cli import console
-from codea1_cli.errors import EnvironmentFault, UserError, some
+from codea1_cli.errors import EnvironmentFault, UserError, command, some
+from codea1_cli.evals import registry
 from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample, ScoreOptions
 from codea1_cli.evals.samples import missing_tasks, read_samples
 from codea1_cli.extract.source import parse
 
 if TYPE_CHECKING:
     from codea1_cli.evals.results import Compared
-    from codea1_cli.models.sampler import SamplingSettings
+    from codea1_cli.models.sampler import ModelRef, SamplingSettings
 
 _LOOKED_AT = 1_000  # samples parsed before scoring
 
@@ -42,7 +43,7 @@ def show_result(result: Mapping[str, Any], per_task: bool, file: Path) -> None:
             rows.append([f"{column}, references that pass", *cells, "", valid["tasks"]])
     columns = ["", *(f">{name}" for name in (*names, "95 % of pass@1", "tasks"))]
     console.out().print(console.table(f"{result['title']}: {result['label']}", columns, rows, framed=True))
-    _references(result["references"])
+    _references(result["references"], result["benchmark"])
     if per_task:
         _tasks(result)
     seconds = result["seconds"]
@@ -53,12 +54,14 @@ def show_result(result: Mapping[str, Any], per_task: bool, file: Path) -> None:
     console.note(f"samples {result['samples_file']}, result {file}")
 
 
-def _references(told: Mapping[str, Any]) -> None:
+def _references(told: Mapping[str, Any], benchmark: str) -> None:
     console.out().print(f"references that pass here: {percent(told['rate'])} of {told['tasks'] - len(told['not_run'])}")
     for task, why in sorted(told["failing"].items()):
         console.out().print(console.printable(f"  {task} fails: {why}"), markup=False, soft_wrap=True)
     if told["not_run"]:
-        console.warn(f"{len(told['not_run'])} tasks cannot run here and are not failures; the result file says why")
+        libraries = any(name.isidentifier() for name in told["lacking"])
+        text = f"{len(told['not_run'])} tasks cannot run here and are not failures: {_by_name(told['lacking'])}"
+        console.warn(text + (_way_out(benchmark) if libraries else ""))
 
 
 def _tasks(result: Mapping[str, Any]) -> None:
@@ -200,3 +203,96 @@ def warn_of_layers(options: ScoreOptions) -> None:
     with closing(make_sandbox(options.of_sandbox(workers=1, warm=()))) as sandbox:
         if text := layer_warning(sandbox.layers):
             console.warn(text)
+
+
+def tell_missing(benchmark: CodeBenchmark, tasks: Sequence[CodeTask], options: ScoreOptions) -> None:
+    """Says before anything is sampled which libraries are missing here, for how many tasks, and what brings them."""
+    if missing := benchmark.missing(tasks, options):
+        text = f"libraries missing here, with the tasks that name them: {_by_name(missing)}; those tasks will not count"
+        console.warn(text + _way_out(benchmark.name))
+
+
+def _by_name(counts: Mapping[str, int]) -> str:
+    return some([f"{name} {count}" for name, count in counts.items()], 8)
+
+
+def _way_out(benchmark: str) -> str:
+    name = benchmark.partition("-")[0]
+    if registry.ROWS[name].setup is None:
+        return ""
+    return f"; `{command('eval-code', 'setup', name)}` makes an interpreter that has the libraries"
+
+
+def set_up(benchmark: str, to: Path | None, python: str, dry_run: bool, as_json: bool) -> None:
+    """Makes the interpreter that a benchmark's tasks need, after a word of where and how large it will be.
+
+    Raises:
+        UserError: there is no such benchmark, or it needs none.
+        EnvironmentFault: it cannot be made.
+    """
+    from codea1_cli.durable import only_writer
+
+    row = registry.benchmark_row(benchmark)
+    if row.setup is None:
+        others = ", ".join(name for name, other in registry.ROWS.items() if other.setup is not None)
+        raise UserError(f"{benchmark} needs no interpreter of its own", hint=f"one of {others} does")
+    plan = row.setup(to, python)
+    console.note(
+        f"{plan.libraries} libraries, 3 GB, from the package index that {Path(plan.tool).name} is set to, "
+        f"into {plan.folder}; Python: {plan.base}"
+    )
+    words = ["eval-code", benchmark, *([] if plan.is_found else ["--sandbox-python", str(plan.python)])]
+    if dry_run:
+        words = ["eval-code", "setup", benchmark, *(["--to", str(to)] if to else []), "--python", python]
+    else:
+        with only_writer(plan.folder, option="--to"):
+            plan.make()
+    console.note(f"next: {command(*words)}")
+    if as_json:
+        console.emit({"python": plan.python, "base": plan.base, "libraries": plan.libraries, "made": not dry_run})
+
+
+def sampled(
+    benchmark: CodeBenchmark,
+    tasks: list[CodeTask],
+    ref: ModelRef,
+    settings: SamplingSettings,
+    style: str,
+    engine: str,
+    file: Path,
+    bar: Any,
+) -> tuple[list[Sample], dict[str, Any]]:
+    """The samples of these tasks, sampled as far as `file` lacks them, and what a result says of their making."""
+    import time
+    from dataclasses import asdict, replace
+
+    from codea1_cli.evals.results import keep_origin, read_origin
+    from codea1_cli.evals.samples import SampleFile
+    from codea1_cli.evals.scoring import sample_tasks
+    from codea1_cli.models.sampler import open_sampler
+
+    kept = {
+        **asdict(settings),
+        "model": ref.path,
+        "adapter": ref.adapter,
+        "style": style,
+        "data": benchmark.data_hash(),
+    }
+    target = SampleFile(file, {key: value for key, value in kept.items() if key != "stop"})
+    about: dict[str, Any] = {"label": ref.label, "style": style, "sampling": asdict(settings), "seconds_sampling": 0.0}
+    if all(target.counts[task.id] >= settings.n for task in tasks):
+        from codea1_cli.evals.samples import read_samples
+
+        console.note(f"all samples are there: {file}")
+        about["model"] = {"model": ref.path, "label": ref.label}
+        return read_samples(file, benchmark, tasks), {**about, **read_origin(file)}
+    sampler = open_sampler(ref, engine)
+    try:
+        began = time.monotonic()
+        made = sample_tasks(benchmark, tasks, sampler, replace(settings), style, target, bar)
+        about["seconds_sampling"] = time.monotonic() - began
+        about["model"] = sampler.describe()
+    finally:
+        sampler.close()
+    keep_origin(file, about)
+    return made, about

@@ -58,10 +58,10 @@ def plan(
     from dataclasses import replace
 
     from codea1_cli.cli.plan_view import estimate_data, show_estimate
-    from codea1_cli.engine.run_setup import check_enough
     from codea1_cli.models.loading import check_model
     from codea1_cli.planning.estimate import best_gpu_splits, check_disk, check_fits, estimate_run, suggestions
     from codea1_cli.planning.gpu_assignment import gpu_ids
+    from codea1_cli.recipe.batching import fitted
     from codea1_cli.recipe.files import load_recipe, recipe_names
     from codea1_cli.runs.run_dir import runs_root
 
@@ -73,8 +73,8 @@ def plan(
         check_model(chosen.model_of(role), weights=False)
     notes: list[str] = []
     count = _problems(chosen, problems, notes)
-    check_enough(count, chosen.train.problems_per_step, "problems")
     target, assignment = _target(chosen, gpu, gpus, notes)
+    chosen, fewer = fitted(chosen, count, {role: len(group) for role, group in assignment.items()})
     target = replace(target, prompt=mean_prompt, completion=mean_completion)
     estimate = estimate_run(chosen, shapes, gpu_ids(assignment), target, count)
     refusal: CodeA1Error | None = None
@@ -86,6 +86,7 @@ def plan(
             check_disk(estimate, free_disk(root), str(root))
     except CodeA1Error as error:
         refusal = error
+    notes += [fewer] if fewer else []
     changes = [] if estimate.fits else suggestions(estimate, count)
     feasible = changes[0].estimate if changes else estimate
     total = len(estimate.loads.keys() - {None})

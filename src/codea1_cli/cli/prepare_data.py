@@ -159,7 +159,6 @@ if TYPE_CHECKING:
     from codea1_cli.data.card import Card
 
 _BAR = 40
-_TINY = 12  # problems per step of the recipe `tiny`
 STAGES = {
     "read": "reading",
     "filter": "filtering",
@@ -195,10 +194,8 @@ def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
         console.note(f"{slow} slow references are kept; slow.jsonl names them with their seconds")
     console.note(f"{out / 'README.md'} is the data card, {out / 'removed.jsonl'} lists what was removed")
     if not benchmark:
-        problems = card.splits.get("train", 0)
         words = ["train", "--recipe", "tiny", f"data.train={out}"]
         words += [f"data.heldout={out / 'val.jsonl'}"] if card.splits.get("val") else []
-        words += [f"train.problems_per_step={problems}"] if problems < _TINY else []
         console.note(f"next: {typed(*words)}")
 
 

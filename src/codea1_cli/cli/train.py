@@ -69,12 +69,13 @@ def train(
     from codea1_cli.cli.plan import estimate_here, free_disk
     from codea1_cli.cli.plan_view import headline, run_data, show_run
     from codea1_cli.engine.resume import begin_anew
-    from codea1_cli.engine.run_setup import check_enough, run_length
+    from codea1_cli.engine.run_setup import run_length
     from codea1_cli.engine.shutdown import stoppable
     from codea1_cli.methods.registry import method_of
     from codea1_cli.models.loading import check_model
     from codea1_cli.planning.estimate import check_disk
     from codea1_cli.planning.gpu_assignment import assign_gpus, settle_precision, visible_gpus
+    from codea1_cli.recipe.batching import fitted
     from codea1_cli.recipe.files import resumed_recipe
     from codea1_cli.recipe.resources import check_benchmarks, heldout_problems, training_problems
     from codea1_cli.runs.run_dir import runs_root
@@ -96,7 +97,6 @@ def train(
         chosen, source = _new(recipe, overrides or [], run, root, options)
         directory = _directory(chosen.name, run, root, resume, options)
     problems = training_problems(chosen)
-    check_enough(len(problems), chosen.train.problems_per_step, f"problems of {chosen.data.train}")
     heldout_problems(chosen)  # a broken held-out file or a missing benchmark shall be found now, not after an hour
     check_benchmarks(chosen)
     for role in method_of(chosen).roles:
@@ -116,6 +116,9 @@ def train(
         ranks = assign_gpus(chosen, offered, sum(node.cores for node in nodes), f"the cluster at {address}")
     else:
         ranks = assign_gpus(chosen, visible_gpus(), cores())
+    chosen, fewer = fitted(chosen, len(problems), {role: len(group) for role, group in ranks.items()})
+    if fewer:
+        console.note(fewer)
     chosen = settle_precision(chosen, on_gpu=any(gpu is not None for group in ranks.values() for gpu in group))
     done = 0 if start_over or not resume else directory.latest_step()
     length = run_length(chosen, len(problems))

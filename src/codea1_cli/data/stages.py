@@ -22,7 +22,7 @@ from codea1_cli.files import read_text
 from codea1_cli.judging.grading import grade_on_tests
 from codea1_cli.judging.judge import Judge
 from codea1_cli.problems.problem import Problem
-from codea1_cli.problems.prompts import code_messages
+from codea1_cli.problems.prompts import code_messages, known_names, real_reply, shown_problem
 from codea1_cli.problems.row_files import Skipped
 from codea1_cli.sandbox.base import Limits, Sandbox
 
@@ -199,7 +199,7 @@ class PromptCounter:
         from codea1_cli.models.loading import render
 
         try:
-            return len(render(self.tokenizer, code_messages(problem)))
+            return len(render(self.tokenizer, code_messages(shown_problem(problem, known_names(self.tokenizer)))))
         except TemplateError as error:
             raise UserError(f"the chat template does not render: {error}", hint="see --chat-template") from None
 
@@ -252,8 +252,11 @@ class ProblemSampler:
         settings = SamplingSettings(
             n=rule.n, temperature=rule.temperature, max_new_tokens=rule.max_new_tokens, seed=seed
         )
-        prompts = [render(self.sampler.tokenizer, code_messages(problem)) for problem in problems]
-        return self.sampler.generate(prompts, settings)
+        tokenizer, names = self.sampler.tokenizer, known_names(self.sampler.tokenizer)
+        prompts = [render(tokenizer, code_messages(shown_problem(problem, names))) for problem in problems]
+        groups = self.sampler.generate(prompts, settings)
+        pairs = zip(problems, groups, strict=True)
+        return [[real_reply(text, problem.entry_point, names) for text in group] for problem, group in pairs]
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,12 @@ A test holds the signatures to those of `engine.arena.Arena`.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from codea1_cli.methods.base import Exchange
+from codea1_cli.methods.base import CandidateView, Exchange
+from codea1_cli.problems.prompts import KnownNames, real_reply, shown_code
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,42 @@ class Decision:
 
 
 class ArenaClient(Exchange):
-    """All calls of a rank. They block until the arena answers, except `heartbeat` and those that `Exchange` names."""
+    """All calls of a rank. They block until the arena answers, except `heartbeat` and those that `Exchange` names.
+
+    Where the rank's model has seen few names (`names`), programs come here under the one that it knows for a function,
+    and replies leave under the functions' own (`entry_points`, by problem id): nobody else meets the other.
+    """
+
+    def __init__(
+        self, arena: Any, names: KnownNames | None = None, entry_points: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(arena)
+        self.names, self.entry_points = names, entry_points or {}
+
+    def _shown(self, pid: str, code: str) -> str:
+        return shown_code(code, self.entry_points[pid], self.names)
+
+    def _real(self, pid: str, texts: Sequence[str]) -> list[str]:
+        return [real_reply(text, self.entry_points[pid], self.names) for text in texts]
+
+    def post_candidates(self, step: int, texts: dict[str, list[str]]) -> dict[str, list[float | None]]:
+        """As `Exchange`."""
+        if self.names is not None:
+            texts = {pid: self._real(pid, group) for pid, group in texts.items()}
+        return super().post_candidates(step, texts)
+
+    def get_candidates(self, step: int, ids: Sequence[str]) -> dict[str, list[CandidateView]]:
+        """As `Exchange`."""
+        found = super().get_candidates(step, ids)
+        if self.names is None:
+            return found
+        return {pid: [replace(view, code=self._shown(pid, view.code)) for view in found[pid]] for pid in found}
+
+    def post_suites(self, step: int, groups: Sequence[tuple[str, int, list[str]]]) -> None:
+        """As `Exchange`."""
+        if self.names is not None:
+            groups = [(pid, index, self._real(pid, texts)) for pid, index, texts in groups]
+        super().post_suites(step, groups)
 
     def heartbeat(self, label: str, phase: str, step: int) -> None:
         """Tells what a rank does from now on: a hang is blamed on the rank that is not `waiting`."""
@@ -51,7 +88,8 @@ class ArenaClient(Exchange):
 
     def preflight_programs(self) -> dict[str, str]:
         """A program per problem that gave one, when the Code LLM's ranks have posted theirs."""
-        return self._wait(self._arena.preflight_programs.remote())
+        found: dict[str, str] = self._wait(self._arena.preflight_programs.remote())
+        return found if self.names is None else {pid: self._shown(pid, code) for pid, code in found.items()}
 
     def post_preflight(self, label: str, counts: Any, samples: list[tuple[str, list[str]]]) -> None:
         """Posts a rank's pre-flight samples; returns when the run may begin.
@@ -59,6 +97,8 @@ class ArenaClient(Exchange):
         Raises:
             UserError: they speak against the run.
         """
+        if self.names is not None:
+            samples = [(pid, self._real(pid, texts)) for pid, texts in samples]
         self._wait(self._arena.post_preflight.remote(label, counts, samples))
 
     def evaluation_share(self, name: str, rank: int, ranks: int) -> list[Any]:

@@ -24,7 +24,6 @@ from codea1_cli.errors import RunFailed, SandboxOutage, some
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.gpu_assignment import Gpu
 from codea1_cli.problems.problem import Problem, public_problem
-from codea1_cli.problems.prompts import code_messages
 from codea1_cli.recipe.resources import heldout_problems
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
@@ -146,13 +145,16 @@ class Driver:
             "given": {spec.label: spec.environment for spec in self.specs},
         }
         first = f"{method_of(self.recipe).roles[0]}[0]"
-        chats = [code_messages(problem) for problem in problems]
-        lengths = self._call(self.workers[first].prompt_lengths.remote(chats), first, self._patience)
+        public = [public_problem(problem) for problem in problems]
+        lengths = self._call(self.workers[first].prompt_lengths.remote(public), first, self._patience)
         devices = {
             label: info["device"] + (f" of node {info['node'][:8]}" if self.nodes else "")
             for label, info in loaded.items()
         }
         schedule, kept = setup.fresh(problems, faults, lengths, devices)
+        self.recipe = setup.recipe
+        for note in setup.notes:
+            self.view.event({"kind": "note", "text": note})
         for reason, names in setup.skipped.items():
             self.view.event({"kind": "note", "text": f"left out {len(names)} problems, {reason}: {some(names, 3)}"})
         return schedule, kept
@@ -166,7 +168,7 @@ class Driver:
         # Model-written text is all that a policy needs besides the questions: references stay in the arena.
         public = {pid: public_problem(problem) for pid, problem in problems.items()}
         for group in build_order(self.specs):
-            building = {label: self.workers[label].build.remote(schedule, last, public) for label in group}
+            building = {label: self.workers[label].build.remote(self.recipe, schedule, last, public) for label in group}
             told = self._gather(building, "building", self._patience)
             for label, chosen in told.items():
                 if chosen:

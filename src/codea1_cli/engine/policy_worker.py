@@ -18,6 +18,7 @@ from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.errors import CodeA1Error, RunFailed, SandboxOutage
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.prompts import code_messages, known_names, shown_problem
 from codea1_cli.recipe.batching import batches
 from codea1_cli.recipe.schema import Recipe
 
@@ -55,15 +56,19 @@ class PolicyWorker:
         node = ray.get_runtime_context().get_node_id()
         return {"pid": os.getpid(), "node": node, "device": device, "set_aside": self.set_aside}
 
-    def prompt_lengths(self, chats: list[list[dict[str, str]]]) -> list[int]:
-        """Tokens of each rendered prompt."""
+    def prompt_lengths(self, problems: list[Problem]) -> list[int]:
+        """Tokens of each problem's rendered prompt for a program."""
         from codea1_cli.models.loading import render
 
-        return [len(render(self.tokenizer, chat)) for chat in chats]
+        names = known_names(self.tokenizer)
+        return [len(render(self.tokenizer, code_messages(shown_problem(problem, names)))) for problem in problems]
 
-    def build(self, schedule: Schedule, last: int, problems: dict[str, Problem]) -> dict[str, Any]:
-        """Builds the trainer; this call of the command ends at step `last`. `problems` hold no reference: a policy's
-        process has no business with one.
+    def build(self, recipe: Recipe, schedule: Schedule, last: int, problems: dict[str, Problem]) -> dict[str, Any]:
+        """Builds the trainer; this call of the command ends at step `last`.
+
+        Args:
+            recipe: as the problems that can be used have settled it.
+            problems: without references: a policy's process has no business with one.
 
         Returns what was chosen for the sampling engine.
         """
@@ -71,10 +76,13 @@ class PolicyWorker:
         from codea1_cli.engine.trl.rank import TrainingRank, fault_at
         from codea1_cli.engine.trl.trainer import build_trainer
 
-        spec, recipe = self.spec, self.recipe
+        self.recipe, spec = recipe, self.spec
         fault_at(spec.role, spec.rank, 0, "building")
         self.store = _loopback_store(spec)
-        rank = TrainingRank(spec, recipe, ArenaClient(self.arena), problems, (len(schedule), last))
+        names = known_names(self.tokenizer)
+        arena = ArenaClient(self.arena, names, {pid: problem.entry_point for pid, problem in problems.items()})
+        problems = {pid: shown_problem(problem, names) for pid, problem in problems.items()}
+        rank = TrainingRank(spec, recipe, arena, problems, (len(schedule), last))
         rollouts = method_of(recipe).rollouts(spec.role)(rank)
         told: dict[str, Any] = {}
         try:

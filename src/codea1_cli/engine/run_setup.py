@@ -11,7 +11,7 @@ import platform
 import random
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,12 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.durable import write_atomic
-from codea1_cli.errors import UserError, command
+from codea1_cli.errors import UserError, command, some
+from codea1_cli.judging.grading import own_calls
 from codea1_cli.methods.registry import method_of
+from codea1_cli.models.loading import BUILTIN
 from codea1_cli.problems.problem import Problem
+from codea1_cli.recipe.batching import fitted
+from codea1_cli.recipe.files import recipe_text
 from codea1_cli.recipe.resources import file_hash
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
+from codea1_cli.tiny import KNOWN, unknown_kinds
 
 _PACKAGES = ("codea1", "torch", "transformers", "trl", "ray", "vllm", "peft", "accelerate", "datasets")
 
@@ -78,11 +83,28 @@ def make_schedule(
     return Schedule(tuple(steps[:total]), per_epoch)
 
 
+def strange_arguments(problems: Sequence[Problem]) -> list[str]:
+    """A note on the problems whose own tests pass arguments of kinds that the embedded model has never seen."""
+    kinds: dict[str, None] = {}
+    strange = []
+    for problem in problems:
+        found = {kind: None for call in own_calls(problem) for kind in unknown_kinds(call)}
+        kinds |= found
+        strange += [problem.id] if found else []
+    if not strange:
+        return []
+    return [
+        f"the embedded model has seen {', '.join(KNOWN)}; {len(strange)} of {len(problems)} problems take other "
+        f"arguments ({some(list(kinds), 3)}), at which it can only guess: {some(strange, 3)}"
+    ]
+
+
 class RunSetup:
     def __init__(self, recipe: Recipe, run: RunDir) -> None:
         self.recipe, self.run = recipe, run
         self.first = method_of(recipe).roles[0]  # whose prompts are known before the run
         self.skipped: dict[str, list[str]] = {}
+        self.notes: list[str] = []  # what a user should know of the problems before the first step
         self.sandbox_layers: dict[str, Any] = {}
         self.environment: dict[str, Any] = {}
 
@@ -93,7 +115,7 @@ class RunSetup:
         prompt_tokens: Sequence[int],
         devices: Mapping[str, str],
     ) -> tuple[Schedule, dict[str, Problem]]:
-        """Leaves out what cannot be used, by a named reason, and writes run.json.
+        """Leaves out what cannot be used, by a named reason, fits the step to what is left, and writes run.json.
 
         Raises:
             UserError: nothing is left, or too little for one step.
@@ -113,6 +135,13 @@ class RunSetup:
             reasons = "; ".join(f"{len(ids)} {reason}" for reason, ids in skipped.items())
             raise UserError(f"no problem of {self.recipe.data.train} can be used: {reasons}")
         self._check_lengths(len(problems), max(prompt_tokens))
+        ranks = Counter(label.partition("[")[0] for label in devices)
+        self.recipe, fewer = fitted(self.recipe, len(kept), ranks)
+        if fewer:
+            self.notes.append(fewer)
+            write_atomic(self.run.recipe_file, recipe_text(self.recipe))
+        if BUILTIN in map(self.recipe.model_of, method_of(self.recipe).roles):
+            self.notes += strange_arguments(list(kept.values()))
         schedule = self._schedule(list(kept))
         write_atomic(self.run.path / "run.json", json.dumps(self._info(schedule, list(kept), devices), indent=2) + "\n")
         return schedule, kept

@@ -74,11 +74,12 @@ class Scored:
 @dataclass(frozen=True)
 class ReferenceReport:
     """How the references fare here. `failing` says why, by task: those are named and scores are given with and without
-    them. `not_run` are tasks that cannot run here."""
+    them. `not_run` are tasks that cannot run here, `lacking` how many of them lack what (a library, by its name)."""
 
     tasks: int
     failing: dict[str, str] = field(default_factory=dict)
     not_run: dict[str, str] = field(default_factory=dict)
+    lacking: dict[str, int] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
@@ -158,6 +159,10 @@ class CodeBenchmark(Protocol):
         """The program in a raw solution, as the benchmark's own sanitiser finds it."""
         ...
 
+    def missing(self, tasks: Sequence[CodeTask], options: ScoreOptions) -> dict[str, int]:
+        """Libraries that these tasks need and the samples' interpreter lacks, with the number of tasks of each."""
+        ...
+
     def check_references(
         self, options: ScoreOptions, progress: Progress, ids: Collection[str] | None = None
     ) -> ReferenceReport:
@@ -226,8 +231,8 @@ class EvalSet(Protocol):
     n: int
 
     def load(self) -> Sequence[Any]:
-        """The items, each with an `id`; they go to the ranks. Raises UserError or EnvironmentFault where the data is
-        not there."""
+        """The items, each with an `id` and an `entry_point`; they go to the ranks. Raises UserError or EnvironmentFault
+        where the data is not there."""
         ...
 
     def prompts(self, tokenizer: Any, items: Sequence[Any]) -> list[list[int]]:

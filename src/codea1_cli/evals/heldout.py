@@ -16,13 +16,14 @@ from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.benchmark import Figures, Texts
 from codea1_cli.evals.statistics import pass_at_k
 from codea1_cli.evals.test_generation.mutants import make_mutants
+from codea1_cli.evals.test_generation.sampling import attack_prompts
 from codea1_cli.files import decode_json
 from codea1_cli.judging.grading import grade_on_tests
 from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.models.loading import render
 from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.problems.problem import Problem, public_problem
-from codea1_cli.problems.prompts import code_messages, test_messages
+from codea1_cli.problems.prompts import code_messages, known_names, shown_problem
 from codea1_cli.sandbox.base import in_order
 from codea1_cli.sandbox.verdicts import Verdict
 
@@ -37,6 +38,11 @@ class WrongProgram:
     id: str
     problem: Problem
     source: str
+
+    @property
+    def entry_point(self) -> str:
+        """The function's name."""
+        return self.problem.entry_point
 
 
 class HeldoutSet:
@@ -87,7 +93,8 @@ class HeldoutSolving(HeldoutSet):
 
     def prompts(self, tokenizer: Any, items: Sequence[Problem]) -> list[list[int]]:
         """Token ids of the training's own prompts."""
-        return [render(tokenizer, code_messages(problem)) for problem in items]
+        names = known_names(tokenizer)
+        return [render(tokenizer, code_messages(shown_problem(problem, names))) for problem in items]
 
     def score(self, texts: Texts) -> tuple[Figures, Rows]:
         """`solve_figures`, and `SolveResult`s by problem, with the wrong programs in them."""
@@ -117,7 +124,7 @@ class HeldoutAttacking(HeldoutSet):
     def prompts(self, tokenizer: Any, items: Sequence[WrongProgram]) -> list[list[int]]:
         """Token ids of the training's own prompts."""
         shown = [(item.problem, item.source if self.white_box else None) for item in items]
-        return [render(tokenizer, test_messages(problem, code, self.tests_per_suite)) for problem, code in shown]
+        return attack_prompts(tokenizer, shown, self.tests_per_suite)
 
     def score(self, texts: Texts) -> tuple[Figures, Rows]:
         """`attack_figures`, and `SuiteResult`s by wrong program."""

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from codea1_cli.errors import UserError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from codea1_cli.evals.benchmark import CodeBenchmark, EvalSet, SetOptions, TestBenchmark
+    from codea1_cli.evals.bigcodebench.environment import EnvironmentPlan
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class BenchmarkRow:
     consists of. role: the policy that it measures. files: what its published file is called (glob patterns), the
     publisher's own name first. prefix: what its task ids begin with. hub: the dataset of each subset; revision: the
     split or version that is read there.
+
+    setup: plans the interpreter that its tasks need, in a folder and of a version; None where none is needed.
 
     open: makes the benchmark of a subset, a `CodeBenchmark` or, for the role `test`, a `TestBenchmark`. It imports what
     it needs when it is called, and loads no data.
@@ -40,6 +45,7 @@ class BenchmarkRow:
     hub: Mapping[str, str] = field(default_factory=dict)
     revision: str | None = None
     subsets: tuple[str, ...] = ("full",)
+    setup: Callable[[Path | None, str], EnvironmentPlan] | None = None
 
 
 def _evalplus(name: str) -> CodeBenchmark:
@@ -52,6 +58,12 @@ def _bigcodebench(subset: str) -> CodeBenchmark:
     from codea1_cli.evals.bigcodebench.benchmark import BigCodeBenchmark
 
     return BigCodeBenchmark(hard=subset == "hard")
+
+
+def _bigcodebench_setup(folder: Path | None, python: str) -> EnvironmentPlan:
+    from codea1_cli.evals.bigcodebench.environment import plan_environment
+
+    return plan_environment(folder, python)
 
 
 def _unleaked() -> TestBenchmark:
@@ -92,6 +104,7 @@ _ROWS = (
         revision="v0.1.4",
         open=_bigcodebench,
         subsets=("full", "hard"),
+        setup=_bigcodebench_setup,
     ),
     BenchmarkRow(
         name="ult",

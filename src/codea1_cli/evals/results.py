@@ -81,7 +81,13 @@ def _origin_file(samples: Path) -> Path:
 
 def references_record(report: ReferenceReport) -> dict[str, Any]:
     """How the references fared, as a result file has it."""
-    return {"tasks": report.tasks, "rate": report.rate, "failing": report.failing, "not_run": report.not_run}
+    return {
+        "tasks": report.tasks,
+        "rate": report.rate,
+        "failing": report.failing,
+        "not_run": report.not_run,
+        "lacking": report.lacking,
+    }
 
 
 def verdict_rows(scored: Sequence[Scored]) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from codea1_cli.evals import statistics
 from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, ReferenceReport, Sample, Scored, ScoreOptions, Status
 from codea1_cli.evals.results import FORMAT, references_record, verdict_rows
 from codea1_cli.evals.samples import SampleFile, read_samples
+from codea1_cli.problems.prompts import known_names, real_reply
 
 if TYPE_CHECKING:
     from codea1_cli.models.sampler import Sampler, SamplingSettings
@@ -45,7 +46,8 @@ def sample_tasks(
         part = order[start : start + chunk]
         texts = sampler.generate([prompts[i] for i in part], settings)
         for i, replies in zip(part, texts, strict=True):
-            made = [benchmark.sample(left[i], text, number, style) for number, text in enumerate(replies)]
+            real = [real_reply(text, left[i].entry_point, known_names(sampler.tokenizer)) for text in replies]
+            made = [benchmark.sample(left[i], text, number, style) for number, text in enumerate(real)]
             file.append(made[file.counts[left[i].id] :])
         done += len(part)
         progress("sampling", done, len(tasks))

@@ -1,5 +1,6 @@
 """The Problem row that everything trains and evaluates on, and its files."""
 
+import ast
 import gzip
 import io
 import json
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
+from codea1_cli.extract.source import parse
 from codea1_cli.files import Broken, decode_json
 from codea1_cli.problems.row_files import whole_rows
 
@@ -144,11 +146,31 @@ def parquet_table(rows: list[dict[str, Any]]) -> Any:
 
 
 def public_problem(problem: Problem) -> Problem:
-    """The problem without its reference and tests, for a policy's process, which has no use for them."""
+    """The problem without its reference and tests, for a policy's process, which has no use for them. What types of
+    arguments it takes is told."""
     return Problem(
         id=problem.id,
         question=problem.question,
         declaration=problem.declaration,
         entry_point=problem.entry_point,
         reference="# kept by the arena",
+        meta={_ARGUMENTS: argument_types(problem)},
     )
+
+
+_ARGUMENTS = "argument_types"
+
+
+def argument_types(problem: Problem) -> list[str]:
+    """The types of the positional arguments in the first of the problem's own tests that passes literals alone; empty
+    where there is none."""
+    if isinstance(known := problem.meta.get(_ARGUMENTS), list):
+        return known
+    for test in problem.tests:
+        for call in ast.walk(parse(test) or ast.Module([], [])):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", None) == problem.entry_point:
+                try:
+                    return [type(ast.literal_eval(argument)).__name__ for argument in call.args]
+                except (ValueError, TypeError, RecursionError):
+                    continue
+    return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from codea1_cli.errors import UserError
@@ -62,3 +63,28 @@ def batches(recipe: Recipe, role: str, ranks: int) -> Batches:
         gradient_accumulation=per_update // micro,
         updates_per_step=train.updates_per_step,
     )
+
+
+def fitted(recipe: Recipe, problems: int, ranks: Mapping[str, int]) -> tuple[Recipe, str | None]:
+    """The recipe as it is, or, where the problems do not fill a step, with the largest step that they fill and that
+    every policy's ranks (their number by role) and optimizer steps can share; and then a word about it.
+
+    Raises:
+        UserError: not even the smallest step can be filled.
+    """
+    asked = recipe.train.problems_per_step
+    for size in range(problems, 0, -1) if problems < asked else ():
+        smaller = recipe.model_copy(update={"train": recipe.train.model_copy(update={"problems_per_step": size})})
+        try:
+            for role, count in ranks.items():
+                batches(smaller, role, count)
+        except UserError:
+            continue
+        return smaller, f"{size} problems per step, where the recipe asks for {asked}: there are {problems}"
+    if problems < asked:
+        raise UserError(
+            f"{problems} problems fill no step that {max(ranks.values())} ranks of a policy and "
+            f"train.updates_per_step={recipe.train.updates_per_step} can share",
+            hint="add problems, lower train.updates_per_step, or take fewer GPUs (code.gpus, test.gpus)",
+        )
+    return recipe, None

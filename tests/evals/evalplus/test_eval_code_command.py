@@ -35,7 +35,7 @@ def test_samples_are_made_scored_and_kept(command, release, tmp_path):
     assert result["figures"]["plus"]["tasks"] == 3
     assert {"pass@1", "pass@2", "avg@2", "interval"} <= set(result["figures"]["plus"])
     assert [row["n"] for row in result["tasks"].values()] == [2, 2, 2]
-    assert result["references"] == {"tasks": 3, "rate": 1.0, "failing": {}, "not_run": {}}
+    assert result["references"] == {"tasks": 3, "rate": 1.0, "failing": {}, "not_run": {}, "lacking": {}}
     assert result["model"]["engine"] == "transformers"
     assert len(result["data_hash"]) == len(result["model"]["chat_template_hash"]) == 16
     assert result["sampling"]["temperature"] == 0.7

@@ -26,6 +26,7 @@ from codea1_cli.methods.base import Ids, OnChunk
 from codea1_cli.methods.registry import method_of
 from codea1_cli.models.sampler import SamplingSettings, cut_at_stop
 from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.prompts import known_names, real_reply
 from codea1_cli.recipe.resources import benchmark_sets, benchmarks_due, heldout_due, heldout_sets
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
@@ -191,7 +192,8 @@ class TrainingRank:
         texts = {item.id: [""] * chosen.n for item in items}
         for i, group in zip(fit, completions, strict=True):
             decoded = self.tokenizer.batch_decode(group, skip_special_tokens=True)
-            texts[items[i].id] = [cut_at_stop(text, settings.stop if settings else ()) for text in decoded]
+            ended = [cut_at_stop(text, settings.stop if settings else ()) for text in decoded]
+            texts[items[i].id] = [real_reply(text, items[i].entry_point, known_names(self.tokenizer)) for text in ended]
         self.arena.post_evaluation(step, chosen.name, spec.rank, texts, len(items) - len(fit))
 
 

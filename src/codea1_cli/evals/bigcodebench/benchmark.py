@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals.benchmark import CodeTask, Progress, ReferenceReport, Sample, Scored, ScoreOptions, Status
-from codea1_cli.evals.bigcodebench.environment import environment_key, open_sandbox
+from codea1_cli.evals.bigcodebench.environment import environment_key, missing_libraries, open_sandbox, python_for
 from codea1_cli.evals.bigcodebench.scoring import (
     FAILS,
     BigCodeVerdict,
@@ -121,6 +122,16 @@ class BigCodeBenchmark:
         """The program in a raw solution."""
         return sanitize_bigcodebench(raw, task.entry_point)
 
+    def missing(self, tasks: Sequence[CodeTask], options: ScoreOptions) -> dict[str, int]:
+        """The libraries that tasks name and the interpreter lacks, with the tasks of each, most first. Of a service
+        nothing is known."""
+        if options.sandbox != "local":
+            return {}
+        named = [{name.partition(".")[0] for name in task.data.libs} - sys.stdlib_module_names for task in tasks]
+        counts = Counter(name for names in named for name in sorted(names))
+        lacking = missing_libraries(python_for(options.python), counts)
+        return {name: count for name, count in counts.most_common() if name in lacking}
+
     def check_references(
         self, options: ScoreOptions, progress: Progress, ids: Collection[str] | None = None
     ) -> ReferenceReport:
@@ -130,7 +141,7 @@ class BigCodeBenchmark:
         cache = None
         if options.cache is not None and options.sandbox == "local":  # a service's packages may change unseen
             options.cache.mkdir(parents=True, exist_ok=True)
-            key = environment_key(options.python or sys.executable)
+            key = environment_key(python_for(options.python))
             cache = options.cache / cache_name(self.data_hash(), key, self.settings)
         done: set[str] = set()
 
@@ -144,7 +155,8 @@ class BigCodeBenchmark:
         missing = {
             t.task_id: f"{t.state}: {t.detail}" for t in self._references.values() if not t.runs and t.state != FAILS
         }
-        return ReferenceReport(len(tasks), failing, missing)
+        lacking = Counter(result.lacks for result in self._references.values() if result.task_id in missing)
+        return ReferenceReport(len(tasks), failing, missing, dict(lacking.most_common()))
 
     def score(self, samples: Sequence[Sample], options: ScoreOptions, progress: Progress) -> list[Scored]:
         """Verdicts in the samples' order; `check_references` has to come first."""

@@ -1,20 +1,22 @@
-"""The sandbox that BigCodeBench's tasks need: the libraries' own interpreter, and what its tests use around them."""
+"""The sandbox that BigCodeBench's tasks need: the libraries' own interpreter, how it is made and found, and what its
+tests use around them."""
 
 from __future__ import annotations
 
-import argparse
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.errors import UserError
-from codea1_cli.errors import command as typed
-from codea1_cli.evals.benchmark import ScoreOptions
+from codea1_cli.durable import write_atomic
+from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.evals.benchmark import ScoreOptions, default_cache
 from codea1_cli.sandbox.base import SandboxEnvironment
 
 WARM = [
@@ -39,6 +41,8 @@ WARM = [
 ]
 FONTS = "share/codea1-matplotlib"
 """Below the environment: matplotlib's list of fonts, which takes seconds to make."""
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+_DONE = "codea1-requirements"  # in a finished environment: the hash of what was installed
 _ENV = {"TZ": "UTC", "MPLBACKEND": "Agg", "TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
 
@@ -74,7 +78,7 @@ def open_sandbox(options: ScoreOptions, warm: Sequence[str] = WARM) -> Any:
     from codea1_cli.sandbox.make import make_sandbox
 
     here = options.sandbox == "local"  # else the path is one on the service's machine
-    found = interpreter(options.python or sys.executable) if here else Path(options.python or "/usr/bin/python")
+    found = interpreter(python_for(options.python)) if here else Path(options.python or "/usr/bin/python")
     fonts = found.parent.parent / FONTS
     env = {**_ENV, "PATH": f"{found.parent}:/usr/local/bin:/usr/bin:/bin"}
     if fonts.is_dir() or (not here and options.python):
@@ -84,48 +88,124 @@ def open_sandbox(options: ScoreOptions, warm: Sequence[str] = WARM) -> Any:
     return make_sandbox(options.of_sandbox(python=python, warm=warm, environment=around))
 
 
-REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+def python_for(given: str | None) -> str:
+    """The interpreter for the tasks: the one that is given, else what `EnvironmentPlan.make` made, else ours."""
+    made = environment_folder()
+    return given or (str(made / "bin" / "python") if is_ready(made) else sys.executable)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Makes the environment; returns uv's exit status where it fails."""
-    parser = argparse.ArgumentParser(prog="python -m codea1_cli.evals.bigcodebench.environment", description=__doc__)
-    parser.add_argument("folder", type=Path, metavar="DIR")
-    parser.add_argument("--python", default="3.10", help="version or path of the interpreter (3.10)")
-    arguments = parser.parse_args(argv)
-    uv = shutil.which("uv")
-    if uv is None:
-        print("error: uv is not installed\nhint: https://docs.astral.sh/uv", file=sys.stderr)
-        return 3
-    folder = arguments.folder.resolve()
-    python = str(folder / "bin" / "python")
-    base = _interpreter(uv, arguments.python)
-    steps: list[tuple[list[str], dict[str, str]]] = [
-        ([uv, "venv", "--no-project", "--allow-existing", "--python", base, str(folder)], {}),
-        ([uv, "pip", "install", "--compile-bytecode", "--python", python, "-r", str(REQUIREMENTS)], {}),
-        ([python, "-c", "import matplotlib.font_manager"], {"MPLCONFIGDIR": str(folder / FONTS)}),
-    ]
-    for command, extra in steps:
-        done = subprocess.run(command, env={**os.environ, **extra}, check=False)
-        if done.returncode:
-            print(f"error: {' '.join(command[:3])} failed with status {done.returncode}", file=sys.stderr)
-            if not Path(python).exists():
-                print("hint: name a Python 3.10 that is installed: --python PATH", file=sys.stderr)
-            return done.returncode
-    print(f"ready: {typed('eval-code', 'bigcodebench', '--sandbox-python', python)}")
-    return 0
+def missing_libraries(python: str, libraries: Iterable[str]) -> frozenset[str]:
+    """Which of these modules an interpreter does not find; none where it does not say, since the references will."""
+    look = "import importlib.util as u, json, sys; print(json.dumps([n for n in sys.argv[1:] if not u.find_spec(n)]))"
+    words = [python, "-I", "-c", look, *sorted(libraries)]
+    try:
+        said = subprocess.run(words, capture_output=True, timeout=60, check=True)
+        return frozenset(json.loads(said.stdout))
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return frozenset()
 
 
-def _interpreter(uv: str, wish: str) -> str:
+# -- making it ---------------------------------------------------------------------------------------------------------
+def environment_folder() -> Path:
+    """Where the environment is made and looked for: in codea1's cache."""
+    return default_cache() / "bigcodebench"
+
+
+def is_ready(folder: Path) -> bool:
+    """Whether `folder` holds a finished environment with the libraries that are listed now."""
+    try:
+        done = (folder / _DONE).read_text(encoding="utf-8").strip() == _listed()
+        return done and (folder / "bin" / "python").exists()
+    except OSError:
+        return False
+
+
+def _listed() -> str:
+    return hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+
+
+@dataclass(frozen=True)
+class EnvironmentPlan:
+    """How the environment is made: by uv where that is installed, else by `venv` and pip."""
+
+    folder: Path
+    tool: str
+    base: str  # the interpreter that it is made with: a path, or a version that uv finds or brings
+    libraries: int
+
+    @property
+    def python(self) -> Path:
+        """The interpreter that it will have."""
+        return self.folder / "bin" / "python"
+
+    @property
+    def is_found(self) -> bool:
+        """Whether it lies where it is looked for."""
+        return self.folder == environment_folder().resolve()
+
+    def make(self) -> None:
+        """Makes it, or completes what an interrupted call left. The tools' own output goes to stderr.
+
+        Raises:
+            EnvironmentFault: a step fails.
+        """
+        python, listed = str(self.python), ["-r", str(REQUIREMENTS)]
+        if Path(self.tool).name == "uv":
+            venv = [self.tool, "venv", "--no-project", "--allow-existing", "--python", self.base, str(self.folder)]
+            install = [self.tool, "pip", "install", "--compile-bytecode", "--python", python, *listed]
+        else:
+            venv = [self.base, "-m", "venv", str(self.folder)]
+            install = [python, "-m", "pip", "install", "--disable-pip-version-check", *listed]
+        fonts = {"MPLCONFIGDIR": str(self.folder / FONTS)}
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        _run("the interpreter is not there", venv, {})
+        _run("the libraries are not installed", install, {})
+        _run("matplotlib does not work", [python, "-c", "import matplotlib.font_manager"], fonts)
+        write_atomic(self.folder / _DONE, _listed() + "\n")
+
+
+def plan_environment(folder: Path | None = None, wish: str = "3.10") -> EnvironmentPlan:
+    """What would be made in `folder` (the place where it is found) with an interpreter: a version or a path.
+
+    Raises:
+        EnvironmentFault: there is neither uv nor an interpreter of that version.
+    """
+    lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+    libraries = sum(bool(line.strip()) and not line.startswith("#") for line in lines)
+    folder = (folder or environment_folder()).resolve()
+    if uv := shutil.which("uv"):
+        return EnvironmentPlan(folder, uv, _for_uv(uv, wish), libraries)
+    base = shutil.which(wish) or shutil.which(f"python{wish}") or _of_pyenv(wish)
+    if base is None:
+        raise EnvironmentFault(
+            f"there is neither uv nor Python {wish}",
+            hint="install uv (https://docs.astral.sh/uv), which brings one, or name an interpreter: --python PATH",
+        )
+    return EnvironmentPlan(folder, "pip", base, libraries)
+
+
+def _run(fault: str, words: list[str], more: dict[str, str]) -> None:
+    try:
+        status = subprocess.run(words, env={**os.environ, **more}, stdout=2, check=False).returncode
+    except OSError as error:
+        raise EnvironmentFault(f"cannot run {words[0]}: {error.strerror}", hint=_AGAIN) from None
+    if status:
+        raise EnvironmentFault(f"{fault}: {' '.join(words[:3])} ended with {status}, and says why above", hint=_AGAIN)
+
+
+_AGAIN = "the same command goes on where it stopped; --python PATH names another Python 3.10"
+
+
+def _for_uv(uv: str, wish: str) -> str:
     """What uv shall take for a wish such as 3.10: pyenv's newest, where uv itself finds none. A shim of pyenv's on PATH
     works only for the versions that are switched on, so uv does not see the others."""
-    found = subprocess.run(
-        [uv, "python", "find", "--no-project", "--no-python-downloads", wish], capture_output=True, check=False
-    )
+    look = [uv, "python", "find", "--no-project", "--no-python-downloads", wish]
+    found = subprocess.run(look, capture_output=True, check=False)
+    return wish if found.returncode == 0 else _of_pyenv(wish) or wish
+
+
+def _of_pyenv(wish: str) -> str | None:
+    """pyenv's newest interpreter of a version."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     installed = sorted(pyenv.glob(f"versions/{wish}.*/bin/python"), key=lambda path: path.stat().st_mtime)
-    return wish if found.returncode == 0 or not installed else str(installed[-1])
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+    return str(installed[-1]) if installed else None

@@ -232,6 +232,14 @@ class ReferenceResult:
         """Whether the task can be run here."""
         return self.state == RUNS
 
+    @property
+    def lacks(self) -> str:
+        """What is missing where a task cannot be run: a library's name, or a word for another thing."""
+        if self.state != MISSING:
+            return self.state
+        found = _REASONS[MISSING].search(self.detail)
+        return found[1].partition(".")[0] if found and found[1] else "tesseract"
+
 
 def classify(scored: Scored) -> ReferenceResult:
     """From the reference's own verdict to what it says about the machine."""

@@ -103,6 +103,10 @@ class EvalPlusBenchmark:
         """The program in a raw solution, as EvalPlus' sanitiser finds it."""
         return sanitize_evalplus(raw, task.entry_point)
 
+    def missing(self, tasks: Sequence[CodeTask], options: ScoreOptions) -> dict[str, int]:
+        """None: the tasks need the standard library alone."""
+        return {}
+
     def check_references(
         self, options: ScoreOptions, progress: Progress, ids: Collection[str] | None = None
     ) -> ReferenceReport:

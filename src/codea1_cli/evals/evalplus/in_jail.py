@@ -100,17 +100,12 @@ def _sink(more, work, given):
 
 
 class Task:
-    """One candidate and its inputs. `limits` maps the numbers of slow inputs to their seconds; 1 is the default.
-
-    One alarm serves all calls that begin within `STALE_S`, for three system calls around each would cost more than most
-    calls; a program that may change the alarm itself gets a new one for each.
-    """
+    """One candidate and its inputs. `limits` maps the numbers of slow inputs to their seconds; 1 is the default."""
 
     def __init__(self, source, entry, parts, post, trusted=False):
         self.parts, self.post, self.trusted = parts, post, trusted
         self.fault = ""
-        self.rings, self.limit, self.look, self.calling = 0, 1.0, False, False
-        self.meddles = "signal" in source or "alarm" in source or "itimer" in source
+        self.rings, self.limit, self.look = 0, 1.0, False
         if not trusted:
             guard()
         space: dict = {"__builtins__": builtins.__dict__}  # not the copy that the sandbox keeps for itself
@@ -125,7 +120,7 @@ class Task:
 
     def late(self, number, frame):
         """The alarm of a call. It rings once, as in EvalPlus; in a first look a program that catches it is ended."""
-        left = self.limit - self.watch.seconds() if self.calling else self.limit
+        left = self.limit - self.watch.seconds()
         if left > 2 * STALE_S:
             _alarm(_REAL, left)
             return
@@ -149,25 +144,20 @@ class Task:
         size = 0
         gc.collect()
         whole = self.watch = Stopwatch()
-        armed = 0.0
         for number, given in enumerate(inputs):
-            if self.trusted or self.meddles or _clock() - self.watch.wall > STALE_S:
-                self.watch, armed = Stopwatch(), 0.0
+            if self.trusted or _clock() - self.watch.wall > STALE_S:
+                self.watch = Stopwatch()
             limit = limits.get(str(number), 1.0)
             self.look = 0 < budget < limit
             self.limit = budget if self.look else limit
-            if armed != self.limit and not self.trusted:
-                armed = self.limit
-                _handle(_ALRM, self.late)
-                _alarm(_REAL, armed)
             try:
                 try:
-                    self.calling = True
+                    if not self.trusted:
+                        _alarm(_REAL, self.limit)
+                        _handle(_ALRM, self.late)
                     value = function(*given)
                 finally:
-                    self.calling = False
-                    if self.meddles:
-                        _alarm(_REAL, 0)
+                    _alarm(_REAL, 0)
                 if self.look and self.rings:
                     return "\n".join([*lines, "+"])
                 if self.trusted:

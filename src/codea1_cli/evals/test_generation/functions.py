@@ -55,12 +55,24 @@ class Function:
         return "\n".join([*lines, self.program])
 
     @property
+    def entry_point(self) -> str:
+        """The function's name, as every item of an evaluation has it."""
+        return self.name
+
+    @property
     def problem(self) -> Problem:
         """As the training's prompts want it."""
         source = self.shown or self.program
         head = next((line.strip() for line in source.splitlines() if line.lstrip().startswith(("def ", "async "))), "")
         question = self.description.strip() or f"What `{self.name}` does is what its code does."
-        return Problem(id=self.id, question=question, declaration=head, entry_point=self.name, reference=self.program)
+        return Problem(
+            id=self.id,
+            question=question,
+            declaration=head,
+            entry_point=self.name,
+            reference=self.program,
+            tests=list(self.calls),
+        )
 
 
 def load_ult(data: Path | None) -> list[Function]:

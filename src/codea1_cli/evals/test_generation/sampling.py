@@ -15,7 +15,8 @@ from codea1_cli.evals.test_generation.results import write_rows
 from codea1_cli.evals.test_generation.split_tests import first_test, split_suite
 from codea1_cli.files import kept_rows
 from codea1_cli.models.sampler import Sampler, SamplingSettings
-from codea1_cli.problems.prompts import Message, test_messages
+from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.prompts import Message, known_names, real_reply, shown_code, shown_problem, test_messages
 from codea1_cli.problems.row_files import whole_rows
 
 CHAT_SYSTEM = (
@@ -191,7 +192,8 @@ def sample_suites(
         part = due[at : at + chunk]
         asked, room = suite_prompts(sampler.tokenizer, part, tests_per_suite), context - settings.max_new_tokens
         prompts = [prompt if len(prompt) <= room else None for prompt in asked]
-        texts |= zip((function.id for function in part), _texts(sampler, prompts, settings), strict=True)
+        names, replies = known_names(sampler.tokenizer), _texts(sampler, prompts, settings)
+        texts |= {f.id: real_reply(reply, f.name, names) for f, reply in zip(part, replies, strict=True)}
         write_rows(file, ({"task_id": name, "protocol": "one-shot", "suite": text} for name, text in texts.items()))
         if progress is not None:
             progress("suites", len(functions) - len(due) + at + len(part), len(functions))
@@ -200,6 +202,17 @@ def sample_suites(
 
 def suite_prompts(tokenizer: Any, functions: Sequence[Function], tests_per_suite: int) -> list[list[int]]:
     """The training's white-box prompt for each function, as token ids."""
+    return attack_prompts(tokenizer, [(f.problem, f.shown or f.program) for f in functions], tests_per_suite)
+
+
+def attack_prompts(
+    tokenizer: Any, shown: Sequence[tuple[Problem, str | None]], tests_per_suite: int
+) -> list[list[int]]:
+    """The training's prompt for tests of each program, or for tests without one, as token ids."""
     from codea1_cli.models.loading import render
 
-    return [render(tokenizer, test_messages(f.problem, f.shown or f.program, tests_per_suite)) for f in functions]
+    names, prompts = known_names(tokenizer), []
+    for problem, code in shown:
+        program = None if code is None else shown_code(code, problem.entry_point, names)
+        prompts.append(render(tokenizer, test_messages(shown_problem(problem, names), program, tests_per_suite)))
+    return prompts

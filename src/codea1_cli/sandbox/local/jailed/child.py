@@ -28,7 +28,6 @@ import statelessness
 
 BEGUN, LOADED, VALUE, RAISED, MEMORY, OUTPUT, REFUSED, CRASHED, LOAD_ERROR, DONE, AGAIN = b"BLVRMOXCEDA"
 _SHARING = ("mmap", "ctypes", "multiprocessing", "shm")  # memory that a fork shares with its parent
-_LARGE = 50_000  # characters of a program from which on a fork for each call costs less than the closer look
 _SILENT, _SENDING, _SENT = range(3)  # how far a fork has come with its answer
 
 _write, _exit, _fork, _waitpid, _kill, _fstat = os.write, os._exit, os.fork, os.waitpid, os.kill, os.fstat
@@ -121,9 +120,7 @@ class Job:
         space = None
         try:
             code = _compile(self.program, "<candidate>", "exec", 0, True)
-            self.stateless = bytecode.is_plainly_stateless(code) or (
-                len(self.program) < _LARGE and statelessness.is_stateless(_parse(self.program))
-            )
+            self.stateless = bytecode.is_plainly_stateless(code) or statelessness.is_stateless(_parse(self.program))
         except BaseException as fault:
             return self.send(LOAD_ERROR, self.start, describe(fault))
         try:
