@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.durable import write_atomic
-from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.errors import UserError
 from codea1_cli.evals.benchmark import Figures, Texts
 from codea1_cli.evals.statistics import pass_at_k
 from codea1_cli.evals.test_generation.mutants import make_mutants
@@ -193,7 +193,7 @@ def near_misses(problem: Problem, judge: StepJudge, limit: int) -> list[str]:
     tested = problem.model_copy(update={"tests": [*problem.tests, *problem.extra_tests]})
     grades = grade_on_tests(judge.judge, tested, programs)
     if programs and all(grade.share is None for grade in grades) and judge.reference_fault(problem) is None:
-        raise EnvironmentFault(f"the sandbox failed on {problem.id}", hint="`codea1 sandbox check` says what is wrong")
+        raise judge.outage(f"the sandbox failed on {problem.id}")
     found: dict[tuple[str, ...], tuple[float, str]] = {}
     for program, grade in zip(programs, grades, strict=True):
         failed = {call: test.verdict for call, test in grade.verdicts.items() if test.verdict is not Verdict.PASSED}

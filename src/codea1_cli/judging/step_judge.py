@@ -133,9 +133,9 @@ class StepJudge:
 
     def outage(self, what: str) -> EnvironmentFault:
         """The error for what the sandbox's failure came to; it names a service and what went wrong there."""
-        if cause := getattr(self.sandbox, "trouble", ""):
-            return EnvironmentFault(f"{what}; {cause}", hint=getattr(self.sandbox, "hint", None))
-        return EnvironmentFault(what, hint="`codea1 sandbox check` says what is wrong")
+        cause = getattr(self.sandbox, "trouble", "")
+        hint = getattr(self.sandbox, "hint", "`codea1 sandbox check` says what is wrong")
+        return EnvironmentFault(f"{what}; {cause}" if cause else what, hint=hint)
 
     def failures(self) -> dict[str, int]:
         """What went wrong with the sandbox so far, retried or not, by kind."""
