@@ -145,6 +145,9 @@ class Direct:
     def __init__(self):
         self.judge, self.programs, self.lost = self, [], False
 
+    def outage(self, what):
+        return EnvironmentFault(what)
+
     def expected(self, reference, entry_point, calls):
         found = self.run(reference, calls)
         return {call: Expected(call, True, found[call], str(found[call])) for call in calls}
