@@ -274,10 +274,10 @@ def near_misses_while_down(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None
     near_misses(PROBLEMS[0], judge, 4)
 
 
-def finish(run: RunDir, step: int) -> None:
+def finish(run: RunDir, step: int, *overrides: str) -> None:
     from codea1_cli.cli.train_view import TrainView
 
-    with TrainView(run.recipe(), run, {"code": [None], "test": [None]}) as view:
+    with TrainView(load_recipe("tiny", overrides), run, {"code": [None], "test": [None]}) as view:
         view.finish(Outcome(step, 6, 6, False, {}))
 
 
@@ -374,6 +374,7 @@ STATES = {
     "stopped at a saved step": lambda run, *_: train._stopped(run),
     "the run ends early": lambda run, *_: finish(run, 3),
     "the run is at its end": lambda run, *_: finish(run, 6),
+    "a run without a Test LLM is at its end": lambda run, *_: finish(run, 6, "method=golden-tests"),
     "no checkpoint is whole": lambda run, *_: damage_all(run),
     "the pre-flight refuses": lambda run, *_: refuse_all_replies(run),
     "most prompts are too long": lambda run, *_: too_long_prompts(run),

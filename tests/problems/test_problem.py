@@ -86,6 +86,7 @@ def test_tests_may_be_empty_and_null_counts_as_absent(tmp_path: Path) -> None:
         ('"text"', "a text, not an object"),
         ("1", "a number, not an object"),
         (json.dumps({k: v for k, v in ROW.items() if k != "reference"}), "lacks the field reference"),
+        (json.dumps({**ROW, "reference": ""}), "lacks the field reference"),
         (json.dumps({**ROW, "question": None}), "lacks the field question"),
         (json.dumps({**ROW, "question": ""}), "field question"),
         (json.dumps({**ROW, "id": 7}), "field id"),
@@ -164,6 +165,12 @@ def test_any_bytes_are_problems_or_a_user_error(tmp_path_factory: pytest.TempPat
         error = caught
     assert problems == []
     assert error is None or str(path) in error.what
+
+
+def test_a_reference_may_be_missing_where_none_is_needed(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "p.jsonl", json.dumps({key: ROW[key] for key in ROW if key != "reference"}))
+    (problem,) = read_problems(path, references=False)
+    assert problem.reference == ""
 
 
 def test_a_problem_cannot_be_changed() -> None:

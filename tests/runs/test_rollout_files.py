@@ -18,6 +18,7 @@ COLUMNS = {
     "selected": "bool",
     "shown": "string",
     "book": f"list<item: struct<{RAN}>>",
+    "own": f"list<item: struct<{RAN}>>",
     "suites": "list<item: struct<text: string, reward: double, validity: double, adversarial: double, "
     f"breaks: list<item: string>, tests: list<item: struct<{TEST}>>>>",
 }
@@ -45,6 +46,7 @@ def row(step, problem_id, index, **more):
         "selected": False,
         "shown": None,
         "book": [ran],
+        "own": [],
         "suites": [{"text": "", "reward": 0.5, "validity": 1.0, "adversarial": 0.0, "breaks": ["a1"], "tests": [new]}],
     } | more
 

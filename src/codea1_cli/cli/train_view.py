@@ -196,14 +196,18 @@ class TrainView:
         word = outcome.state if outcome.state == "finished" else f"{outcome.state} and saved"
         self._say(f"{word} at step {outcome.step} of {outcome.total} after {_clock(time.monotonic() - self.started)}")
         tests, problems = (outcome.summary.get(key, 0) for key in ("book_tests", "book_problems"))
-        self._say(f"tests in the Mistake Book: {tests} on {problems} problems")
+        tested = "test" in method_of(self.recipe).roles
+        if tested:
+            self._say(f"tests in the Mistake Book: {tests} on {problems} problems")
         if best := self.run.best():
             self._say(f"best checkpoint: step {best['step']}, {best['figure']} {best['value']:.4g}")
         self._say(f"run: {self.run.path}")
         if outcome.step < outcome.total:
             self._say(f"next: {command('train', *self.run.options, '--resume')}")
-        else:
+        elif tested:
             self._say(f"next: {command('mistakes', 'list', *self.run.options)}")
+        else:
+            self._say(f"next: {command('runs', 'show', *self.run.options[1:])}")
 
 
 def _plain(value: float | None) -> str:

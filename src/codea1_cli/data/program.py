@@ -5,7 +5,7 @@ import doctest
 import re
 from collections import Counter
 
-from codea1_cli.extract.source import normal_newlines, parse, unparse
+from codea1_cli.extract.source import names_in, normal_newlines, parse, unparse
 
 _BRACKETS = re.compile(r"\b(?:set|frozenset|tuple|list)\b(?=\()|[\[\](){}]")
 
@@ -43,11 +43,6 @@ def guess_entry_point(tree: ast.Module, tests: str) -> str | None:
         return max(there, key=lambda name: counts[name])
     public = [name for name in there if not name.startswith("_")]
     return public[-1] if public else None
-
-
-def names_in(node: ast.AST) -> set[str]:
-    """Every name that `node` mentions."""
-    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
 
 
 def stated_facts(source: str, name: str) -> set[str]:

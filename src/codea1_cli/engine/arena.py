@@ -88,8 +88,9 @@ class Arena:
         return await self.in_thread(self.judge.canary)
 
     async def check_references(self, problems: Sequence[Problem]) -> dict[str, str]:
-        """Why a problem cannot be used, by id: its reference does not load or does not agree with itself."""
-        reasons = await asyncio.gather(*(self.in_thread(self.judge.reference_fault, problem) for problem in problems))
+        """Why a problem cannot be used, by id: its reference does not load or does not agree with itself, for one."""
+        fault = self.method.problem_fault
+        reasons = await asyncio.gather(*(self.in_thread(fault, self.judge, problem) for problem in problems))
         return {problem.id: reason for problem, reason in zip(problems, reasons, strict=True) if reason}
 
     async def start(

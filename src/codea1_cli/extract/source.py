@@ -51,6 +51,11 @@ def unparse(node: ast.AST) -> str | None:
         return None
 
 
+def names_in(node: ast.AST) -> set[str]:
+    """Every name that `node` mentions."""
+    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+
+
 def normal_newlines(text: str) -> str:
     """The newlines that Python's tokenizer would see."""
     return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -78,8 +78,8 @@ class JudgedSuite:
 @dataclass(frozen=True)
 class JudgedCandidate:
     """One candidate: `loaded` is None when the sandbox failed; `book` are the replayed tests, `suites` those written
-    against it (by default none for a candidate that does not load), `own` the problem's own tests, where a game with a
-    pool has run them."""
+    against it (by default none for a candidate that does not load), `own` the problem's own tests, as far as the
+    method has them run."""
 
     code: str
     loaded: bool | None

@@ -44,6 +44,10 @@ class Game(BaseModel):
     sparring: Annotated[int, Field(ge=0)] = Field(
         0, description="candidates per problem that seem right, in whose place the Test LLM is shown one of the pool"
     )
+    golden: Literal["share", "all"] = Field(
+        "share",
+        description="reward under golden-tests: `share` of the problem's own tests passed, or 1 for passing them `all`",
+    )
     white_box: bool = Field(True, description="show the candidate to the Test LLM")
     book: bool = Field(True, description="replay a problem's Mistake Book on its candidates")
     book_replay: Positive = Field(8, description="Mistake Book tests replayed, the most frequent first")

@@ -31,19 +31,19 @@ from codea1_cli.game.pool import (
 )
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import score_problem
-from codea1_cli.judging.grading import grade_on_tests, own_calls
+from codea1_cli.judging.grading import grade_on_tests, own_answers, own_calls
 from codea1_cli.judging.judge import CandidateResult, Judge
 from codea1_cli.problems.problem import Problem
-from codea1_cli.sandbox.verdicts import Expected, Verdict
+from codea1_cli.sandbox.verdicts import Verdict
 
 OWN_CALLS = 8
-"""Of a problem's own tests, how many a candidate faces when it is loaded: they only tell who is known to be wrong."""
+"""Of a problem's own tests, how many tell who is known to be wrong, and whether the reference can be played against."""
 
 
 @dataclass(frozen=True)
 class Candidate:
     """One completion of the Code LLM; `loaded` is None when the sandbox failed. `own`: the problem's own tests on it,
-    in a game with a pool."""
+    as many as the method asks for."""
 
     completion: str
     code: str
@@ -108,10 +108,13 @@ class SuiteResult:
 
 class StepJudge:
     """Judges what the policies sampled, by the rules of one game. Thread-safe: the arena calls it from as many threads
-    as there are sandbox workers."""
+    as there are sandbox workers.
 
-    def __init__(self, rules: Game, judge: Judge) -> None:
-        self.rules, self.judge = rules, judge
+    own_tests: how many of a problem's own tests a candidate faces when it is loaded; None: all.
+    """
+
+    def __init__(self, rules: Game, judge: Judge, own_tests: int | None = 0) -> None:
+        self.rules, self.judge, self.own_tests = rules, judge, own_tests
         self.sandbox = judge.sandbox
         self.workers: int = getattr(self.sandbox, "workers", 1)  # callers that it keeps busy
         self.places: int = getattr(self.sandbox, "requests", self.workers)  # what it runs at once, or asks a service
@@ -143,25 +146,27 @@ class StepJudge:
 
     def reference_fault(self, problem: Problem) -> str | None:
         """Why a problem cannot be played: its reference does not load, or no test of it has one answer."""
-        loaded = self.judge.loads(problem.reference, problem.entry_point)
+        loaded = self.judge.loads(problem.reference, problem.entry_point) if problem.reference else True
         if loaded is None:
             raise self.outage(f"the sandbox failed on the reference of {problem.id}")
         if not loaded:
             return "its reference does not load"
-        calls = own_calls(problem)[:OWN_CALLS]
-        if not calls:
+        if not own_calls(problem):
             return None
-        expected = self.judge.expected(problem.reference, problem.entry_point, calls)
+        expected = own_answers(self.judge, problem, OWN_CALLS)
         if any(answer.reason == UNSCORED for answer in expected.values()):
             raise self.outage(f"the sandbox failed on the reference of {problem.id}")
-        if not any(answer.valid for answer in expected.values()):
-            return f"its reference gives no usable answer to its own tests ({next(iter(expected.values())).reason})"
-        return None
+        if any(answer.valid for answer in expected.values()):
+            return None
+        if not problem.reference:
+            return "none of its own tests states an answer that can be read"
+        return f"its reference gives no usable answer to its own tests ({next(iter(expected.values())).reason})"
 
     def load_candidates(self, problem: Problem, texts: Sequence[str]) -> list[Candidate]:
         """Extracts and loads; identical programs are loaded once."""
-        expected = self._own_answers(problem) if self.rules.has_pool else {}
-        tests = [BookTest(f"assert {call} == {answer.text}", call, None) for call, answer in expected.items()]
+        expected = own_answers(self.judge, problem, self.own_tests) if self.own_tests != 0 else {}
+        known = [(call, answer) for call, answer in expected.items() if answer.valid or answer.reason == UNSCORED]
+        tests = [BookTest(f"assert {call} == {answer.text}", call, None) for call, answer in known]
         seen: dict[str, tuple[bool | None, str, tuple[JudgedTest, ...]]] = {
             "": (False, "the reply holds no program", ())
         }
@@ -175,11 +180,6 @@ class StepJudge:
             candidates.append(Candidate(text, code, *seen[code]))
         return candidates
 
-    def _own_answers(self, problem: Problem) -> dict[str, Expected]:
-        """The reference's answers to the first of the problem's own calls, where it has any."""
-        expected = self.judge.expected(problem.reference, problem.entry_point, own_calls(problem)[:OWN_CALLS])
-        return {call: answer for call, answer in expected.items() if answer.valid}
-
     def judge_pool(self, problem: Problem, candidates: Sequence[Judged], pool: Pool, step: int) -> JudgedPool:
         """Adds this step's wrong candidates to a problem's pool, and runs the members on the calls that count.
 
@@ -189,7 +189,9 @@ class StepJudge:
         games = [one.game for one in candidates]
         suites = (suite for game in games for suite in game.suites)
         calls = [str(test.call) for suite in suites for test in counting_tests(rules, suite)]
-        expected = self.judge.expected(problem.reference, entry, calls) | self._own_answers(problem)
+        expected = self.judge.expected(problem.reference, entry, calls)
+        own = own_answers(self.judge, problem, OWN_CALLS)
+        expected |= {call: answer for call, answer in own.items() if answer.valid}
         new = wrong_candidates(games, step)
         codes = {member.code for member in new}
         members = [*new, *(member for member in pool if member.code not in codes)]

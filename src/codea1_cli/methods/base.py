@@ -16,7 +16,7 @@ from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.pool import JudgedPool
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import ProblemOutcome
-from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem
+from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem, StepJudge
 from codea1_cli.problems.problem import Problem
 
 Ids = list[int]
@@ -198,6 +198,24 @@ class Method(ABC):
     name: ClassVar[str]
     roles: ClassVar[tuple[str, ...]]
     """The policies that it trains, `code` first; each has a section of that name in the recipe."""
+
+    ignores: ClassVar[tuple[str, ...]] = ()
+    """Keys and sections of a recipe that it has no use for: a recipe that names the method may not set them."""
+
+    needs_reference: ClassVar[bool] = True
+    """Whether a problem without a reference solution is an error."""
+
+    def own_tests(self, game: Game) -> int | None:
+        """How many of a problem's own tests run on a candidate when it is loaded; None: all."""
+        return 0
+
+    def problem_fault(self, judge: StepJudge, problem: Problem) -> str | None:
+        """Why a problem is left out of the run; None for one that can be used.
+
+        Raises:
+            EnvironmentFault: the sandbox failed.
+        """
+        return judge.reference_fault(problem)
 
     @abstractmethod
     def plan(self, game: Game, role: str) -> SamplePlan:

@@ -11,7 +11,7 @@ from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import ProblemOutcome, score_problem, select
 from codea1_cli.game.step_counts import merge_stats
-from codea1_cli.judging.step_judge import JudgedProblem
+from codea1_cli.judging.step_judge import OWN_CALLS, JudgedProblem
 from codea1_cli.methods.base import Method, Rollouts, SamplePlan, Step
 from codea1_cli.methods.rollouts import CodeRollouts, TestRollouts
 
@@ -21,6 +21,10 @@ class CodeA1(Method):
 
     name = "code-a1"
     roles = ("code", "test")
+    ignores = ("game.golden",)
+
+    def own_tests(self, game: Game) -> int | None:
+        return OWN_CALLS if game.has_pool else 0
 
     def plan(self, game: Game, role: str) -> SamplePlan:
         if role == "code":

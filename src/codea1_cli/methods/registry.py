@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from codea1_cli.methods.base import Method
 
-METHODS = {"code-a1": "codea1_cli.methods.code_a1:CodeA1"}  # name -> module:Class
-RESERVED = ("golden-tests", "self-play", "sft")
+METHODS = {  # name -> module:Class
+    "code-a1": "codea1_cli.methods.code_a1:CodeA1",
+    "golden-tests": "codea1_cli.methods.golden_tests:GoldenTests",
+}
+RESERVED = ("self-play", "sft")
 
 
 class Named(Protocol):
@@ -50,3 +54,16 @@ def find_method(name: str) -> type[Method]:
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise ValueError(f"method {name!r} is not a subclass of codea1_cli.methods.base.Method")
     return found
+
+
+def without_ignored(name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe's nested `keys` less those that a method ignores; all of them for a name that is no method's."""
+    try:
+        return _without(find_method(name).ignores, keys)
+    except ValueError:
+        return dict(keys)
+
+
+def _without(names: Collection[str], keys: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    kept = {key: value for key, value in keys.items() if prefix + key not in names}
+    return {k: _without(names, v, f"{prefix}{k}.") if isinstance(v, Mapping) else v for k, v in kept.items()}

@@ -30,7 +30,7 @@ class Problem(BaseModel):
     question: str = Field(min_length=1)
     declaration: str
     entry_point: str
-    reference: str = Field(min_length=1)
+    reference: str = ""
     tests: list[str] = Field(default_factory=list)
     extra_tests: list[str] = Field(default_factory=list)
     test_code: str | None = None
@@ -49,11 +49,11 @@ class Problem(BaseModel):
 FIELDS = tuple(Problem.model_fields)
 
 
-def read_problems(path: Path | str, limit: int | None = None) -> list[Problem]:
+def read_problems(path: Path | str, limit: int | None = None, *, references: bool = True) -> list[Problem]:
     """Read the first `limit` problems (all when None) of a file of rows (`row_files.read_rows`), in file order.
 
     Unknown fields move to `meta`, with one warning per file. Raises UserError naming file, line and field for a
-    row that is not a problem, and for an id that repeats.
+    row that is not a problem, for one without a reference where `references` are needed, and for an id that repeats.
     """
     path = Path(path)
     problems: list[Problem] = []
@@ -61,6 +61,8 @@ def read_problems(path: Path | str, limit: int | None = None) -> list[Problem]:
     unknown: dict[str, None] = {}
     for place, row in islice(whole_rows(path, _ONE_A_LINE), limit):
         problem = _problem(row, place, unknown)
+        if references and not problem.reference:
+            raise UserError(f"{place}: lacks the field reference", hint=_NEEDS)
         if problem.id in line_of:
             raise UserError(
                 f"{place}: id {problem.id!r} repeats line {line_of[problem.id]}",
@@ -84,6 +86,7 @@ def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
     write_atomic(path, data)
 
 
+_NEEDS = "a problem needs id, question, declaration, entry_point and reference"
 _ONE_A_LINE = "each line holds one problem as a JSON object in UTF-8"
 
 
@@ -105,9 +108,7 @@ def _problem(row: dict[str, Any], where: str, unknown: dict[str, None]) -> Probl
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         what = f"lacks the field {field}" if first["type"] == "missing" else f"field {field}: {first['msg']}"
-        raise UserError(
-            f"{where}: {what}", hint="a problem needs id, question, declaration, entry_point and reference"
-        ) from None
+        raise UserError(f"{where}: {what}", hint=_NEEDS) from None
 
 
 def _kind(path: Path) -> str:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from codea1_cli.errors import UserError, command, did_you_mean, first_line, meant, near
 from codea1_cli.files import read_text, user_path
+from codea1_cli.methods.registry import without_ignored
 from codea1_cli.recipe.aliases import ALIASES
 from codea1_cli.recipe.schema import Recipe
 
@@ -73,7 +74,12 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     if parent is None:
         return content
     base = _read(_parent_path(path, str(parent)), (*seen, path))
-    return _merge(base, content)
+    return _merge(_for_method(base, content.get("method")), content)
+
+
+def _for_method(base: dict[str, Any], method: Any) -> dict[str, Any]:
+    """`base` for somebody who changes its method: what was set for the other one, and this one ignores, is left out."""
+    return base if method is None else without_ignored(str(method), base)
 
 
 def _refuse_repeated(tree: yaml.Node | None, path: Path, above: tuple[yaml.Node, ...] = ()) -> None:
@@ -137,12 +143,13 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, of_run: bool = Fals
     path = recipe_path(name)
     plain = _read(path)
     plain.setdefault("name", path.stem)
-    if of_run and isinstance(game := plain.setdefault("game", {}), dict):
-        game.setdefault("kill", "own")
-    content = copy.deepcopy(plain)
+    if of_run:
+        plain = _merge(without_ignored(str(plain.get("method")), {"game": {"kill": "own"}}), plain)
+    parsed = [parse_override(override) for override in overrides]
+    method = next((value for parts, value in reversed(parsed) if parts == ["method"]), None)
+    content = copy.deepcopy(_for_method(plain, method))
     keys: dict[str, str] = {}
-    for override in overrides:
-        parts, value = parse_override(override)
+    for override, (parts, value) in zip(overrides, parsed, strict=True):
         target = content
         for part in parts[:-1]:
             if not isinstance(target.get(part), dict):
@@ -151,9 +158,17 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, of_run: bool = Fals
         target[parts[-1]] = value
         keys[".".join(parts)] = override
     try:
-        return Recipe.model_validate(content)
+        recipe = Recipe.model_validate(content)
     except ValidationError as error:
         raise _fault(error, str(path), keys, plain) from None
+    read = _flat(without_ignored(recipe.method, content))
+    if ignored := [key for key in _flat(content) if key not in read]:
+        given = [text for key, text in keys.items() if any(f"{one}.".startswith(f"{key}.") for one in ignored)]
+        raise UserError(
+            f"{' '.join(given) or path}: method={recipe.method} ignores {', '.join(ignored)}",
+            hint="leave it out, or set another method",
+        )
+    return recipe
 
 
 def _fault(error: ValidationError, file: str, overrides: dict[str, str], plain: dict[str, Any]) -> UserError:

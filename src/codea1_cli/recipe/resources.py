@@ -12,6 +12,7 @@ from codea1_cli.evals.benchmark import EvalSet, ScoreOptions, SetOptions, defaul
 from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutNearMisses, HeldoutSolving
 from codea1_cli.evals.registry import benchmark_row, open_set
 from codea1_cli.files import user_path
+from codea1_cli.judging.grading import own_calls
 from codea1_cli.judging.judge import Judge, ReferenceCache
 from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.methods.registry import method_of
@@ -52,7 +53,8 @@ def training_problems(recipe: Recipe) -> list[Problem]:
     if recipe.data.train is None:
         expects = f"; this recipe expects {recipe.data.expects}" if recipe.data.expects else ""
         raise UserError(f"the recipe names no training data{expects}", hint="add data.train=FILE.jsonl")
-    problems = read_problems(problems_file(recipe.data.train), recipe.data.limit)
+    needed = method_of(recipe).needs_reference
+    problems = read_problems(problems_file(recipe.data.train), recipe.data.limit, references=needed)
     if not problems:
         raise UserError(f"{recipe.data.train} holds no problem")
     return problems
@@ -66,7 +68,9 @@ def heldout_problems(recipe: Recipe) -> list[Problem]:
     """
     if recipe.data.heldout is None:
         return []
-    problems = [p for p in read_problems(problems_file(recipe.data.heldout)) if p.tests]
+    needed = method_of(recipe).needs_reference
+    every = read_problems(problems_file(recipe.data.heldout), references=needed)
+    problems = [problem for problem in every if own_calls(problem)]
     if not problems:
         raise UserError(
             f"no problem of {recipe.data.heldout} has tests, so nothing can be evaluated",
@@ -125,7 +129,7 @@ def open_step_judge(recipe: Recipe, run_path: Path, *, spread: bool = False) -> 
         EnvironmentFault: as `open_judge`.
     """
     judge = open_judge(recipe, cache=run_path / "references", spread=spread)
-    return StepJudge(recipe.game, judge)
+    return StepJudge(recipe.game, judge, method_of(recipe).own_tests(recipe.game))
 
 
 # -- what the run is evaluated on -------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from codea1_cli.errors import UserError
 from codea1_cli.evals.registry import names as benchmark_names
 from codea1_cli.game.rules import MOST, Game, Positive, Share
-from codea1_cli.methods.registry import check_method
+from codea1_cli.methods.registry import check_method, without_ignored
 from codea1_cli.sandbox.base import LAYERS
 from codea1_cli.sandbox.make import BACKENDS, check_endpoint
 
@@ -230,7 +230,7 @@ class Recipe(Section):
     name: str = "custom"
     description: str = ""
     model: str = Field(description="hub id, local folder, or builtin:tiny; both policies start from it")
-    method: str = Field("code-a1", description="code-a1, or module:Class; golden-tests, self-play and sft are reserved")
+    method: str = Field("code-a1", description="code-a1, golden-tests, or module:Class; self-play and sft are reserved")
     seed: Annotated[int, Field(ge=-MOST, le=MOST)] = 0
     data: Data = Field(default_factory=Data)
     game: Game = Field(default_factory=Game)
@@ -289,5 +289,5 @@ class Recipe(Section):
         return self.role(role).learning_rate or self.optim.learning_rate
 
     def dump(self) -> dict[str, Any]:
-        """Every value with the defaults written out, ready for YAML."""
-        return self.model_dump(mode="json")
+        """Every value that the method has a use for, with the defaults written out, ready for YAML."""
+        return without_ignored(self.method, self.model_dump(mode="json"))

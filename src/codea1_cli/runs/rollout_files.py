@@ -63,6 +63,7 @@ def schema() -> pa.Schema:
             ("selected", pa.bool_()),
             ("shown", pa.string()),
             ("book", pa.list_(book_test)),
+            ("own", pa.list_(book_test)),
             ("suites", pa.list_(suite)),
         ]
     )
@@ -124,6 +125,7 @@ def _row(step: int, pid: str, index: int, judged: Judged, outcome: ProblemOutcom
         "selected": index in outcome.selected,
         "shown": _clean(judged.shown) if judged.shown is not None else None,
         "book": [_ran(test) for test in judged.game.book],
+        "own": [_ran(test) for test in judged.game.own],
         "suites": suites,
     }
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from codea1_cli.data.program import called, functions, guess_entry_point, tidy
-from codea1_cli.data.pytests import Converted, convert_tests
 from codea1_cli.errors import first_line
+from codea1_cli.extract.pytests import Converted, convert_tests
 from codea1_cli.extract.source import declaration, parse
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import Row, Skipped

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.program import called, doctests, functions, names_in, prints
+from codea1_cli.data.program import called, doctests, functions, prints
 from codea1_cli.data.sources.base import build
 from codea1_cli.errors import UserError
-from codea1_cli.extract.source import parse
+from codea1_cli.extract.source import names_in, parse
 from codea1_cli.files import read_source
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import Row, Skipped

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from codea1_cli.data.pytests import convert_tests
+from codea1_cli.extract.pytests import convert_tests
 
 HEAD = "import pytest, unittest, sys\nfrom unittest import TestCase\nfrom solution import f\n"
 TRUE, FALSE = "assert f(1) == 1", "assert f(2) == 3"

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from codea1_cli.data.program import names_in
-from codea1_cli.data.pytest_rules import (
+from codea1_cli.extract.inline_variables import InlineVariables, bound_names
+from codea1_cli.extract.pytest_rules import (
     asserts_in,
     assigned,
     class_reason,
@@ -25,8 +25,7 @@ from codea1_cli.data.pytest_rules import (
     name_of,
     returned,
 )
-from codea1_cli.extract.inline_variables import InlineVariables, bound_names
-from codea1_cli.extract.source import parse, unparse
+from codea1_cli.extract.source import names_in, parse, unparse
 from codea1_cli.extract.suite import parse_suite
 
 MAX_CASES = 64  # of a parametrised test or an unrolled loop

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codea1_cli.data.pytests import MAX_CASES, MAX_TESTS, convert_tests
 from codea1_cli.extract import parse_suite
+from codea1_cli.extract.pytests import MAX_CASES, MAX_TESTS, convert_tests
 
 CASES = {
     "plain": ("from solution import f\ndef test_a():\n    assert f(1) == 2, 'message'", ["assert f(1) == 2"]),

@@ -1,0 +1,75 @@
+"""`method: golden-tests` through the whole command: one policy, its problems' own tests, no reference."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from codea1_cli.problems.problem import read_problems
+from codea1_cli.tiny import problems_path
+from tests.e2e.harness import Cli, comparable
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e")]  # one process: they share runs
+
+SETTINGS = (
+    "method=golden-tests",
+    "game.n_code=4",
+    "train.max_steps=4",
+    "train.problems_per_step=4",
+    "train.updates_per_step=2",
+    "train.threads=1",
+    "judge.workers=1",
+    "code.max_completion_tokens=64",
+    "checkpoint.every=2",
+    "eval.limit=4",
+    "eval.n=2",
+)
+
+
+def test_it_trains_resumes_to_the_bit_and_is_exported(cli: Cli, tmp_path: Path) -> None:
+    rows = [
+        json.loads(problem.model_dump_json(exclude={"reference"})) for problem in read_problems(problems_path("train"))
+    ]
+    rows[3]["tests"] = []
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows[:12]))
+    settings = (*SETTINGS, f"data.train={data}")
+    checked = cli("recipes", "check", "tiny", *settings)
+    assert checked.returncode == 0, checked.stdout
+    whole = cli("train", "--recipe", "tiny", "--run", "whole", *settings)
+    assert whole.returncode == 0, whole.stderr
+    assert f"left out 1 problems, it has no tests of its own: {rows[3]['id']}" in whole.stderr
+    assert "step 4/4  code reward " in whole.stderr
+    assert "Mistake Book" not in whole.stderr
+    assert "next: codea1 runs show whole" in whole.stderr
+    steps = [line for line in cli.metrics("whole") if "eval" not in line]
+    assert all(0 <= line["arena"]["solved_share"] <= line["arena"]["passed_share"] <= 1 for line in steps)
+    assert {"pass@1", "pass@2"} <= set(cli.metrics("whole")[-1]["eval"]["code"])
+    assert "test" not in (cli.path("whole") / "recipe.yaml").read_text().split()
+
+    stopped = cli("train", "--recipe", "tiny", "--run", "part", "--max-steps", "2", *settings)
+    assert stopped.returncode == 0, stopped.stderr
+    resumed = cli("train", "--run", "part", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert comparable(steps) == comparable([line for line in cli.metrics("part") if "eval" not in line])
+    weights = [
+        (cli.path(run) / "checkpoints" / "latest" / "code" / "model.safetensors").read_bytes()
+        for run in ("whole", "part")
+    ]
+    assert weights[0] == weights[1]
+    exported = cli("export", "part", "--role", "code", "--to", str(tmp_path / "model"))
+    assert exported.returncode == 0, exported.stderr
+    assert cli("runs", "show", "part").returncode == 0
+
+
+def test_an_adapter_on_two_ranks_passes_the_preflight_and_shows_its_plan(cli: Cli) -> None:
+    more = ("lora={}", "code.ranks=2", "game.golden=all", "train.max_steps=1", "data.heldout=null")
+    planned = cli("train", "--recipe", "tiny", "--dry-run", "--json", *SETTINGS, *more)
+    assert planned.returncode == 0, planned.stderr
+    plan = json.loads(planned.stdout)
+    assert (plan["method"], plan["code"]["ranks"], "test" in plan) == ("golden-tests", 2, False)
+    done = cli("train", "--recipe", "tiny", "--run", "adapter", *SETTINGS, *more)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((cli.path("adapter") / "preflight.json").read_text())["stopped"] == []
+    (line,) = cli.metrics("adapter")
+    assert line["arena"]["candidates"] == 16

@@ -1,0 +1,3 @@
+from tests.sandbox.conftest import judge, sandbox
+
+__all__ = ["judge", "sandbox"]
