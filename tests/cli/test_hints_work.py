@@ -306,11 +306,11 @@ def too_long_prompts(run: RunDir) -> None:
 
 
 def many_unscored(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    from codea1_cli.engine.arena import Arena
+    from codea1_cli.engine.step_state import check_outage
 
     unscored = SimpleNamespace(game=SimpleNamespace(loaded=None, suites=()))
-    arena = SimpleNamespace(run=run, recipe=run.recipe(), judge=judge_that_is_down(run, monkeypatch))
-    Arena._check_outage(arena, 3, {"p": SimpleNamespace(candidates=[unscored])})  # type: ignore[arg-type]
+    problems = [SimpleNamespace(candidates=[unscored])]
+    check_outage(3, problems, judge_that_is_down(run, monkeypatch), 0.5, run)  # type: ignore[arg-type]
 
 
 def verify_while_down(monkeypatch: pytest.MonkeyPatch) -> None:

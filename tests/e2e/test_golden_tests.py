@@ -62,6 +62,21 @@ def test_it_trains_resumes_to_the_bit_and_is_exported(cli: Cli, tmp_path: Path) 
     assert cli("runs", "show", "part").returncode == 0
 
 
+def test_problems_are_filtered_by_the_solve_rate_that_is_measured_first(cli: Cli) -> None:
+    more = ("data.limit=12", "data.solve_rate=[0.2, 0.8]", "train.problems_per_step=2", "data.heldout=null")
+    done = cli("train", "--recipe", "tiny", "--run", "rates", "--max-steps", "1", *SETTINGS, *more)
+    assert done.returncode == 0, done.stderr
+    assert "measuring the solve rates of 12 problems" in done.stderr
+    rates = json.loads((cli.path("rates") / "solve_rates.json").read_text())
+    info = json.loads((cli.path("rates") / "run.json").read_text())
+    assert len(rates) == 12
+    assert set(rates.values()) <= {0.0, 0.25, 0.5, 0.75, 1.0}
+    assert info["problem_ids"] == [pid for pid, rate in rates.items() if 0.2 <= rate <= 0.8]
+    resumed = cli("train", "--run", "rates", "--resume", "train.max_steps=2")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "measuring" not in resumed.stderr
+
+
 def test_an_adapter_on_two_ranks_passes_the_preflight_and_shows_its_plan(cli: Cli) -> None:
     more = ("lora={}", "code.ranks=2", "game.golden=all", "train.max_steps=1", "data.heldout=null")
     planned = cli("train", "--recipe", "tiny", "--dry-run", "--json", *SETTINGS, *more)

@@ -48,6 +48,35 @@ def test_unusable_problems_are_left_out_by_name(begun):
     assert info["total_steps"] == len(schedule)
 
 
+def test_problems_outside_the_solve_rate_are_left_out_and_only_what_no_row_states_is_measured(tmp_path):
+    run = RunDir(tmp_path / "run")
+    run.path.mkdir()
+    setup = RunSetup(load_recipe("tiny", ["data.solve_rate=[0.25, 0.75]", "code.max_prompt_tokens=10"]), run)
+    stated = {"a": 0.25, "b": 0.8, "c": 0, "d": "much", "e": True}
+    problems = [*(problem(name, meta={"solve_rate": rate}) for name, rate in stated.items()), *map(problem, "fghi")]
+    measured = {"d": 0.75, "e": 1.0, "f": 0.125, "g": None}
+
+    def measure(missing):
+        assert [one.id for one in missing] == ["d", "e", "f", "g"]  # h is too long, i cannot be used anyway
+        return measured
+
+    lengths = [9, 9, 9, 9, 9, 9, 9, 11, 9]
+    assert setup.outside_solve_rate(problems, {"i": "its reference does not load"}, lengths, measure) == {
+        "b": "solve rate above 0.75",
+        "c": "solve rate below 0.25",
+        "e": "solve rate above 0.75",
+        "f": "solve rate below 0.25",
+        "g": "no solve rate: its own tests judge no solution",
+    }
+    kept = json.loads((run.path / "solve_rates.json").read_text())
+    assert kept == {"a": 0.25, "b": 0.8, "c": 0.0, **measured}
+
+
+def test_a_range_that_falls_is_refused():
+    with pytest.raises(UserError, match=r"data\.solve_rate: \[least, most\], and 0\.9 is more than 0\.1"):
+        load_recipe("tiny", ["data.solve_rate=[0.9, 0.1]"])
+
+
 def test_resuming_gives_the_same_order(begun):
     setup, schedule, kept, problems, _ = begun
     assert setup.resume(problems, ["code[0]", "test[0]"]) == (schedule, kept)

@@ -236,12 +236,12 @@ class ProblemSampler:
     """Replies to the prompts that training renders, by the rule's model: vLLM where it is installed and there is a GPU,
     else transformers' generate."""
 
-    def __init__(self, rule: SolveRule) -> None:
+    def __init__(self, rule: SolveRule, engine: str = "auto") -> None:
         from codea1_cli.models.loading import resolve_model
         from codea1_cli.models.sampler import ModelRef, open_sampler
 
         self.rule = rule
-        self.sampler = open_sampler(ModelRef(resolve_model(rule.model), label=rule.model))
+        self.sampler = open_sampler(ModelRef(resolve_model(rule.model), label=rule.model), engine)
 
     def sample(self, problems: Sequence[Problem], seed: int) -> list[list[str]]:
         """`n` replies to each problem's prompt; they depend on which problems are sampled together."""

@@ -7,6 +7,7 @@ when to save and stop, and is the only writer of the run directory. Whoever wait
 from __future__ import annotations
 
 import asyncio
+from asyncio import gather
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,10 +19,10 @@ from codea1_cli.engine.preflight import PreflightCounts, PreflightGate
 from codea1_cli.engine.ranks import several_nodes
 from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.run_writer import RunWriter
-from codea1_cli.engine.step_state import Step
+from codea1_cli.engine.step_state import Step, check_outage
 from codea1_cli.environment import settle, settle_umask
-from codea1_cli.errors import CodeA1Error, EnvironmentFault, SandboxOutage, command
-from codea1_cli.judging.step_judge import JudgedProblem
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, SandboxOutage
+from codea1_cli.judging.step_judge import SolveResult
 from codea1_cli.methods.base import CandidateView, SuiteResults
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
@@ -90,8 +91,12 @@ class Arena:
     async def check_references(self, problems: Sequence[Problem]) -> dict[str, str]:
         """Why a problem cannot be used, by id: its reference does not load or does not agree with itself, for one."""
         fault = self.method.problem_fault
-        reasons = await asyncio.gather(*(self.in_thread(fault, self.judge, problem) for problem in problems))
+        reasons = await gather(*(self.in_thread(fault, self.judge, problem) for problem in problems))
         return {problem.id: reason for problem, reason in zip(problems, reasons, strict=True) if reason}
+
+    async def solve(self, problems: Sequence[Problem], texts: list[list[str]]) -> list[SolveResult]:
+        """How many of each problem's solutions pass its own tests."""
+        return await gather(*(self.in_thread(self.judge.solve_rate, *one) for one in zip(problems, texts, strict=True)))
 
     async def start(
         self,
@@ -143,7 +148,7 @@ class Arena:
 
     async def post_suites(self, step: int, groups: Sequence[tuple[str, int, list[str]]]) -> None:
         """Takes suites as they are sampled; judging starts at once."""
-        await asyncio.gather(*(self.step(step).judge_suites(pid, index, texts) for pid, index, texts in groups))
+        await gather(*(self.step(step).judge_suites(pid, index, texts) for pid, index, texts in groups))
 
     async def skip_suites(self, step: int, keys: Sequence[tuple[str, int]]) -> None:
         """Candidates whose prompt is too long for the Test LLM: nobody attacks them."""
@@ -160,9 +165,9 @@ class Arena:
         step = self.steps[number]
         try:
             ids = self.schedule.steps[number - 1]
-            problems = await asyncio.gather(*(self.method.judge(step, pid) for pid in ids))
+            problems = await gather(*(self.method.judge(step, pid) for pid in ids))
             judged = dict(zip(ids, problems, strict=True))
-            self._check_outage(number, judged)
+            check_outage(number, judged.values(), self.judge, self.recipe.judge.max_unscored, self.run)
             outcomes, stats = await self.in_writer(self.run_writer.score_step, number, judged)
             stats |= step.figures | {"sandbox_failures": self.judge.failures()}
             self.run_writer.arena_stats(number, stats)
@@ -170,18 +175,6 @@ class Arena:
             step.scored.set_result(outcomes)
         except Exception as error:
             step.scored.set_exception(error)
-
-    def _check_outage(self, step: int, judged: dict[str, JudgedProblem]) -> None:
-        """Stops before an update that would learn from next to nothing, and before anything of the step is written."""
-        candidates = [one.game for problem in judged.values() for one in problem.candidates]
-        unscored = sum(c.loaded is None or any(suite.unscored for suite in c.suites) for c in candidates)
-        if unscored > self.recipe.judge.max_unscored * len(candidates):
-            fault = self.judge.outage(
-                f"step {step}: the sandbox failed, so {unscored} of {len(candidates)} candidates could not be judged"
-            )
-            raise SandboxOutage(
-                fault.what, hint=f"{fault.hint}; then `{command('train', *self.run.options, '--resume')}` goes on"
-            )
 
     # -- the end of a step -----------------------------------------------------------------------------------------
     async def step_ended(self, label: str, step: int) -> Decision:

@@ -8,12 +8,13 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.cluster import ray_cluster, runtime_env
 from codea1_cli.engine.failures import as_error, resume_hint, stack_hint
 from codea1_cli.engine.policy_worker import PolicyWorker
+from codea1_cli.engine.preflight import measure_solve_rates
 from codea1_cli.engine.ranks import Node, build_order, check_shared, on_node, pinned, rank_specs
 from codea1_cli.engine.rehearsal import rehearse_commit
 from codea1_cli.engine.run_setup import RunSetup, Schedule
@@ -27,18 +28,10 @@ from codea1_cli.problems.problem import Problem, public_problem
 from codea1_cli.recipe.resources import heldout_problems
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
-from codea1_cli.runs.summary import Outcome
+from codea1_cli.runs.summary import Outcome, View
 
 _IMPORTS_S = 600.0  # the least for processes to start and import torch and TRL, whatever the deadline of a phase
 _REFERENCES_AT_ONCE = 256  # so that each call of the arena ends within the patience of a start
-
-
-class View(Protocol):
-    """Who shows a run: the terminal, or nobody."""
-
-    def phase(self, text: str) -> None: ...
-
-    def event(self, event: dict[str, Any]) -> None: ...
 
 
 class Driver:
@@ -55,6 +48,7 @@ class Driver:
         self.ranks, self.nodes = ranks, nodes
         self.single = len(method_of(recipe).roles) == 1
         self.workers: dict[str, Any] = {}
+        self.options: dict[str, dict[str, Any]] = {}  # of each rank's actor
         self.where: dict[str, tuple[str, int]] = {}  # each rank's node and process id
         self.arena: Any = None
         self.interrupted = self.over = False
@@ -123,6 +117,7 @@ class Driver:
             node = spec.node or self.node
             options["runtime_env"] = runtime_env(variables | {"CUDA_VISIBLE_DEVICES": spec.gpu or ""}, pythons[node])
             options["scheduling_strategy"] = pinned(node)
+            self.options[spec.label] = dict(options)
             self.workers[spec.label] = ray.remote(**options)(PolicyWorker).remote(spec, self.recipe, self.arena)
         self.view.phase("loading the policy" if self.single else "loading both policies")
         self.loading = {label: worker.load.remote() for label, worker in self.workers.items()}
@@ -147,6 +142,7 @@ class Driver:
         first = f"{method_of(self.recipe).roles[0]}[0]"
         public = [public_problem(problem) for problem in problems]
         lengths = self._call(self.workers[first].prompt_lengths.remote(public), first, self._patience)
+        faults |= setup.outside_solve_rate(problems, faults, lengths, self._solve_rates)
         devices = {
             label: info["device"] + (f" of node {info['node'][:8]}" if self.nodes else "")
             for label, info in loaded.items()
@@ -158,6 +154,12 @@ class Driver:
         for reason, names in setup.skipped.items():
             self.view.event({"kind": "note", "text": f"left out {len(names)} problems, {reason}: {some(names, 3)}"})
         return schedule, kept
+
+    def _solve_rates(self, problems: Sequence[Problem]) -> dict[str, float | None]:
+        self.view.phase(f"measuring the solve rates of {len(problems)} problems")
+        patience = max(self._patience, _IMPORTS_S)
+        mine = [(spec, self.options[spec.label]) for spec in self.specs if spec.role == "code"]
+        return measure_solve_rates(self.ray, self.recipe, mine, self.arena, self._call, patience, problems)
 
     def _build(
         self, schedule: Schedule, problems: dict[str, Problem], heldout: list[Problem], resume_step: int, last: int

@@ -1,4 +1,5 @@
-"""Before the first step: a few samples of each policy, and a stop with advice where they speak against the run.
+"""Before the first step: how often the Code LLM solves each problem, where the recipe asks; a few samples of each
+policy, and a stop with advice where they speak against the run.
 
 Sampling has its own seeds and leaves the training's random state as it was. A resumed run has been through it.
 """
@@ -7,16 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+from codea1_cli.data.stages import ProblemSampler, SolveRule
 from codea1_cli.durable import write_atomic
+from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.engine.step_state import new_future
+from codea1_cli.environment import settle, settle_umask
 from codea1_cli.errors import UserError, command
 from codea1_cli.extract import extract_code, parse_suite
 from codea1_cli.models.loading import render
-from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.problem import Problem, public_problem
 from codea1_cli.problems.prompts import code_messages, test_messages
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from codea1_cli.engine.trl.rank import TrainingRank
 
 Samples = list[tuple[str, list[str]]]  # (problem id, replies)
+FIRST_PASS = 128  # problems sampled together for their solve rates
 
 
 @dataclass(frozen=True)
@@ -214,6 +220,65 @@ def preflight(rank: TrainingRank) -> None:
     rank.arena.post_preflight(
         spec.label, counts, [(ids[place], group) for place, group in zip(fitting, texts, strict=True)]
     )
+
+
+# -- the solve rates ---------------------------------------------------------------------------------------------------
+class FirstPass:
+    """An actor on the GPU of a Code LLM's rank, before any trainer is built: it samples the model as it starts."""
+
+    def __init__(self, spec: RankSpec, recipe: Recipe) -> None:
+        settle_umask()
+        settle(threads=True)
+        os.environ.update(replace(spec, rank=0, ranks=1, use_vllm=False).environment)  # a process group of its own
+        import torch
+
+        torch.set_num_threads(spec.threads)
+        longest = recipe.code.max_completion_tokens
+        rule = SolveRule(
+            recipe.model_of("code"),
+            recipe.game.n_code,
+            temperature=recipe.sampling.temperature,
+            max_new_tokens=longest,
+        )
+        self.sampler = ProblemSampler(rule, recipe.sampling.engine)
+
+    def sample(self, problems: Sequence[Problem], seed: int) -> list[list[str]]:
+        """`game.n_code` solutions of each problem, under the training's prompt."""
+        return self.sampler.sample(problems, seed)
+
+    def close(self) -> None:
+        """Gives the GPU's memory back."""
+        self.sampler.sampler.close()
+
+
+def measure_solve_rates(
+    ray: Any,
+    recipe: Recipe,
+    ranks: Sequence[tuple[RankSpec, dict[str, Any]]],
+    arena: Any,
+    call: Callable[[Any, str, float], Any],
+    patience: float,
+    problems: Sequence[Problem],
+) -> dict[str, float | None]:
+    """The share of each problem's solutions that pass its own tests, by id; None where none could be judged.
+
+    ranks: where to sample, and the options of an actor there. call: waits for the answer
+    of somebody, by name, so many seconds.
+    """
+    samplers = {spec.label: ray.remote(**options)(FirstPass).remote(spec, recipe) for spec, options in ranks}
+    labels, asked = list(samplers), []
+    for number, start in enumerate(range(0, len(problems), FIRST_PASS)):
+        part, label = list(problems[start : start + FIRST_PASS]), labels[number % len(labels)]
+        texts = samplers[label].sample.remote([public_problem(problem) for problem in part], recipe.seed)
+        asked.append((label, arena.solve.remote(part, texts)))  # judged while the next are sampled
+    rates: dict[str, float | None] = {}
+    for result in (result for label, answer in asked for result in call(answer, label, patience)):
+        judged = len(result.passed) - result.unscored
+        rates[result.problem_id] = sum(result.passed) / judged if judged else None
+    for label, sampler in samplers.items():
+        call(sampler.close.remote(), label, patience)
+        ray.kill(sampler)
+    return rates
 
 
 def _clipped(ids: Sequence[int], limit: int, eos: int) -> bool:

@@ -12,7 +12,7 @@ import random
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -99,6 +99,23 @@ def strange_arguments(problems: Sequence[Problem]) -> list[str]:
     ]
 
 
+def known_solve_rate(problem: Problem) -> float | None:
+    """The `solve_rate` that its row states, from 0 to 1; None without one."""
+    rate = problem.meta.get("solve_rate")
+    return float(rate) if isinstance(rate, int | float) and not isinstance(rate, bool) and 0 <= rate <= 1 else None
+
+
+def outside(rates: Mapping[str, float | None], least: float, most: float) -> dict[str, str]:
+    """Why problems are left out by their solve rate, by id."""
+    found = {}
+    for pid, rate in rates.items():
+        if rate is None:
+            found[pid] = "no solve rate: its own tests judge no solution"
+        elif not least <= rate <= most:
+            found[pid] = f"solve rate below {least:g}" if rate < least else f"solve rate above {most:g}"
+    return found
+
+
 class RunSetup:
     def __init__(self, recipe: Recipe, run: RunDir) -> None:
         self.recipe, self.run = recipe, run
@@ -145,6 +162,27 @@ class RunSetup:
         schedule = self._schedule(list(kept))
         write_atomic(self.run.path / "run.json", json.dumps(self._info(schedule, list(kept), devices), indent=2) + "\n")
         return schedule, kept
+
+    def outside_solve_rate(
+        self,
+        problems: Sequence[Problem],
+        faults: Mapping[str, str],
+        prompt_tokens: Sequence[int],
+        measure: Callable[[Sequence[Problem]], Mapping[str, float | None]],
+    ) -> dict[str, str]:
+        """Why problems that could be used are left out by `data.solve_rate`, by id; writes solve_rates.json.
+
+        measure: gives the rates that no row states; None where nothing could be judged.
+        """
+        if self.recipe.data.solve_rate is None:
+            return {}
+        longest = self.recipe.role(self.first).max_prompt_tokens
+        usable = [p for p, n in zip(problems, prompt_tokens, strict=True) if p.id not in faults and n <= longest]
+        rates = {problem.id: known_solve_rate(problem) for problem in usable}
+        if missing := [problem for problem in usable if rates[problem.id] is None]:
+            rates |= measure(missing)
+        write_atomic(self.run.path / "solve_rates.json", json.dumps(rates) + "\n")
+        return outside(rates, *self.recipe.data.solve_rate)
 
     def _check_lengths(self, problems: int, longest: int) -> None:
         """A pre-flight finding that needs no sample: most prompts are too long."""

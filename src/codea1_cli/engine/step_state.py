@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from codea1_cli.errors import SandboxOutage, command
 from codea1_cli.game.pool import JudgedPool, Pool
-from codea1_cli.judging.step_judge import Candidate, Judged, StepJudge
+from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem, StepJudge
 from codea1_cli.methods.base import CandidateView
 from codea1_cli.problems.problem import Problem
+from codea1_cli.runs.run_dir import RunDir
 
 
 def new_future() -> asyncio.Future[Any]:
@@ -118,6 +120,22 @@ class Step:
         judged = await self._in_thread(self._judge.judge_pool, problem, candidates, pool, self._number)
         self.pool_seconds += time.monotonic() - started
         return judged
+
+
+def check_outage(step: int, problems: Iterable[JudgedProblem], judge: StepJudge, most: float, run: RunDir) -> None:
+    """Stops before an update that would learn from next to nothing, and before anything of the step is written.
+
+    Raises:
+        SandboxOutage: the sandbox could not judge more than the share `most` of the candidates.
+    """
+    candidates = [one.game for problem in problems for one in problem.candidates]
+    unscored = sum(c.loaded is None or any(suite.unscored for suite in c.suites) for c in candidates)
+    if unscored > most * len(candidates):
+        fault = judge.outage(
+            f"step {step}: the sandbox failed, so {unscored} of {len(candidates)} candidates could not be judged"
+        )
+        hint = f"{fault.hint}; then `{command('train', *run.options, '--resume')}` goes on"
+        raise SandboxOutage(fault.what, hint=hint)
 
 
 def _slot(slots: dict[Any, asyncio.Future[Any]], key: Any) -> asyncio.Future[Any]:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 MOST = 10**15  # more is a typing error, and more than a float holds exactly
 Positive = Annotated[int, Field(ge=1, le=MOST)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+def _rising(pair: tuple[float, float]) -> tuple[float, float]:
+    if pair[0] > pair[1]:
+        raise ValueError(f"[least, most], and {pair[0]:g} is more than {pair[1]:g}")
+    return pair
+
+
+Range = Annotated[tuple[Share, Share], AfterValidator(_rising)]
 
 
 class Game(BaseModel):

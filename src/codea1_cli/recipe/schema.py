@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals.registry import names as benchmark_names
-from codea1_cli.game.rules import MOST, Game, Positive, Share
+from codea1_cli.game.rules import MOST, Game, Positive, Range, Share
 from codea1_cli.methods.registry import check_method, without_ignored
 from codea1_cli.sandbox.base import LAYERS
 from codea1_cli.sandbox.make import BACKENDS, check_endpoint
@@ -28,6 +28,11 @@ class Data(Section):
     )
     heldout: str | None = Field(None, description="problems kept for evaluation; null evaluates nothing")
     limit: Positive | None = Field(None, description="use only the first N training problems")
+    solve_rate: Range | None = Field(
+        None,
+        description="[least, most]: train on problems of which the Code LLM, as it starts, solves that share of "
+        "game.n_code samples; a row's own `solve_rate` is taken where there is one",
+    )
     expects: str | None = Field(None, description="what data the recipe is meant for, shown when data.train is missing")
 
 

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from codea1_cli.errors import UserError
 from codea1_cli.runs.run_dir import RunDir
@@ -45,6 +45,14 @@ class Outcome:
         if self.step >= self.total:
             return "finished"
         return "interrupted" if self.interrupted else "stopped"
+
+
+class View(Protocol):
+    """Who shows a run: the terminal, or nobody."""
+
+    def phase(self, text: str) -> None: ...
+
+    def event(self, event: dict[str, Any]) -> None: ...
 
 
 def summarise(run: RunDir) -> RunSummary:
