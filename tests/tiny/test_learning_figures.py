@@ -13,10 +13,14 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "tiny_learning
 import figures
 import run as benchmark
 
+from codea1_cli.errors import UserError
+from codea1_cli.evals import statistics
+from codea1_cli.runs.summary import Measured
+
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch):
-    monkeypatch.setattr(figures, "RESAMPLES", 400)
+    monkeypatch.setattr(statistics, "RESAMPLES", 400)
 
 
 def write(run: Path, step: int, solved: list[int], exposed: list[int]) -> None:
@@ -93,12 +97,15 @@ def test_two_evaluations_of_the_same_problems_are_needed(tmp_path, steps):
 # -- the bootstrap -----------------------------------------------------------------------------------------------------
 def run_of(before: np.ndarray, after: np.ndarray) -> figures.Run:
     """A run whose every figure is the mean of one value per problem."""
-    cells = [np.stack([np.stack([v, np.ones_like(v)], -1)] * len(figures.FIGURES), 1) for v in (before, after)]
-    return figures.Run(tuple(f"p{i}" for i in range(len(before))), *cells)
+    sides = []
+    for values in (before, after):
+        parts = {f"p{i}": (float(value), 1.0) for i, value in enumerate(values)}
+        sides.append(Measured(frozenset(parts), dict.fromkeys(figures.NAMES, parts)))
+    return figures.Run(*sides)
 
 
 def test_the_interval_of_one_seed_is_that_of_resampled_problems(monkeypatch):
-    monkeypatch.setattr(figures, "RESAMPLES", 4000)
+    monkeypatch.setattr(statistics, "RESAMPLES", 4000)
     values = np.random.default_rng(3).random(60)
     change = figures.changes([run_of(np.zeros(60), values)])["exposed"]
     error = 100 * values.std() / 60**0.5
@@ -125,9 +132,10 @@ def test_a_constant_gain_has_no_width():
 
 def test_what_cannot_be_paired_is_refused():
     few, many = run_of(np.zeros(3), np.ones(3)), run_of(np.zeros(4), np.ones(4))
-    for runs, others in (([few], [many]), ([few], [few, few])):
-        with pytest.raises(ValueError, match="cannot be paired"):
-            figures.contrast(runs, others)
+    with pytest.raises(UserError, match="measured on different problems, 1 of 4 are in one only"):
+        figures.contrast([few], [many])
+    with pytest.raises(ValueError, match="cannot be paired"):
+        figures.contrast([few], [few, few])
 
 
 # -- the tables, the arms ----------------------------------------------------------------------------------------------
@@ -167,7 +175,7 @@ def test_the_page_defines_every_figure_and_arm(tmp_path):
     text = benchmark.page(benchmark.read_all(tmp_path, arms, [401]), arms)
     assert "- `own`: `codea1 train --recipe tiny game.kill=own`" in text
     assert "- `more`: `codea1 train --recipe tiny game.pool_size=16 game.sparring=2`" in text
-    assert all(f"| {name} | " in text for name in figures.FIGURES)
+    assert all(f"| {name} | " in text for name in figures.NAMES)
     assert "--seeds 401 --write" in text
     assert "A run took 3 to 3 s on" in text
 

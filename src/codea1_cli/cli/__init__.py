@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from codea1_cli.cli import (
+    compare,
     doctor,
     eval_code,
     eval_tests,
@@ -33,6 +34,7 @@ app.command()(train.train)
 app.command()(plan.plan)
 app.command("prepare-data")(prepare_data.prepare_data)
 app.command()(runs.export)
+app.command()(compare.compare)
 app.command("eval-tests")(eval_tests.eval_tests)
 app.command()(judge.judge)
 app.command()(doctor.doctor)

@@ -109,7 +109,7 @@ def evaluate(
         usable_cache,
         warn_of_layers,
     )
-    from codea1_cli.cli.progress import Bar, interruptible
+    from codea1_cli.cli.streams import Bar, interruptible
     from codea1_cli.durable import only_writer, write_atomic
     from codea1_cli.evals.benchmark import ScoreOptions
     from codea1_cli.evals.results import read_origin, result_file, samples_hash, writable

@@ -86,7 +86,7 @@ def eval_tests(
     functions, and shows the mutants that survive. `compare A B` compares two folders of results.
     """
     from codea1_cli.cli import eval_tests_view as view
-    from codea1_cli.cli.progress import Bar, interruptible
+    from codea1_cli.cli.streams import Bar, interruptible
     from codea1_cli.durable import only_writer
     from codea1_cli.evals.test_generation.figures import ONE_SHOT, PROTOCOLS, Scoring
 

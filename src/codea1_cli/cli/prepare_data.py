@@ -90,7 +90,7 @@ def _run(
     benchmark: bool,
     wait: bool,
 ) -> int:
-    from codea1_cli.cli.progress import Bar, interruptible
+    from codea1_cli.cli.streams import Bar, interruptible
     from codea1_cli.data.decontaminate import missing_benchmarks
     from codea1_cli.data.pipeline import Pipeline
     from codea1_cli.data.publish import WORK, check_out, new_card, publish, removed, shown

@@ -84,7 +84,7 @@ class TrainView:
         self.times.append(time.monotonic())
         recent = self.times[-11:]
         pace = (recent[-1] - recent[0]) / (len(recent) - 1) if len(recent) > 1 else None
-        left = f"  {_clock(pace * (self.last - line['step']))} left" if pace is not None else ""
+        left = f"  {clock(pace * (self.last - line['step']))} left" if pace is not None else ""
         parts = [
             f"step {line['step']:>{len(str(self.last))}}/{self.last}",
             *method_of(self.recipe).step_line(line),
@@ -194,7 +194,7 @@ class TrainView:
             ]
             console.err().print(console.table(title, ("", ">before", ">after"), rows, framed=True))
         word = outcome.state if outcome.state == "finished" else f"{outcome.state} and saved"
-        self._say(f"{word} at step {outcome.step} of {outcome.total} after {_clock(time.monotonic() - self.started)}")
+        self._say(f"{word} at step {outcome.step} of {outcome.total} after {clock(time.monotonic() - self.started)}")
         tests, problems = (outcome.summary.get(key, 0) for key in ("book_tests", "book_problems"))
         tested = "test" in method_of(self.recipe).roles
         if tested:
@@ -218,7 +218,8 @@ def _share(percent: float | None) -> float | None:
     return None if percent is None else percent / 100
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """`5:19`, or `1:05:19` from an hour on."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

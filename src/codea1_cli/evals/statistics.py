@@ -1,4 +1,5 @@
-"""From verdicts to figures: unbiased pass@k, avg@n, bootstrap intervals, paired differences of two results."""
+"""From verdicts to figures: unbiased pass@k, avg@n, bootstrap intervals, paired differences of two results, and of two
+sides with several seeds each."""
 
 from __future__ import annotations
 
@@ -147,3 +148,64 @@ def paired_bootstrap(
         raise ValueError(f"{len(before)} scores against {len(after)}: not the same problems")
     differences = [b - a for a, b in zip(before, after, strict=True)]
     return bootstrap(differences, resamples=resamples, level=level, seed=seed)
+
+
+# -- several seeds -----------------------------------------------------------------------------------------------------
+RESAMPLES = 10_000
+Cells = Any
+"""An array [seeds, problems, figures, 2]: what each problem adds to a figure's numerator and to its denominator."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A figure of two sides; `low` and `high` bound the difference at 95 %. All are nan where nothing gives it."""
+
+    before: float
+    after: float
+    low: float
+    high: float
+
+    @property
+    def gain(self) -> float:
+        """`after - before`."""
+        return self.after - self.before
+
+    @property
+    def known(self) -> bool:
+        """Whether both sides have the figure."""
+        return not math.isnan(self.gain)
+
+
+def changes(before: Cells, after: Cells, *, by_seed: bool = True) -> list[Change]:
+    """Every figure of two sides that were measured on the same problems: the mean over a side's seeds of each seed's
+    figure over all problems, and the difference with its percentile interval.
+
+    Seeds and problems are crossed: all seeds are measured on the same problems. So a resample draws problems once, for
+    all seeds of both sides; drawing them anew for each seed would average away the choice of problems. It draws seeds
+    once for both sides where they have the same ones in the same order (`by_seed`), else for each side. The draws are
+    the same at every call, so that everything that is compared is paired.
+
+    Raises:
+        ValueError: other problems, or `by_seed` other numbers of seeds.
+    """
+    import numpy as np
+
+    if before.shape[1:] != after.shape[1:] or (by_seed and len(before) != len(after)):
+        raise ValueError("runs of other seeds or other held-out problems cannot be paired")
+    generator, problems = np.random.default_rng(0), before.shape[1]
+    draws = [generator.multinomial(n, np.full(n, 1 / n), size=RESAMPLES) for n in (len(before), problems, len(after))]
+    seeds = draws[0], draws[0] if by_seed else draws[2]
+    first, last = (_ratios(side, np.ones((1, len(side))), np.ones((1, problems)))[0] for side in (before, after))
+    old, new = (_ratios(side, chosen, draws[1]) for side, chosen in zip((before, after), seeds, strict=True))
+    low, high = np.quantile(new - old, [0.025, 0.975], axis=0)
+    return [Change(*values) for values in np.stack([first, last, low, high], axis=1).tolist()]
+
+
+def _ratios(cells: Cells, seeds: Any, problems: Any) -> Any:
+    """Figures [resamples, figures] from how often each resample draws each seed and each problem; nan for 0 / 0."""
+    import numpy as np
+
+    sums = np.tensordot(problems.astype(float), cells, axes=(1, 1))  # [resamples, seeds, figures, 2]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = sums[..., 0] / sums[..., 1]
+    return np.einsum("rs,rsf->rf", seeds / cells.shape[0], shares)

@@ -161,8 +161,8 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, of_run: bool = Fals
         recipe = Recipe.model_validate(content)
     except ValidationError as error:
         raise _fault(error, str(path), keys, plain) from None
-    read = _flat(without_ignored(recipe.method, content))
-    if ignored := [key for key in _flat(content) if key not in read]:
+    read = flat(without_ignored(recipe.method, content))
+    if ignored := [key for key in flat(content) if key not in read]:
         given = [text for key, text in keys.items() if any(f"{one}.".startswith(f"{key}.") for one in ignored)]
         raise UserError(
             f"{' '.join(given) or path}: method={recipe.method} ignores {', '.join(ignored)}",
@@ -229,15 +229,16 @@ def resumed_recipe(file: Path, overrides: Sequence[str]) -> tuple[Recipe, dict[s
                 "start a new run for the rest, under the same name while no step is done",
             )
     before, now = load_recipe(str(file), of_run=True), load_recipe(str(file), overrides, of_run=True)
-    flat, changed = _flat(before.dump()), _flat(now.dump())
-    return now, {key: [flat[key], value] for key, value in changed.items() if flat[key] != value}
+    old, changed = flat(before.dump()), flat(now.dump())
+    return now, {key: [old[key], value] for key, value in changed.items() if old[key] != value}
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested sections as one level of dotted keys."""
+    found: dict[str, Any] = {}
     for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return flat
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return found
 
 
 def with_absolute_paths(recipe: Recipe) -> Recipe:

@@ -1,13 +1,16 @@
-"""How far a run has come, read from its folder alone."""
+"""How far a run has come and what it was measured at, read from its folder alone."""
 
 import contextlib
 import os
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from codea1_cli.errors import UserError
+from codea1_cli.evals.statistics import Change, changes
+from codea1_cli.files import read_json
 from codea1_cli.runs.run_dir import RunDir
 
 State = Literal["running", "finished", "failed", "interrupted", "stopped", "stopped before step 1"]
@@ -131,3 +134,135 @@ def folder_bytes(folder: Path) -> int:
             with contextlib.suppress(OSError):
                 total += os.lstat(os.path.join(parent, name)).st_size
     return total
+
+
+# -- what it was measured at -------------------------------------------------------------------------------------------
+Row = Mapping[str, Any]
+Parts = dict[str, tuple[float, float]]
+"""By problem, what it adds to a figure's numerator and to its denominator."""
+
+
+def _scored(row: Row) -> int:
+    return len(row["passed"]) - row["unscored"]
+
+
+FIGURES: dict[str, tuple[str, Callable[[Row], float], Callable[[Row], float]]] = {
+    "pass@1": ("code", lambda row: sum(row["passed"]) / max(_scored(row), 1), lambda row: _scored(row) > 0),
+    "pass@n": ("code", lambda row: any(row["passed"]), lambda row: _scored(row) > 0),
+    "exposed": ("test", lambda row: row["exposed"], lambda row: 1),
+    "near-miss exposed": ("near-miss", lambda row: row["exposed"], lambda row: 1),
+    "false alarm": ("test", lambda row: row["misstated"] > 0, lambda row: 1),
+    "suite validity": ("test", lambda row: row["validity"], lambda row: 1),
+    "stated rightly": ("test", lambda row: row["correct"], lambda row: row["valid"]),
+    "asserts per suite": ("test", lambda row: row["asserts"], lambda row: 1),
+}
+"""The held-out figures: the evaluation's part, and what one of its rows adds to numerator and denominator."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One evaluation set of a run at one step: its problems and the hash of their file, where it is known; figures by
+    name; by part the wrong programs that suites were written against, where the run chose them."""
+
+    problems: frozenset[str]
+    figures: dict[str, Parts]
+    source: str = ""
+    programs: dict[str, str] = field(default_factory=dict)
+
+
+def measured(run: RunDir) -> dict[str, dict[int, Measured]]:
+    """What evaluations of a run gave, by set (`heldout`, `humaneval`, ...) and step, as far as there are rows of
+    problems.
+
+    Raises:
+        UserError: a file is broken.
+    """
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    for file in sorted((run.path / "evaluation").glob("step-*.json")):
+        _, step, part = file.stem.split("-", 2)
+        if step.isdigit() and not part.endswith("-texts"):
+            kind = "heldout" if part in ("code", "test", "near-miss") else part
+            found.setdefault(kind, {}).setdefault(int(step), {})[part] = read_json(file, object)
+    return {
+        kind: {
+            step: _heldout(run, parts) if kind == "heldout" else _benchmark(parts[kind]) for step, parts in at.items()
+        }
+        for kind, at in found.items()
+    }
+
+
+def _heldout(run: RunDir, parts: Mapping[str, Sequence[Row]]) -> Measured:
+    figures: dict[str, Parts] = {}
+    for name, (part, top, bottom) in FIGURES.items():
+        rows = [row for row in parts.get(part, ()) if part == "code" or not row["unscored"]]
+        with contextlib.suppress(KeyError):  # of an earlier version
+            for row in rows:
+                own = figures.setdefault(name.replace("n", str(len(row["passed"]))) if name == "pass@n" else name, {})
+                above, below = own.get(row["problem_id"], (0.0, 0.0))
+                own[row["problem_id"]] = above + float(top(row)), below + float(bottom(row))
+    chosen = {"test": "targets.json", "near-miss": "near_miss.json"}
+    files = {part: run.path / "evaluation" / name for part, name in chosen.items()}
+    programs = {part: file.read_text(encoding="utf-8") for part, file in files.items() if file.is_file()}
+    problems = frozenset(row["problem_id"] for rows in parts.values() for row in rows)
+    return Measured(problems, figures, run.info().get("data", {}).get("heldout_sha256") or "", programs)
+
+
+def _benchmark(rows: Mapping[str, Row]) -> Measured:
+    """Of programs: samples that pass each column, per task; of suites: each function's share of each figure."""
+    figures: dict[str, Parts] = {}
+    for task, row in rows.items():
+        shares = {name: value for name, value in row.items() if name not in ("n", "unscored", "not_run", "timeouts")}
+        for name, value in shares.items():
+            of = (name, value) if "n" not in row else (f"{name} pass@1", value / row["n"] if row["n"] else None)
+            figures.setdefault(of[0], {})[task] = (0.0, 0.0) if of[1] is None else (float(of[1]), 1.0)
+    return Measured(frozenset(rows), figures)
+
+
+def compared(
+    before: Sequence[Measured], after: Sequence[Measured], what: str, *, by_seed: bool = True
+) -> dict[str, Change]:
+    """The figures that two sides of a set have in common, a `Measured` per seed each, and their differences
+    (`statistics.changes`). Figures of suites against other wrong programs are left out.
+
+    Raises:
+        UserError: they were measured on different problems; `what` names the set and the sides.
+    """
+    import numpy as np
+
+    first, sides = before[0], [*before, *after]
+    for side in sides:
+        if (side.problems, side.source) != (first.problems, first.source):
+            apart, every = len(side.problems ^ first.problems), len(side.problems | first.problems)
+            told = f"{apart} of {every} are in one only" if apart else "their files differ"
+            raise UserError(
+                f"{what}: measured on different problems, {told}",
+                hint="compare runs with the same data.heldout, eval.limit and eval.benchmark_limit",
+            )
+    pairs = zip(before, after, strict=False) if by_seed else ((a, b) for a in before for b in after)
+    other = {part for a, b in pairs for part in a.programs | b.programs if a.programs.get(part) != b.programs.get(part)}
+    names = [
+        name
+        for name in first.figures
+        if all(name in side.figures for side in sides) and FIGURES.get(name, ("code",))[0] not in other
+    ]
+    order = sorted(first.problems)
+    cells = [
+        np.array([[[side.figures[name].get(pid, (0.0, 0.0)) for name in names] for pid in order] for side in half])
+        for half in (before, after)
+    ]
+    return dict(zip(names, changes(*cells, by_seed=by_seed), strict=True)) if names else {}
+
+
+def spent(run: RunDir) -> dict[str, float]:
+    """Steps done, seconds of them, tokens sampled in them, and GPU hours."""
+    steps = [line for line in run.metrics() if "eval" not in line]
+    info = run.info()
+    given = info.get("environment", {}).get("given", {})
+    gpus = {
+        (info.get("devices", {}).get(label, "").partition(" of node ")[2], values.get("CUDA_VISIBLE_DEVICES"))
+        for label, values in given.items()
+        if values.get("CUDA_VISIBLE_DEVICES")
+    }
+    seconds = sum(line.get("timing", {}).get("step_s", 0.0) for line in steps)
+    tokens = sum(line.get(role, {}).get("sampled_tokens", 0) for line in steps for role in ("code", "test"))
+    return {"steps": len(steps), "seconds": seconds, "tokens": tokens, "gpu_hours": len(gpus) * seconds / 3600}

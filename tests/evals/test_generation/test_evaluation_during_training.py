@@ -14,8 +14,9 @@ def test_figures_of_replies_are_flat_numbers(box, tmp_path):
     functions = fixed_set(loaded, 2)
     assert [function.name for function in functions] == ["add", "sign"]
     assert len(fixed_set(loaded, 1)) == 1
-    found = figures(box, functions, ["assert add(2, 2) == 4", "nothing"], 2)
+    found, rows = figures(box, functions, ["assert add(2, 2) == 4", "nothing"], 2)
     assert found["functions"] == 2
     assert abs(found["mutation"] - 100 * 9 / 11 / 2) < 1e-9
     assert found["validity"] == 25.0
     assert all(value is None or isinstance(value, int | float) for value in found.values())
+    assert [shares["validity"] for shares in rows.values()] == [0.5, 0.0]

@@ -14,7 +14,7 @@ from typing import Any
 from codea1_cli.evals.benchmark import BENCHMARK_SEED, Figures, SetOptions, TestBenchmark, Texts
 from codea1_cli.evals.test_generation import one_shot
 from codea1_cli.evals.test_generation.execution import MutantLimits, Outcome, TestRun, TestRunner, coverage_of
-from codea1_cli.evals.test_generation.figures import ONE_SHOT, PUBLISHED, Row, Scoring, summary
+from codea1_cli.evals.test_generation.figures import ONE_SHOT, PUBLISHED, Row, Scoring, summary, values
 from codea1_cli.evals.test_generation.functions import Function, fixed_sample
 from codea1_cli.evals.test_generation.mutants import Mutant, make_mutants
 from codea1_cli.evals.test_generation.results import write_rows
@@ -156,13 +156,13 @@ class SuiteSet:
         return replace(self.options.sampling, n=self.n)
 
     def score(self, texts: Texts) -> tuple[Figures, dict[str, Any]]:
-        """The one-shot figures; there are no rows."""
+        """The one-shot figures, and each function's share of them."""
         from codea1_cli.sandbox.make import make_sandbox
 
         if self.sandbox is None:
             self.sandbox = make_sandbox(self.options.scoring.of_sandbox(warm=WARM))
         replies = [texts[function.id][0] for function in self.items]
-        return figures(self.sandbox, self.items, replies, self.options.tests_per_suite, self.sandbox.workers), {}
+        return figures(self.sandbox, self.items, replies, self.options.tests_per_suite, self.sandbox.workers)
 
     def close(self) -> None:
         """Ends the sandbox."""
@@ -179,14 +179,16 @@ def fixed_set(functions: Sequence[Function], count: int) -> list[Function]:
 
 def figures(
     sandbox: Sandbox, functions: Sequence[Function], replies: Sequence[str], tests_per_suite: int, workers: int = 2
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """The one-shot figures of the replies, flat, in percent where a share; blocking. `sandbox` is the judge's own.
 
-    Numbers only, fit for a line of metrics.jsonl; intervals are left out.
+    Numbers only, fit for a line of metrics.jsonl; intervals are left out. With them each function's share of each
+    figure, 0 to 1, by its id; without the functions that the sandbox failed on.
     """
     scoring = Scoring(tests_per_suite=tests_per_suite)
     suites = {f.id: suite_of_text(f.id, reply) for f, reply in zip(functions, replies, strict=True)}
     scorer = Scorer(sandbox, scoring)
     rows = score_all(scorer, ONE_SHOT, functions, suites, None, workers=workers)
     found = summary(ONE_SHOT, rows, scoring, set())
-    return {name: value for name, value in found.items() if value is None or isinstance(value, int | float)}
+    plain = {name: value for name, value in found.items() if value is None or isinstance(value, int | float)}
+    return plain, {row.id: values(ONE_SHOT, row.dump(ONE_SHOT), tests_per_suite) for row in rows if not row.unscored}
