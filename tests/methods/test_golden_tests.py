@@ -12,7 +12,7 @@ from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.files import load_recipe, recipe_text
-from codea1_cli.recipe.resources import heldout_problems, training_problems
+from codea1_cli.recipe.resources import heldout_problems, training_problems, unmeasured
 
 ASSERTS = ["assert double(3) == 6", "assert double(2) == 4", "assert double(0) == 0", "assert double(-1) == -2"]
 MODULE = "from solution import double\n\ndef test_it():\n    assert double(3) == 6\n    assert double(2) == 4\n"
@@ -148,6 +148,20 @@ def test_one_word_changes_the_method_of_any_recipe(tmp_path):
         load_recipe(str(above))
     assert load_recipe(str(above), ["method=code-a1"]).game.alpha == 0.5
     assert load_recipe(str(again), ["method=code-a1", "game.n_test=3"]).game.n_test == 3
+
+
+def test_gpus_that_were_shared_out_among_two_policies_are_one_s():
+    assert load_recipe("1.5b").code.gpus == 4
+    assert load_recipe("1.5b", ["method=golden-tests"]).code.gpus is None
+    assert load_recipe("1.5b", ["method=golden-tests", "code.gpus=3"]).code.gpus == 3
+    assert load_recipe("1.5b", ["method=code-a1"]).code.gpus == 4
+
+
+def test_a_benchmark_of_the_other_policy_is_told():
+    assert unmeasured(golden("eval.benchmarks=[humaneval, ult]")) == [
+        "eval.benchmarks: ult measures a policy that golden-tests does not train"
+    ]
+    assert unmeasured(golden("eval.benchmarks=[humaneval]")) == []
 
 
 def test_sandbox_programs_never_see_an_expected_value(judge, monkeypatch):

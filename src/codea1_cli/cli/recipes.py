@@ -109,9 +109,9 @@ def _holds_together(recipe: "Recipe") -> list[str]:
     from codea1_cli.methods.registry import method_of
     from codea1_cli.models.loading import check_model
     from codea1_cli.recipe.batching import batches
-    from codea1_cli.recipe.resources import problems_file
+    from codea1_cli.recipe.resources import problems_file, unmeasured
 
-    notes = []
+    notes = unmeasured(recipe)
     for role in method_of(recipe).roles:
         section = recipe.role(role)
         gpus = len(section.gpus) if isinstance(section.gpus, list) else section.gpus

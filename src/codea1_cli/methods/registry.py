@@ -13,6 +13,7 @@ METHODS = {  # name -> module:Class
     "code-a1": "codea1_cli.methods.code_a1:CodeA1",
     "golden-tests": "codea1_cli.methods.golden_tests:GoldenTests",
 }
+DEFAULT = "code-a1"
 RESERVED = ("self-play", "sft")
 
 
@@ -62,6 +63,16 @@ def without_ignored(name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
         return _without(find_method(name).ignores, keys)
     except ValueError:
         return dict(keys)
+
+
+def without_settings_of(before: str, name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe's `keys` for method `name` less what they hold for the method `before`: what the new one ignores, and
+    the GPUs that are shared out among other policies."""
+    try:
+        same = find_method(before).roles == find_method(name).roles
+    except ValueError:  # a name that is no method's is refused elsewhere
+        return dict(keys)
+    return without_ignored(name, keys if same else _without(("code.gpus", "test.gpus"), keys))
 
 
 def _without(names: Collection[str], keys: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from codea1_cli.errors import UserError, command, did_you_mean, first_line, meant, near
 from codea1_cli.files import read_text, user_path
-from codea1_cli.methods.registry import without_ignored
+from codea1_cli.methods.registry import DEFAULT, without_ignored, without_settings_of
 from codea1_cli.recipe.aliases import ALIASES
 from codea1_cli.recipe.schema import Recipe
 
@@ -78,8 +78,8 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 
 def _for_method(base: dict[str, Any], method: Any) -> dict[str, Any]:
-    """`base` for somebody who changes its method: what was set for the other one, and this one ignores, is left out."""
-    return base if method is None else without_ignored(str(method), base)
+    """`base` for somebody who may change its method."""
+    return base if method is None else without_settings_of(str(base.get("method", DEFAULT)), str(method), base)
 
 
 def _refuse_repeated(tree: yaml.Node | None, path: Path, above: tuple[yaml.Node, ...] = ()) -> None:

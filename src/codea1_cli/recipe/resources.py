@@ -172,6 +172,12 @@ def benchmark_sets(recipe: Recipe, workers: int = 1) -> list[EvalSet]:
     return found
 
 
+def unmeasured(recipe: Recipe) -> list[str]:
+    """A note on the benchmarks that a recipe names and its method has no policy for."""
+    left = [name for name in recipe.eval.benchmarks if benchmark_row(name).role not in method_of(recipe).roles]
+    return [f"eval.benchmarks: {', '.join(left)} measures a policy that {recipe.method} does not train"] if left else []
+
+
 def check_benchmarks(recipe: Recipe) -> None:
     """Raises UserError or EnvironmentFault where the data of a benchmark that the recipe names is not there."""
     try:

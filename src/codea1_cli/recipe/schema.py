@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from codea1_cli.errors import UserError
 from codea1_cli.evals.registry import names as benchmark_names
 from codea1_cli.game.rules import MOST, Game, Positive, Range, Share
-from codea1_cli.methods.registry import check_method, without_ignored
+from codea1_cli.methods.registry import DEFAULT, check_method, without_ignored
 from codea1_cli.sandbox.base import LAYERS
 from codea1_cli.sandbox.make import BACKENDS, check_endpoint
 
@@ -235,7 +235,7 @@ class Recipe(Section):
     name: str = "custom"
     description: str = ""
     model: str = Field(description="hub id, local folder, or builtin:tiny; both policies start from it")
-    method: str = Field("code-a1", description="code-a1, golden-tests, or module:Class; self-play and sft are reserved")
+    method: str = Field(DEFAULT, description="code-a1, golden-tests, or module:Class; self-play and sft are reserved")
     seed: Annotated[int, Field(ge=-MOST, le=MOST)] = 0
     data: Data = Field(default_factory=Data)
     game: Game = Field(default_factory=Game)

@@ -193,13 +193,16 @@ def measured(run: RunDir) -> dict[str, dict[int, Measured]]:
 
 def _heldout(run: RunDir, parts: Mapping[str, Sequence[Row]]) -> Measured:
     figures: dict[str, Parts] = {}
+    n = max((len(row["passed"]) for row in parts.get("code", ())), default=0)
     for name, (part, top, bottom) in FIGURES.items():
-        rows = [row for row in parts.get(part, ()) if part == "code" or not row["unscored"]]
-        with contextlib.suppress(KeyError):  # of an earlier version
-            for row in rows:
-                own = figures.setdefault(name.replace("n", str(len(row["passed"]))) if name == "pass@n" else name, {})
-                above, below = own.get(row["problem_id"], (0.0, 0.0))
-                own[row["problem_id"]] = above + float(top(row)), below + float(bottom(row))
+        own: Parts = {}
+        with contextlib.suppress(KeyError):  # rows of an earlier version lack some
+            for row in parts.get(part, ()):
+                if part == "code" or not row["unscored"]:
+                    above, below = own.get(row["problem_id"], (0.0, 0.0))
+                    own[row["problem_id"]] = above + float(top(row)), below + float(bottom(row))
+        if own:
+            figures[f"pass@{n}" if name == "pass@n" else name] = own
     chosen = {"test": "targets.json", "near-miss": "near_miss.json"}
     files = {part: run.path / "evaluation" / name for part, name in chosen.items()}
     programs = {part: file.read_text(encoding="utf-8") for part, file in files.items() if file.is_file()}
