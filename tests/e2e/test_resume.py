@@ -7,12 +7,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from codea1_cli.extract import parse_suite
+from codea1_cli.problems.problem import read_problems, write_problems
+from codea1_cli.recipe.resources import problems_file
 from tests.e2e.harness import SMALL, Cli, alive_of, comparable, kill_when, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: they share runs
 
 
-def assert_same_run(cli: Cli, one: str, other: str) -> None:
+def assert_same_run(cli: Cli, one: str, other: str, steps: int = 6) -> None:
     assert comparable(cli.metrics(one)) == comparable(cli.metrics(other))
     for role in ("code", "test"):
         weights = [
@@ -24,9 +27,9 @@ def assert_same_run(cli: Cli, one: str, other: str) -> None:
         for run in (one, other)
     ]
     assert states[0] == states[1]
-    assert states[0]["step"] == 6
+    assert states[0]["step"] == steps
     assert events(cli.path(one)) == events(cli.path(other))
-    for step in range(1, 7):
+    for step in range(1, steps + 1):
         tables = [pq.read_table(cli.path(run) / "rollouts" / f"step-{step:06d}.parquet") for run in (one, other)]
         assert tables[0].equals(tables[1]), f"rollouts of step {step} differ"
 
@@ -97,3 +100,38 @@ def test_a_finished_run_that_goes_on_longer_is_the_run_that_was_as_long_from_the
     assert info["resumed"][-1]["changed"] == {"train.max_steps": [4, 6], "checkpoint.every": [3, 2]}
     assert "max_steps: 6" in (run / "recipe.yaml").read_text()
     assert_same_run(cli, whole, "longer")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_problem_that_left_the_schedule_stays_away_after_a_resume(cli: Cli, tmp_path: Path) -> None:
+    """One of four references loops on calls of some lengths, those of its own tests excepted."""
+    slow, *problems = read_problems(problems_file("builtin:tiny/train"), 4)
+    entry = slow.entry_point
+    own = [f"({call.partition('(')[2]}" for test in slow.tests if (call := parse_suite(test, entry)[0].call)]
+    loop = f"while len(repr(x)) % 3 == 0 and repr((x,)).replace(',)', ')') not in {own}: pass"
+    slow = slow.model_copy(
+        update={
+            "reference": f"{slow.reference}\n_answer = {entry}\ndef {entry}(x):\n    {loop}\n    return _answer(x)\n"
+        }
+    )
+    file = tmp_path / "slow.jsonl"
+    write_problems(file, [slow, *problems])
+    settings = [*SMALL, f"data.train={file}", "checkpoint.every=8", "judge.time_limit_s=0.5"]
+    done = cli("train", "--recipe", "tiny", "--run", "leaving", *settings)
+    assert done.returncode == 0, done.stderr
+    lines = cli.metrics("leaving")
+    left = {pid: line["step"] for line in lines for pid in line["arena"]["leaving"]}
+    assert list(left) == [slow.id]
+    assert f"{slow.id} leaves the schedule" in done.stderr
+    step = left[slow.id]
+    assert [line["arena"]["problems_left"] for line in lines] == [int(line["step"] >= step) for line in lines]
+    for number in range(1, 7):
+        rows = pq.read_table(cli.path("leaving") / "rollouts" / f"step-{number:06d}.parquet").to_pylist()
+        played = {row["problem_id"] for row in rows}
+        assert len(played) == 2
+        assert number <= step or slow.id not in played
+    stopped = cli("train", "--recipe", "tiny", "--run", "resumed", *settings, "--max-steps", str(step))
+    assert stopped.returncode == 0, stopped.stderr
+    assert cli("train", "--run", "resumed", "--resume").returncode == 0
+    assert_same_run(cli, "leaving", "resumed")

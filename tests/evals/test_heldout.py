@@ -148,11 +148,11 @@ class Direct:
     def outage(self, what):
         return EnvironmentFault(what)
 
-    def expected(self, reference, entry_point, calls):
+    def expected(self, reference, entry_point, calls, own=()):
         found = self.run(reference, calls)
         return {call: Expected(call, True, found[call], str(found[call])) for call in calls}
 
-    def check(self, candidate, entry_point, calls, expected):
+    def check(self, candidate, entry_point, calls, expected, stop_late=False):
         self.programs.append(candidate)
         if self.lost:
             return CandidateResult(None)

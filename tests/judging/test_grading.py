@@ -2,8 +2,7 @@
 
 import pytest
 
-from codea1_cli.judging.grading import Grade, grade_on_tests, own_calls
-from codea1_cli.judging.judge import Judge
+from codea1_cli.judging.judge import Grade, Judge, grade_on_tests, own_calls
 from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.local import LocalSandbox

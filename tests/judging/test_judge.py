@@ -1,6 +1,7 @@
 """The judge: what is a test, what passes it, what is computed once, and what is never a verdict."""
 
 import json
+import math
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codea1_cli.errors import UserError
-from codea1_cli.judging.judge import Judge, ReferenceCache
+from codea1_cli.judging.judge import Judge
 from codea1_cli.judging.judge_rows import Row, RowJudge, read_rows
+from codea1_cli.judging.references import ReferenceCache, call_limit
 from codea1_cli.sandbox.base import Limits, ProgramRun
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Value, Verdict
@@ -68,16 +70,124 @@ def test_each_answer_is_computed_once_in_memory_and_on_disk(tmp_path: Path) -> N
     cache = ReferenceCache(tmp_path)
     judge = Judge(box, limits=QUICK, cache=cache)
     first = judge.expected("ref", "f", calls)
-    assert len(box.asked) == 6
+    assert box.asked == [("f(1)", 0), ("f(2)", 0), ("f(3)", 0), ("f(1)", 1)]  # the others are no tests already
     assert judge.expected("ref", "f", calls) == first
-    assert len(box.asked) == 6
+    assert len(box.asked) == 4
     cache.close()
     again = Judge(box, limits=QUICK, cache=ReferenceCache(tmp_path)).expected("ref", "f", calls)
-    assert box.asked[6:] == [("f(3)", 0), ("f(3)", 1)]  # a time-out may have been the machine's
+    assert box.asked[4:] == [("f(3)", 0)]  # a time-out may have been the machine's
     assert repr(again) == repr(first)
     Judge(box, limits=QUICK, cache=ReferenceCache(tmp_path)).expected("another reference", "f", ["f(1)"])
     Judge(box, limits=QUICK, tolerance=0.1, cache=ReferenceCache(tmp_path)).expected("ref", "f", ["f(1)"])
-    assert len(box.asked) == 12
+    assert len(box.asked) == 9
+
+
+@pytest.mark.parametrize(
+    ("time_s", "slowest", "limit"),
+    [
+        (2.0, 0.0, 0.25), (2.0, 0.025, 0.25), (2.0, 0.026, 0.5), (2.0, 0.1, 1.0), (2.0, 0.11, math.inf), (2.0, 9.0, math.inf),
+        (2.0, None, math.inf), (0.1, 0.0, math.inf), (3.0, 0.2, 2.0), (3.0, 0.21, math.inf),
+    ],
+)  # fmt: skip
+def test_a_call_may_take_ten_times_what_the_reference_needs(time_s: float, slowest: float, limit: float) -> None:
+    assert call_limit(time_s, slowest, 0.25) == limit
+
+
+class Clocked:
+    """A sandbox in which f(n) takes n milliseconds of processor time, g(n) the same by the clock alone; it answers the
+    first call that does not fit and none after it."""
+
+    workers = 3
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int, float]] = []
+
+    def run(
+        self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0
+    ) -> ProgramRun:
+        answers = []
+        for call in calls:
+            seconds = int(call[2:-1]) / 1000
+            late = seconds > min(limits.cpu_s, limits.time_s)
+            self.asked.append((call, hash_seed, limits.cpu_s))
+            kind = AnswerKind.TIMEOUT if late else AnswerKind.VALUE
+            used = limits.cpu_s if late and call[0] == "f" and limits.cpu_s < math.inf else 0.0 if late else seconds
+            answers.append(Answer(kind, None if late else Value(wire="1"), "time limit" * late, used))
+            if late and limits.stop_late:
+                break
+        return ProgramRun(True, "", answers)
+
+
+def test_a_call_that_ran_out_of_time_is_run_once(tmp_path: Path) -> None:
+    box = Clocked()
+    cache = ReferenceCache(tmp_path)
+    calls = [f"f({n})" for n in (1, 9000, 2, 9001, 9002, 3)]
+    found = Judge(box, limits=Limits(time_s=2.0), cache=cache).expected("ref", "f", calls)
+    assert [found[call].valid for call in calls] == [True, False, True, False, False, True]
+    assert found["f(9000)"].reason == "timeout: time limit"
+    asked = [(call, seed) for call, seed, _ in box.asked]
+    assert sorted(asked) == sorted([(call, 0) for call in calls] + [(f"f({n})", 1) for n in (1, 2, 3)])
+    assert {limit for _, _, limit in box.asked} == {0.25}
+    cache.close()
+    again = Judge(box, limits=Limits(time_s=2.0), cache=ReferenceCache(tmp_path)).expected("ref", "f", calls)
+    assert len(box.asked) == 9  # that processor time ran out says something of the program: it is kept
+    assert repr(again) == repr(found)
+
+
+def test_the_problems_own_calls_say_what_the_others_may_take() -> None:
+    box = Clocked()
+    judge = Judge(box, limits=Limits(time_s=2.0))
+    found = judge.expected("ref", "f", ["f(30)", "f(400)", "f(900)"], own=["f(40)"])
+    assert [answer.valid for answer in found.values()] == [True, True, False]
+    assert {limit for call, _, limit in box.asked if call == "f(40)"} == {math.inf}
+    assert {limit for call, _, limit in box.asked if call != "f(40)"} == {0.5}
+    # The same call is judged by the same limit whatever else is asked with it.
+    assert not judge.expected("ref", "f", ["f(900)", "f(200)"], own=["f(40)"])["f(900)"].valid
+    assert judge.expected("ref", "f", ["f(900)"], own=["f(40)", "f(900)"])["f(900)"].valid
+    assert not judge.expected("ref", "f", ["f(900)"], own=["f(40)"])["f(900)"].valid  # an answer that took too long
+
+
+def test_without_own_calls_the_quick_ones_say_it_and_a_lone_call_may_take_all() -> None:
+    def valid(*numbers: int) -> list[bool]:
+        calls = [f"f({n})" for n in numbers]
+        return [a.valid for a in Judge(Clocked(), limits=Limits(time_s=2.0)).expected("ref", "f", calls).values()]
+
+    assert valid(1, 300) == [True, False]
+    assert valid(40, 300) == [True, True]
+    assert valid(1900) == [True]
+    assert valid(1900, 1800) == [True, True]
+    assert valid(1900, 2100) == [True, False]
+
+
+def test_a_time_out_by_the_clock_is_not_kept_and_no_reason_to_give_more(tmp_path: Path) -> None:
+    box = Clocked()
+    for _ in range(2):
+        cache = ReferenceCache(tmp_path)
+        found = Judge(box, limits=Limits(time_s=2.0), cache=cache).expected("ref", "f", ["g(1)", "g(9000)"])
+        assert found["g(9000)"].reason == "timeout: time limit"
+        cache.close()
+    assert [call for call, _, _ in box.asked] == ["g(1)", "g(9000)", "g(1)", "g(9000)"]
+
+
+def test_candidates_have_twice_the_least_and_ten_times_the_slowest_answer() -> None:
+    box = Clocked()
+    judge = Judge(box, limits=Limits(time_s=2.0))
+    expected = judge.expected("ref", "f", ["f(1)", "f(80)"], own=["f(80)"])
+    box.asked.clear()
+    judge.check("cand", "f", ["f(1)"], expected)
+    judge.check("cand", "f", ["f(1)", "f(80)"], expected)
+    assert [limit for _, _, limit in box.asked] == [0.5, 1.0, 1.0]
+
+
+def test_a_fault_reaches_everybody_who_waits() -> None:
+    class Broken:
+        def run(self, *_: object) -> ProgramRun:
+            raise ZeroDivisionError
+
+    judge = Judge(Broken(), limits=QUICK)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            judge.expected("ref", "f", ["f(1)"])
 
 
 def test_an_unscored_answer_is_asked_again() -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from codea1_cli.engine.run_writer import RunWriter
 from codea1_cli.errors import EnvironmentFault
+from codea1_cli.game.judged_tests import JudgedCandidate, JudgedSuite, JudgedTest
 from codea1_cli.game.pool import PoolMember
-from codea1_cli.judging.step_judge import JudgedProblem
+from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.files import load_recipe
 from codea1_cli.recipe.resources import open_step_judge
@@ -192,6 +193,41 @@ def test_the_book_switched_off_stays_empty(judge, tmp_path):
     assert stats["book_tests"] == 0
     assert writer.replayed("double") == ()
     writer.close()
+
+
+def test_a_problem_whose_reference_keeps_running_out_of_time_leaves_also_after_a_resume(tmp_path):
+    run = RunDir(tmp_path / "run")
+    run.path.mkdir()
+    run.create()
+    recipe = load_recipe("tiny", ["checkpoint.every=1"])
+
+    def step(writer, number, late, calls=10):
+        tests = [
+            JudgedTest("s", f"double({n})", n >= late, "timeout: time limit" if n < late else None)
+            for n in range(calls)
+        ]
+        game = JudgedCandidate("c", True, suites=(JudgedSuite("", (*tests, *tests)),))
+        judged = {"double": JudgedProblem([Judged(Candidate("", "c", True), game)])}
+        return writer.score_step(number, judged)[1]
+
+    def told(stats):
+        return stats["reference_timeouts"], stats["leaving"], stats["problems_left"]
+
+    writer = RunWriter(recipe, run)
+    assert told(step(writer, 1, late=1)) == (1, [], 0)
+    assert told(step(writer, 2, late=1, calls=11)) == (1, [], 0)  # less than a tenth
+    for role in ("code", "test"):
+        (run.path / f"checkpoints/.work/{role}/checkpoint-2").mkdir(parents=True)
+    writer.commit(2, 2)
+    assert told(step(writer, 3, late=2)) == (2, ["double"], 1)
+    assert writer.left == {"double": 3}
+    writer.close()
+    resumed = RunWriter(recipe, run)  # the step after the checkpoint is played again
+    assert resumed.left == {}
+    assert told(step(resumed, 3, late=2)) == (2, ["double"], 1)
+    assert told(step(resumed, 4, late=0)) == (0, [], 1)
+    assert resumed.left == {"double": 3}
+    resumed.close()
 
 
 SQUARE, ADD_TWO, LOOPS = (

@@ -52,6 +52,22 @@ def test_a_call_that_is_quick_enough_passes_after_others_looped(sandbox: LocalSa
     assert kinds(run) == ["timeout"] * 3 + ["value"]
 
 
+@pytest.mark.parametrize("keeps_state", [False, True])  # a fork answers a call of a program that does
+def test_a_loop_costs_processor_time_and_a_sleep_costs_time(sandbox: LocalSandbox, keeps_state: bool) -> None:
+    program = (
+        "import time\nn = []\ndef f(x):\n" + "    n.append(x)\n" * keeps_state + "    while x == 1: pass\n"
+        "    while x == 2: time.sleep(0.1)\n    return sum(range(x))"
+    )
+    calls = ["f(0)", "f(1)", "f(2000000)", "f(2)", "f(3)"]
+    run = sandbox.run(program, "f", calls, Limits(time_s=0.8, cpu_s=0.2))
+    assert kinds(run) == ["value", "timeout", "value", "timeout", "value"]
+    assert 0.2 <= run.answers[1].seconds < 0.4
+    assert run.answers[3].seconds == 0
+    assert run.answers[0].seconds < 0.005 < run.answers[2].seconds < 0.2
+    run = sandbox.run(program, "f", calls, Limits(time_s=0.8, cpu_s=0.2, stop_late=True))
+    assert kinds(run) == ["value", "timeout"]
+
+
 def test_a_program_that_does_not_load_says_why(sandbox: LocalSandbox) -> None:
     for program, kind in (
         ("def f(:", "load_error"), ("1 / 0", "load_error"), ("g = 1", "load_error"), ("import os; os._exit(0)", "crashed"),

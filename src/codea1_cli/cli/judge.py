@@ -51,7 +51,7 @@ def judge(
     require: RequireOption = None,
     sandbox: SandboxOption = "local",
     endpoint: EndpointOption = None,
-    time_limit: Annotated[float, typer.Option("--time-limit", min=0.01, help="Seconds for one call.")] = 4.0,
+    time_limit: Annotated[float, typer.Option("--time-limit", min=0.01, help="Seconds for one call at most.")] = 4.0,
     memory_mb: Annotated[int, typer.Option("--memory-mb", min=64, help="Memory of a candidate, in MiB.")] = 1024,
     tolerance: Annotated[float, typer.Option("--tolerance", min=0.0, help="Float tolerance.")] = 1e-6,
     as_json: Annotated[

@@ -99,6 +99,8 @@ class TrainView:
             parts.insert(-1, f"sandbox failures {', '.join(f'{count} {kind}' for kind, count in fresh.items())}")
         self.failed = failed
         self._say("  ".join(parts))
+        for pid in arena.get("leaving", ()):
+            self._say(f"  {pid} leaves the schedule: its reference runs out of time on the calls that suites make")
         self._watch(arena)
         reward = line.get("code", {}).get("reward")
         if reward is not None:

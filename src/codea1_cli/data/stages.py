@@ -19,8 +19,7 @@ from codea1_cli.environment import cores
 from codea1_cli.errors import UserError, first_line
 from codea1_cli.extract import extract_code
 from codea1_cli.files import read_text
-from codea1_cli.judging.grading import grade_on_tests
-from codea1_cli.judging.judge import Judge
+from codea1_cli.judging.judge import Judge, grade_on_tests
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.prompts import code_messages, known_names, real_reply, shown_problem
 from codea1_cli.problems.row_files import Skipped

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.judging.grading import well_formed
-from codea1_cli.judging.judge import HASH_SEEDS, Expected, Judge, ReferenceCache
+from codea1_cli.judging.judge import Expected, Judge, ReferenceCache, well_formed
+from codea1_cli.judging.references import HASH_SEEDS
 from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox, in_order
 
@@ -44,7 +44,7 @@ class Verifier:
     """Verifies problems one by one, from as many threads as there are. tolerance: of floats, as in judging."""
 
     def __init__(self, sandbox: Sandbox, limits: Limits, tolerance: float = 1e-6) -> None:
-        self.sandbox = _Timed(sandbox)
+        self.sandbox = sandbox
         self.limits, self.tolerance = limits, tolerance
         self._lock = threading.Lock()
         self._failures = 0
@@ -88,15 +88,16 @@ class Verifier:
         calls = [str(test.call) for test in tests]
         open_calls = [call for call in problem.meta.get("calls", []) if isinstance(call, str)]
         # The cache lives for one problem: hundreds of thousands of answers would fill the memory.
-        judge = Judge(self.sandbox, limits=self.limits, tolerance=self.tolerance, cache=ReferenceCache())
-        self.sandbox.reset()
+        timed = _Timed(self.sandbox)
+        judge = Judge(timed, limits=self.limits, tolerance=self.tolerance, cache=ReferenceCache())
         if not calls:
             run = self.sandbox.run(problem.reference, entry, [], self.limits)
             if not run.loaded:
                 reason = "unscored" if run.loaded is None else "reference_does_not_load"
                 return Checked(reason, _steady(run.load_detail))
-        answers = judge.expected(problem.reference, entry, [*calls, *(str(test.call) for test in extra), *open_calls])
-        seconds = round(self.sandbox.slowest(), 3)
+        asked = [*calls, *(str(test.call) for test in extra), *open_calls]
+        answers = judge.expected(problem.reference, entry, asked, asked)
+        seconds = round(timed.slowest, 3)
         for test in tests:
             answer = answers[str(test.call)]
             if not answer.valid:
@@ -134,24 +135,18 @@ def _reason(answer: Expected) -> str:
 
 
 class _Timed:
-    """A sandbox that remembers, for each thread, how long its slowest program took."""
+    """A sandbox that remembers how long its slowest program took."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
         self.workers, self.layers = getattr(sandbox, "workers", 1), getattr(sandbox, "layers", {})
-        self._local = threading.local()
-
-    def reset(self) -> None:
-        self._local.slowest = 0.0
-
-    def slowest(self) -> float:
-        return getattr(self._local, "slowest", 0.0)
+        self.slowest = 0.0
 
     def run(
         self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0
     ) -> ProgramRun:
         run = self._sandbox.run(program, entry_point, calls, limits, hash_seed)
-        self._local.slowest = max(self.slowest(), run.seconds)
+        self.slowest = max(self.slowest, run.seconds)
         return run
 
     def close(self) -> None:

@@ -45,7 +45,8 @@ class Arena:
         except CodeA1Error as fault:
             self.unopened = fault
         callers = 1 if self.unopened else self.judge.workers
-        self.threads = ThreadPoolExecutor(callers + 1, thread_name_prefix="judge")
+        # More than callers: who waits for what another has asked a reference keeps no worker busy.
+        self.threads = ThreadPoolExecutor(2 * callers + 16, thread_name_prefix="judge")
         self.writer = ThreadPoolExecutor(1, thread_name_prefix="run-writer")
         self.run_writer: RunWriter | None = None
         self.heldout: HeldoutEvaluator | None = None
@@ -99,12 +100,7 @@ class Arena:
         return await gather(*(self.in_thread(self.judge.solve_rate, *one) for one in zip(problems, texts, strict=True)))
 
     async def start(
-        self,
-        schedule: Schedule,
-        problems: dict[str, Problem],
-        heldout: list[Problem],
-        resume_step: int,
-        last_step: int,
+        self, schedule: Schedule, problems: dict[str, Problem], heldout: list[Problem], resume_step: int, last_step: int
     ) -> None:
         """`last_step` is where this call of the command stops: the schedule's end, or earlier with --max-steps."""
         self.schedule, self.problems, self.last_step = schedule, problems, last_step
@@ -136,6 +132,11 @@ class Arena:
             self.steps[number].scoring = asyncio.create_task(self._score(number))
         return self.steps[number]
 
+    async def substitutes(self, step: int) -> dict[str, str]:
+        """By the id of a problem that has left the schedule, which one is played in its place."""
+        assert self.run_writer is not None
+        return self.schedule.substitutes(step, self.run_writer.left)
+
     async def post_candidates(self, step: int, texts: dict[str, list[str]]) -> dict[str, list[float | None]]:
         """Takes one rank's candidates and returns their rewards when the step is scored."""
         await self.step(step).load_candidates(texts)
@@ -164,7 +165,7 @@ class Arena:
         assert self.run_writer is not None
         step = self.steps[number]
         try:
-            ids = self.schedule.steps[number - 1]
+            ids = self.schedule.played(number, self.run_writer.left)
             problems = await gather(*(self.method.judge(step, pid) for pid in ids))
             judged = dict(zip(ids, problems, strict=True))
             check_outage(number, judged.values(), self.judge, self.recipe.judge.max_unscored, self.run)

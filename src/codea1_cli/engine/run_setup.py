@@ -21,7 +21,7 @@ from typing import Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError, command, some
-from codea1_cli.judging.grading import own_calls
+from codea1_cli.judging.judge import own_calls
 from codea1_cli.methods.registry import method_of
 from codea1_cli.models.loading import BUILTIN
 from codea1_cli.problems.problem import Problem
@@ -44,6 +44,22 @@ class Schedule:
 
     def __len__(self) -> int:
         return len(self.steps)
+
+    def substitutes(self, step: int, left: Mapping[str, int]) -> dict[str, str]:
+        """What is played in a step in the place of problems that have left before it: those to which the schedule,
+        begun anew at its end, comes last. A problem for which there is no other stays.
+
+        left: the step after which a problem left, by id.
+        """
+        due, gone = self.steps[step - 1], {pid for pid, at in left.items() if at < step}
+        coming = dict.fromkeys(pid for ids in (*self.steps[step:], *self.steps[:step]) for pid in ids)
+        free = [pid for pid in coming if pid not in due and pid not in gone]
+        return dict(zip((pid for pid in due if pid in gone), reversed(free), strict=False))
+
+    def played(self, step: int, left: Mapping[str, int]) -> list[str]:
+        """The problems of a step, after substitution."""
+        instead = self.substitutes(step, left)
+        return [instead.get(pid, pid) for pid in self.steps[step - 1]]
 
 
 def check_enough(count: int, problems_per_step: int, what: str) -> None:

@@ -14,6 +14,8 @@ from codea1_cli.durable import write_atomic
 from codea1_cli.engine.client import RankReport
 from codea1_cli.engine.resume import book_state, pool_state
 from codea1_cli.errors import EnvironmentFault
+from codea1_cli.files import kept_json
+from codea1_cli.game.judged_tests import LATE_SHARE, LATE_STEPS, late_calls
 from codea1_cli.game.mistake_book import Book
 from codea1_cli.game.pool import Pool
 from codea1_cli.game.scoring import ProblemOutcome
@@ -35,6 +37,9 @@ class RunWriter:
         self.store = MistakeStore(run.mistakes_file)
         self.books = {pid: Book(tuple(entries)) for pid, entries in self.store.all_books().items()}
         self.pools = self.store.pools()
+        latest = run.latest_step()
+        kept = kept_json(run.checkpoint(latest) / "arena" / "state.json") if latest else {}
+        self.late: dict[str, list[int]] = kept.get("late", {})  # by problem, the steps that its reference was late in
         self.stats: dict[int, dict[str, Any]] = {}
         self.reports: dict[int, dict[str, RankReport]] = {}
         self.lock = threading.Lock()
@@ -59,6 +64,22 @@ class RunWriter:
         """A problem's wrong programs of earlier steps."""
         return self.pools.get(pid, ())
 
+    @property
+    def left(self) -> dict[str, int]:
+        """The problems that have left the schedule, and after which step."""
+        return {pid: steps[LATE_STEPS - 1] for pid, steps in self.late.items() if len(steps) >= LATE_STEPS}
+
+    def _count_late(self, step: int, judged: Mapping[str, JudgedProblem]) -> dict[str, Any]:
+        """Notes which references ran out of time; the figures of it."""
+        total = 0
+        for pid, problem in judged.items():
+            late, calls = late_calls(suite for one in problem.candidates for suite in one.game.suites)
+            total += late
+            if late and late >= LATE_SHARE * calls:
+                self.late.setdefault(pid, []).append(step)
+        leaving = sorted(pid for pid, at in self.left.items() if at == step)
+        return {"reference_timeouts": total, "leaving": leaving, "problems_left": len(self.left)}
+
     def score_step(
         self, step: int, judged: Mapping[str, JudgedProblem]
     ) -> tuple[dict[str, ProblemOutcome], dict[str, Any]]:
@@ -79,7 +100,7 @@ class RunWriter:
         if events or pool_events:
             self.store.append(step, events, pool_events)
         write_rollouts(self.run.rollout_file(step), rollout_rows(step, judged, outcomes))
-        return outcomes, self.method.figures(self.rules, outcomes) | self.summary()
+        return outcomes, self.method.figures(self.rules, outcomes) | self.summary() | self._count_late(step, judged)
 
     def arena_stats(self, step: int, stats: dict[str, Any]) -> None:
         with self.lock:
@@ -131,6 +152,7 @@ class RunWriter:
                 os.replace(work / role / f"checkpoint-{optimizer_step}", staged / role)
             (staged / "arena").mkdir()
             state = {"step": step, "book": book_state(self.books), "pool": pool_state(self.pools)}
+            state["late"] = dict(sorted(self.late.items()))
             write_atomic(staged / "arena" / "state.json", json.dumps(state) + "\n")
             self.run.commit(step)
             shutil.rmtree(work, ignore_errors=True)

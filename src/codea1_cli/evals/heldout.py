@@ -18,7 +18,7 @@ from codea1_cli.evals.statistics import pass_at_k
 from codea1_cli.evals.test_generation.mutants import make_mutants
 from codea1_cli.evals.test_generation.sampling import attack_prompts
 from codea1_cli.files import decode_json
-from codea1_cli.judging.grading import grade_on_tests
+from codea1_cli.judging.judge import grade_on_tests
 from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.models.loading import render
 from codea1_cli.models.sampler import SamplingSettings
@@ -191,7 +191,7 @@ def near_misses(problem: Problem, judge: StepJudge, limit: int) -> list[str]:
     by_hash = sorted(mutants, key=lambda source: hashlib.sha256(source.encode()).digest())
     programs = list(dict.fromkeys([*wrong_programs(problem), *by_hash]))[:PROGRAMS_TRIED]
     tested = problem.model_copy(update={"tests": [*problem.tests, *problem.extra_tests]})
-    grades = grade_on_tests(judge.judge, tested, programs)
+    grades = grade_on_tests(judge.judge, tested, programs, stop_late=True)
     if programs and all(grade.share is None for grade in grades) and judge.reference_fault(problem) is None:
         raise judge.outage(f"the sandbox failed on {problem.id}")
     found: dict[tuple[str, ...], tuple[float, str]] = {}

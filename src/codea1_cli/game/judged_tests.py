@@ -14,6 +14,9 @@ from codea1_cli.sandbox.values import show
 from codea1_cli.sandbox.verdicts import Verdict
 
 DUPLICATE = "duplicate"
+LATE_SHARE, LATE_STEPS = 0.1, 2
+"""A problem leaves the schedule after so many steps in which its reference ran out of time on this share, or more, of
+the distinct calls of its suites."""
 NOT_FOLDABLE = "not_foldable"
 UNSCORED = "unscored"
 
@@ -153,6 +156,13 @@ def judged_suite(
         tests.append(test)
     unscored = any(test.reason == UNSCORED or test.verdict is Verdict.UNSCORED for test in tests)
     return JudgedSuite(text, tuple(tests), unscored)
+
+
+def late_calls(suites: Iterable[JudgedSuite]) -> tuple[int, int]:
+    """On how many distinct calls of a problem's suites the reference ran out of time, and how many there are."""
+    tests = [test for suite in suites for test in suite.tests if test.call is not None]
+    late = {test.call for test in tests if (test.reason or "").partition(":")[0] == Verdict.TIMEOUT}
+    return len(late), len({test.call for test in tests})
 
 
 def judged_book(

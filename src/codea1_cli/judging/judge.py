@@ -1,28 +1,27 @@
 """Compares what candidates answer with what the reference answers; all comparing happens here, in the parent.
 
-What references answered is kept: in memory within bounds and, where a folder is given, on disk.
+Also a problem's own tests: what they expect, and how programs do on them.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import sqlite3
-import threading
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
+from codea1_cli.extract import AssertStatement, parse_suite
+from codea1_cli.extract.pytests import convert_tests
 from codea1_cli.judging.compare import same
+from codea1_cli.judging.references import ReferenceCache, References, call_limit
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox
-from codea1_cli.sandbox.values import Unreadable, decode, show
-from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected, Value, Verdict, verdict_of
+from codea1_cli.sandbox.verdicts import Expected, Value, Verdict, verdict_of
+
+if TYPE_CHECKING:  # a judge needs the standard library alone
+    from codea1_cli.problems.problem import Problem
 
 __all__ = ["CandidateResult", "Expected", "Judge", "ReferenceCache", "TestVerdict"]
-
-HASH_SEEDS = (0, 1)
-CACHE_FILE = "references.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,7 @@ class Judge:
     """The one judge of training and evaluation. Thread-safe; every method blocks.
 
     tolerance: floats differ only beyond it, absolutely and relatively. cache: where the reference's answers are kept.
+    `limits.time_s` bounds a call by the clock; what the reference needs bounds its processor time (`call_limit`).
     """
 
     def __init__(
@@ -61,60 +61,41 @@ class Judge:
         self.limits = limits
         self.tolerance = tolerance
         self.cache = cache if cache is not None else ReferenceCache()
-        self._settings = f"{tolerance!r} {limits.time_s!r} {limits.memory_mb}"
-        self._guard = threading.Lock()
-        self._busy: dict[str, threading.Lock] = {}
+        self.references = References(sandbox, limits, tolerance, self.cache)
 
     def loads(self, program: str, entry_point: str) -> bool | None:
         """Whether a program loads and defines its entry point; None when the sandbox failed."""
         return self.sandbox.run(program, entry_point, [], self.limits).loaded
 
-    def expected(self, reference: str, entry_point: str, calls: Sequence[str]) -> dict[str, Expected]:
-        """The reference's answer to each distinct call.
-
-        Every call is answered twice, in interpreters of different hash seeds; it is a test only when both give the
-        same value. Answers come from the cache where it has them; concurrent callers do not compute them twice.
-        """
-        with self._guard:
-            lock = self._busy.setdefault(self.cache.program_key(reference, entry_point), threading.Lock())
-        with lock:
-            distinct = list(dict.fromkeys(calls))
-            found = {call: self.cache.get(reference, entry_point, call, self._settings) for call in distinct}
-            fresh = [call for call, known in found.items() if known is None]
-            if fresh:
-                runs = [self.sandbox.run(reference, entry_point, fresh, self.limits, seed) for seed in HASH_SEEDS]
-                for call, *answers in zip(fresh, *(run.answers for run in runs), strict=True):
-                    found[call] = known = self._settle(call, answers)
-                    self.cache.put(reference, entry_point, call, self._settings, known, _lasting(answers))
-            return {call: known for call, known in found.items() if known is not None}
-
-    def _settle(self, call: str, answers: list[Answer]) -> Expected:
-        kinds = [answer.kind for answer in answers]
-        if AnswerKind.UNSCORED in kinds:
-            return Expected(call, False, reason="unscored")
-        for answer in answers:
-            if answer.value is None:
-                return Expected(call, False, reason=f"{answer.kind.value}: {answer.detail}".rstrip(": "))
-            if isinstance(answer.value.data, Unreadable):
-                return Expected(call, False, reason=f"unencodable: {answer.value.data.reason}")
-        first, second = (answer.value for answer in answers if answer.value is not None)
-        if not same(first.data, second.data, self.tolerance):
-            return Expected(call, False, reason="differs between runs")
-        return Expected(call, True, first.data, answers[0].text, wire=first.wire)
+    def expected(
+        self, reference: str, entry_point: str, calls: Sequence[str], own: Iterable[str] = ()
+    ) -> dict[str, Expected]:
+        """The reference's answer to each distinct call; see `References.answers`."""
+        return self.references.answers(reference, entry_point, calls, own)
 
     def check(
-        self, candidate: str, entry_point: str, calls: Sequence[str], expected: Mapping[str, Expected]
+        self,
+        candidate: str,
+        entry_point: str,
+        calls: Sequence[str],
+        expected: Mapping[str, Expected],
+        stop_late: bool = False,
     ) -> CandidateResult:
         """Runs a candidate once on the distinct calls and judges each against `expected`.
 
-        A call whose expected answer is not valid is not run and has no verdict.
+        A call whose expected answer is not valid is not run and has no verdict; nor has one after the first that is out
+        of time, with `stop_late`.
         """
         distinct = [call for call in dict.fromkeys(calls) if call in expected and expected[call].valid]
-        return self._judge(self.sandbox.run(candidate, entry_point, distinct, self.limits), distinct, expected)
+        # Answers that no reference gave have no seconds.
+        needed = max((getattr(expected[call], "seconds", self.limits.time_s) for call in distinct), default=0.0)
+        cpu_s = call_limit(self.limits.time_s, needed, 2 * self.references.least_s)
+        limits = replace(self.limits, cpu_s=cpu_s, stop_late=stop_late)
+        return self._judge(self.sandbox.run(candidate, entry_point, distinct, limits), distinct, expected)
 
     def _judge(self, run: ProgramRun, calls: list[str], expected: Mapping[str, Expected]) -> CandidateResult:
         verdicts = {}
-        for call, answer in zip(calls, run.answers, strict=True):
+        for call, answer in zip(calls, run.answers, strict=False):
             wanted = expected[call]
             if answer.value is not None and answer.value.wire and answer.value.wire == getattr(wanted, "wire", ""):
                 verdicts[call] = TestVerdict(Verdict.PASSED, wanted.text)  # most answers: nothing to rebuild
@@ -135,87 +116,79 @@ class Judge:
         return same(plain[0], plain[1], self.tolerance, arrays_as_lists=True)
 
 
-def _lasting(answers: list[Answer]) -> bool:
-    """Whether the outcome would be the same on another day: a time-out may only say that the machine was busy."""
-    return all(answer.kind in (AnswerKind.VALUE, AnswerKind.RAISED, AnswerKind.UNENCODABLE) for answer in answers)
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """One program on a problem's own tests.
 
-
-class ReferenceCache:
-    """Answers by reference, entry point, call and settings (the judge's tolerance and limits).
-
-    Thread-safe; several processes may share a folder.
-
-    folder: where `references.sqlite` lies, made when needed; None keeps answers in memory alone. memory_entries: how
-    many answers stay in memory.
+    loaded: None when nothing is known of it. share: of the tests, how many it passes, from 0 to 1; None is unscored.
+    verdicts: by test; an assert is named by its call.
     """
 
-    def __init__(self, folder: Path | None = None, memory_entries: int = 100_000) -> None:
-        self._memory: OrderedDict[str, Expected] = OrderedDict()
-        self._limit = memory_entries
-        self._lock = threading.Lock()
-        self._disk: sqlite3.Connection | None = None
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._disk = sqlite3.connect(folder / CACHE_FILE, check_same_thread=False, timeout=30, isolation_level=None)
-            self._disk.execute("PRAGMA journal_mode=WAL")
-            self._disk.execute("PRAGMA synchronous=NORMAL")
-            self._disk.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT) WITHOUT ROWID")
+    loaded: bool | None
+    share: float | None
+    verdicts: Mapping[str, TestVerdict] = field(default_factory=dict)
 
-    def program_key(self, reference: str, entry_point: str) -> str:
-        """A digest of the reference and its entry point."""
-        return _digest(reference, entry_point, "")  # the empty part keeps the keys of files that exist
-
-    def _key(self, reference: str, entry_point: str, call: str, settings: str) -> str:
-        return _digest(self.program_key(reference, entry_point), call, settings)
-
-    def get(self, reference: str, entry_point: str, call: str, settings: str) -> Expected | None:
-        """The kept answer, or None."""
-        key = self._key(reference, entry_point, call, settings)
-        with self._lock:
-            if key in self._memory:
-                self._memory.move_to_end(key)
-                return self._memory[key]
-            if self._disk is None:
-                return None
-            row = self._disk.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
-            if row is None:
-                return None
-            known = _read_answer(call, row[0])
-            self._remember(key, known)
-            return known
-
-    def put(self, reference: str, entry_point: str, call: str, settings: str, known: Expected, lasting: bool) -> None:
-        """Keeps an answer, on disk too when it is `lasting`. What is unscored is never kept."""
-        if known.reason == "unscored":
-            return
-        key = self._key(reference, entry_point, call, settings)
-        with self._lock:
-            self._remember(key, known)
-            if self._disk is not None and lasting:
-                answer = json.dumps({"wire": known.wire} if known.valid else {"reason": known.reason})
-                self._disk.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, answer))
-
-    def _remember(self, key: str, known: Expected) -> None:
-        self._memory[key] = known
-        self._memory.move_to_end(key)
-        while len(self._memory) > self._limit:
-            self._memory.popitem(last=False)
-
-    def close(self) -> None:
-        """Closes the file."""
-        with self._lock:
-            if self._disk is not None:
-                self._disk.close()
-                self._disk = None
+    @property
+    def passed(self) -> bool | None:
+        """Whether it passes every test; None is unscored."""
+        return None if self.share is None else self.share == 1.0
 
 
-def _digest(*parts: str) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+def grade_on_tests(judge: Judge, problem: Problem, programs: Sequence[str], stop_late: bool = False) -> list[Grade]:
+    """Runs each program on the problem's own tests, identical programs once; one grade per program, in order.
+
+    An empty program passes no test. All grades are unscored when no test has an answer, or the sandbox failed on the
+    reference; one is when the sandbox failed on its program. stop_late: a program is run no further once a call of it
+    is out of time, and the calls after that are not passed.
+    """
+    entry = problem.entry_point
+    expected = own_answers(judge, problem)
+    calls = [call for call, answer in expected.items() if answer.valid]
+    if not calls or any(answer.reason == "unscored" for answer in expected.values()):
+        return [Grade(None, None)] * len(programs)
+    grades = {"": Grade(False, 0.0)}
+    for program in programs:
+        if program not in grades:
+            result = judge.check(program, entry, calls, expected, stop_late)
+            found = [test.verdict for test in result.verdicts.values()]
+            unscored = result.loaded is None or Verdict.UNSCORED in found
+            share = None if unscored else found.count(Verdict.PASSED) / len(calls)
+            grades[program] = Grade(result.loaded, share, result.verdicts)
+    return [grades[program] for program in programs]
 
 
-def _read_answer(call: str, row: str) -> Expected:
-    fields = json.loads(row)
-    if "wire" not in fields:
-        return Expected(call, False, reason=fields["reason"])
-    value = decode(fields["wire"])
-    return Expected(call, True, value, show(value), wire=fields["wire"])
+def own_tests(problem: Problem) -> list[AssertStatement]:
+    """The problem's own tests: its `tests`, or where it has none those of its `test_code`."""
+    tests = problem.tests or _converted(problem.test_code or "", problem.entry_point)
+    return well_formed(tests, problem.entry_point)
+
+
+@lru_cache(maxsize=1024)
+def _converted(test_code: str, entry_point: str) -> tuple[str, ...]:
+    return tuple(convert_tests(test_code, entry_point).tests)
+
+
+def own_calls(problem: Problem) -> list[str]:
+    """The distinct calls that the problem's own tests make, in order."""
+    return list(dict.fromkeys(str(test.call) for test in own_tests(problem)))
+
+
+def own_answers(judge: Judge, problem: Problem, most: int | None = None) -> dict[str, Expected]:
+    """What the problem's first `most` own calls should give, all of them when None.
+
+    What counts is the reference's answer, not the one that the test states: the two are the same where the problem is
+    verified. Without a reference it is the stated one, and a test that states none that can be read is left out.
+    """
+    if problem.reference:
+        own = own_calls(problem)[:most]
+        return judge.expected(problem.reference, problem.entry_point, own, own)
+    from codea1_cli.game.judged_tests import stated_answers
+
+    stated = list(stated_answers(own_tests(problem)).items())[:most]
+    return {call: Expected(call, True, one.value, one.text, seconds=math.inf) for call, one in stated}
+
+
+def well_formed(tests: Sequence[str], entry_point: str) -> list[AssertStatement]:
+    """The asserts among `tests` that call the entry point as a suite must, in order."""
+    found = [statement for test in tests for statement in parse_suite(test, entry_point)]
+    return [statement for statement in found if statement.invalid is None and statement.call is not None]

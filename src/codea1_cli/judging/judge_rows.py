@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from codea1_cli.errors import UserError
 from codea1_cli.extract import AssertStatement, parse_suite
 from codea1_cli.game.judged_tests import NOT_FOLDABLE, judged_suite
 from codea1_cli.game.rules import Game
-from codea1_cli.judging.judge import CandidateResult, Expected, Judge, ReferenceCache
+from codea1_cli.judging.judge import CandidateResult, Expected, Judge
 from codea1_cli.problems.row_files import whole_rows
 from codea1_cli.sandbox.base import Limits, Sandbox, in_order
 from codea1_cli.sandbox.verdicts import Verdict
@@ -83,7 +84,8 @@ class RowJudge:
         self.sandbox = sandbox
         self.limits = limits
         self.tolerance = tolerance
-        self.cache = ReferenceCache()
+        self._judges: dict[tuple[Limits, float], Judge] = {}
+        self._lock = threading.Lock()
 
     def _judge(self, row: Row) -> Judge:
         limits = self.limits
@@ -92,7 +94,10 @@ class RowJudge:
         if row.memory_mb is not None:
             limits = replace(limits, memory_mb=row.memory_mb)
         tolerance = self.tolerance if row.tolerance is None else row.tolerance
-        return Judge(self.sandbox, limits=limits, tolerance=tolerance, cache=self.cache)
+        with self._lock:
+            if (limits, tolerance) not in self._judges:
+                self._judges[limits, tolerance] = Judge(self.sandbox, limits=limits, tolerance=tolerance)
+            return self._judges[limits, tolerance]
 
     def judge(self, row: Row) -> dict[str, Any]:
         """`id, status, tests` of a row: the status is `ok` when the candidate passes every valid test, else the worst

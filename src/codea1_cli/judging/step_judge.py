@@ -31,10 +31,9 @@ from codea1_cli.game.pool import (
 )
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import score_problem
-from codea1_cli.judging.grading import grade_on_tests, own_answers, own_calls
-from codea1_cli.judging.judge import CandidateResult, Judge
+from codea1_cli.judging.judge import CandidateResult, Judge, grade_on_tests, own_answers, own_calls
 from codea1_cli.problems.problem import Problem
-from codea1_cli.sandbox.verdicts import Verdict
+from codea1_cli.sandbox.verdicts import Expected, Verdict
 
 OWN_CALLS = 8
 """Of a problem's own tests, how many tell who is known to be wrong, and whether the reference can be played against."""
@@ -180,6 +179,10 @@ class StepJudge:
             candidates.append(Candidate(text, code, *seen[code]))
         return candidates
 
+    def _answers(self, problem: Problem, calls: Sequence[str]) -> dict[str, Expected]:
+        """The reference's answers; the first of the problem's own calls say how long the others may take."""
+        return self.judge.expected(problem.reference, problem.entry_point, calls, own_calls(problem)[:OWN_CALLS])
+
     def judge_pool(self, problem: Problem, candidates: Sequence[Judged], pool: Pool, step: int) -> JudgedPool:
         """Adds this step's wrong candidates to a problem's pool, and runs the members on the calls that count.
 
@@ -189,9 +192,8 @@ class StepJudge:
         games = [one.game for one in candidates]
         suites = (suite for game in games for suite in game.suites)
         calls = [str(test.call) for suite in suites for test in counting_tests(rules, suite)]
-        expected = self.judge.expected(problem.reference, entry, calls)
         own = own_answers(self.judge, problem, OWN_CALLS)
-        expected |= {call: answer for call, answer in own.items() if answer.valid}
+        expected = self._answers(problem, calls) | {call: answer for call, answer in own.items() if answer.valid}
         new = wrong_candidates(games, step)
         codes = {member.code for member in new}
         members = [*new, *(member for member in pool if member.code not in codes)]
@@ -227,8 +229,7 @@ class StepJudge:
         suites = [parse_suite(text, entry, cap=rules.cap, mode=rules.mode) for text in texts]
         replayed = [test for source in book if (test := read_book_test(source)) is not None]
         if rules.validation:
-            calls = calls_for_reference(rules, suites, replayed)
-            expected = self.judge.expected(problem.reference, entry, calls)
+            expected = self._answers(problem, calls_for_reference(rules, suites, replayed))
             result = self._check(candidate, entry, expected)
             judged = [
                 judged_suite(rules, text, statements, expected, result.verdicts, self.judge.equal)

@@ -93,6 +93,11 @@ class Exchange:
 
         return ray.get(answer)
 
+    def substitutes(self, step: int) -> dict[str, str]:
+        """By the id of a problem that has left the schedule, which one is played in its place. Known when the step
+        before is scored."""
+        return self._wait(self._arena.substitutes.remote(step))
+
     def post_candidates(self, step: int, texts: dict[str, list[str]]) -> dict[str, list[float | None]]:
         """Posts a rank's candidates by problem id; returns their rewards when the step is scored."""
         return self._wait(self._arena.post_candidates.remote(step, texts))

@@ -11,7 +11,7 @@ from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import ProblemOutcome
 from codea1_cli.game.step_counts import Stats, merge_stats
-from codea1_cli.judging.grading import own_calls
+from codea1_cli.judging.judge import own_calls
 from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem, StepJudge
 from codea1_cli.methods.base import Method, Rollouts, SamplePlan, Step
 from codea1_cli.methods.code_a1 import number, percent, signal_share

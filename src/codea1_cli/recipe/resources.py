@@ -12,8 +12,7 @@ from codea1_cli.evals.benchmark import EvalSet, ScoreOptions, SetOptions, defaul
 from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutNearMisses, HeldoutSolving
 from codea1_cli.evals.registry import benchmark_row, open_set
 from codea1_cli.files import user_path
-from codea1_cli.judging.grading import own_calls
-from codea1_cli.judging.judge import Judge, ReferenceCache
+from codea1_cli.judging.judge import Judge, ReferenceCache, own_calls
 from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.methods.registry import method_of
 from codea1_cli.models.sampler import SamplingSettings

@@ -40,7 +40,9 @@ class JudgeSection(Section):
     float_tolerance: Annotated[float, Field(ge=0.0)] = Field(
         1e-6, description="absolute and relative, also inside containers"
     )
-    time_limit_s: Annotated[float, Field(gt=0.0)] = Field(2.0, description="seconds for one call")
+    time_limit_s: Annotated[float, Field(gt=0.0)] = Field(
+        2.0, description="seconds for one call at most; quick references allow less processor time"
+    )
     memory_mb: Annotated[int, Field(ge=64, le=MOST)] = Field(1024, description="address space of a candidate")
     workers: Positive | None = Field(
         None, description="judging processes at work, or requests to a service; null: one a CPU core, 8 requests"

@@ -6,6 +6,7 @@ Also the layers of isolation by name (the local backend has them): what works he
 from __future__ import annotations
 
 import json
+import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,11 +21,13 @@ from codea1_cli.sandbox.verdicts import Answer, AnswerKind, TestOutcome, Verdict
 class Limits:
     """What one program may use.
 
-    Seconds are wall-clock. A program that has used up `time_s` on `patience` calls gets an eighth of it for every
-    further call (at least a quarter of a second), so that a program that always loops cannot hold a worker for
-    minutes. `memory_mb` counts what the program adds to an idle interpreter; `output_kb` bounds what a call may
-    print and how large a file may grow; `processes` counts threads too. Loading may take `load_s`, by default two
-    seconds more than a call.
+    Seconds are wall-clock, but for `cpu_s`: the processor time that one call may take, by default as much as it gets.
+    It does not pass while the program waits for a busy machine. A program that has used up either on `patience` calls
+    gets an eighth for every further call (at least 0.25 s, and 0.05 s of processor time), so that a program that always
+    loops cannot hold a worker for minutes. With `stop_late` the first call that is out of time ends the run, and those
+    after it have no answer. `memory_mb` counts what the program adds to an idle interpreter; `output_kb` bounds what a
+    call may print and how large a file may grow; `processes` counts threads too. Loading may take `load_s`, by default
+    two seconds more than a call.
     """
 
     time_s: float = 4.0
@@ -33,6 +36,8 @@ class Limits:
     output_kb: int = 4096
     processes: int = 64
     patience: int = 3
+    cpu_s: float = math.inf
+    stop_late: bool = False
 
     @property
     def load_limit_s(self) -> float:
@@ -58,7 +63,8 @@ class SandboxEnvironment:
 
 @dataclass(slots=True)
 class ProgramRun:
-    """One program's run: `answers` in the order of the calls.
+    """One program's run: `answers` in the order of the calls; fewer than calls where a late one ended it
+    (`Limits.stop_late`).
 
     `loaded` is None when the sandbox failed, False when the program could not be loaded (each answer then carries
     the reason's kind, which is `load_kind`), else True.

@@ -119,7 +119,7 @@ class FusionSandbox:
         result = self._result_of(job)
         if result is None:
             return ProgramRun.unscored(len(calls), job.failure)
-        answers = [_answer(kind, text) for kind, text in result["answers"]]
+        answers = [_answer(*answer) for answer in result["answers"]]
         kind = result["kind"] and AnswerKind(result["kind"])
         return ProgramRun(result["loaded"], result["detail"], answers, result["seconds"], kind)
 
@@ -256,7 +256,7 @@ class FusionSandbox:
         job.done.set()
 
 
-def _answer(kind: str, text: str) -> Answer:
+def _answer(kind: str, text: str, seconds: float) -> Answer:
     if kind == AnswerKind.VALUE:
-        return Answer(AnswerKind.VALUE, Value(wire=text))
-    return Answer(AnswerKind(kind), detail=text)
+        return Answer(AnswerKind.VALUE, Value(wire=text), seconds=seconds)
+    return Answer(AnswerKind(kind), detail=text, seconds=seconds)

@@ -94,7 +94,7 @@ def oom_kills() -> int:
 
 
 def run(sandbox: Any, job: dict[str, Any]) -> dict[str, Any]:
-    """One job's run, as JSON has it: an answer is its kind, its value's encoding or its detail."""
+    """One job's run, as JSON has it: an answer is its kind, its value's encoding or its detail, its seconds."""
     from codea1_cli.sandbox.base import Limits, UnitModule
 
     limits = Limits(**job["limits"])
@@ -104,7 +104,9 @@ def run(sandbox: Any, job: dict[str, Any]) -> dict[str, Any]:
         outcomes = [[one.verdict.value, one.detail] for one in (unit.whole, *unit.tests)]
         return {"loaded": unit.loaded, "detail": unit.whole.detail, "answers": outcomes, "seconds": unit.seconds}
     seen = sandbox.run(job["program"], job["entry"], job["calls"], limits, job["seed"])
-    answers = [[one.kind.value, one.value.wire if one.value is not None else one.detail] for one in seen.answers]
+    answers = [
+        [one.kind.value, one.value.wire if one.value is not None else one.detail, one.seconds] for one in seen.answers
+    ]
     kind = seen.load_kind.value if seen.load_kind is not None else None
     return {
         "loaded": seen.loaded, "detail": seen.load_detail, "kind": kind, "answers": answers, "seconds": seen.seconds

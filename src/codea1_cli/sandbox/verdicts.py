@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from codea1_cli.sandbox.values import Undecodable, Unreadable, decode, show
@@ -92,11 +92,16 @@ def _of_wire(wire: str) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one call gave: `value` only for `AnswerKind.VALUE`, `detail` why there is no value."""
+    """What one call gave: `value` only for `AnswerKind.VALUE`, `detail` why there is no value.
+
+    seconds: the processor time that a value took, as the program's own process says: believe it of a reference alone.
+    Of a time-out, what was used when it ran out; 0 when the clock ended the call, and a busy machine may be to blame.
+    """
 
     kind: AnswerKind
     value: Value | None = None
     detail: str = ""
+    seconds: float = field(default=0.0, compare=False)
 
     @property
     def text(self) -> str:
@@ -108,7 +113,8 @@ class Answer:
 class Expected:
     """What the reference answers to one call; without `valid` the call is not a test, for the given `reason`.
 
-    `reason` is "unscored" when the sandbox failed and nothing is known about the call.
+    `reason` is "unscored" when the sandbox failed and nothing is known about the call. seconds: the processor time that
+    a valid answer took; of a call that ran out of it, the limit.
     """
 
     call: str
@@ -117,6 +123,7 @@ class Expected:
     text: str = ""
     reason: str = ""
     wire: str = ""
+    seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

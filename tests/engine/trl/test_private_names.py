@@ -11,7 +11,14 @@ import codea1_cli.engine as engine
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-PINNED = {"_private", "_generate_single_turn", "_last_loaded_step", "_save_checkpoint", "_iter_named_params"}
+PINNED = {
+    "_private",
+    "_generate_single_turn",
+    "_generate_and_score_completions",
+    "_last_loaded_step",
+    "_save_checkpoint",
+    "_iter_named_params",
+}
 
 
 def private_names_of_others() -> set[str]:
@@ -55,6 +62,14 @@ def test_generate_single_turn_takes_prompt_ids_and_returns_ids_and_logprobs():
     source = inspect.getsource(GRPOTrainer._generate_single_turn)
     returned = [node for node in ast.walk(ast.parse(textwrap.dedent(source))) if isinstance(node, ast.Return)]
     assert [ast.unparse(node.value) for node in returned if node.value] == ["(completion_ids, logprobs)"]
+
+
+def test_a_steps_rows_reach_trls_sampling_as_a_list_of_dictionaries():
+    from trl import GRPOTrainer
+
+    assert parameters(GRPOTrainer._generate_and_score_completions) == ["self", "inputs"]
+    assert '[x["prompt"] for x in inputs]' in inspect.getsource(GRPOTrainer._generate_and_score_completions)
+    assert "self._generate_and_score_completions(generation_batch)" in inspect.getsource(GRPOTrainer._prepare_inputs)
 
 
 def test_last_loaded_step_is_what_trl_compares_with_the_global_step():

@@ -1,7 +1,9 @@
+from types import SimpleNamespace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codea1_cli.engine.trl.sampling import sample_groups
+from codea1_cli.engine.trl.sampling import play_substitutes, sample_groups
 
 EOS = 9
 
@@ -47,3 +49,27 @@ def test_every_prompt_gets_its_own_completions_whatever_the_chunks(lengths, n, c
         assert [[len(s) for s in group] for group in logprobs] == [[len(i) for i in group] for group in completions]
     else:
         assert logprobs is None
+
+
+def test_rows_of_a_problem_that_has_left_hold_another():
+    class Trainer:
+        def _generate_and_score_completions(self, inputs):
+            return inputs
+
+    class Rank:
+        step = 3
+
+        class arena:
+            @staticmethod
+            def substitutes(step):
+                return {"a": "c"} if step == 3 else {}
+
+    trainer, rank = Trainer(), Rank()
+    play_substitutes(trainer, SimpleNamespace(rank=rank), {name: f"chat of {name}" for name in "abc"})
+    rows = [{"prompt": f"chat of {name}", "problem_id": name, "more": 1} for name in "aab"]
+    found = trainer._generate_and_score_completions(rows)
+    assert [(row["prompt"], row["problem_id"], row["more"]) for row in found] == [
+        ("chat of c", "c", 1), ("chat of c", "c", 1), ("chat of b", "b", 1),
+    ]  # fmt: skip
+    rank.step = 4
+    assert trainer._generate_and_score_completions(rows) == rows

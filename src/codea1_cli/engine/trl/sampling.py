@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from codea1_cli.methods.base import Rollouts
 from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.planning.constants import CHUNK
 from codea1_cli.recipe.schema import Recipe
@@ -67,6 +68,21 @@ def sync_weights(trainer: Any) -> None:
     if trainer.use_vllm and trainer.state.global_step != trainer._last_loaded_step:
         trainer.vllm_generation.sync_weights()
         trainer._last_loaded_step = trainer.state.global_step
+
+
+def play_substitutes(trainer: Any, rollouts: Rollouts, chats: Mapping[str, Any]) -> None:
+    """From now on a step's rows hold other problems in the place of those that have left the schedule.
+
+    TRL reads the rows ahead, so they are changed where it begins to sample. chats: the prompts by problem id.
+    """
+    whole = trainer._generate_and_score_completions
+
+    def substituted(rows: list[dict[str, Any]]) -> Any:
+        instead = rollouts.rank.arena.substitutes(rollouts.rank.step)
+        new = {old: {"prompt": chats[pid], "problem_id": pid} for old, pid in instead.items()}
+        return whole([row | new.get(row["problem_id"], {}) for row in rows])
+
+    trainer._generate_and_score_completions = substituted
 
 
 def sample_by_prompt(trainer: Any, seed: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.engine.run_setup import Schedule
-from codea1_cli.engine.trl.sampling import sample_by_prompt
+from codea1_cli.engine.trl.sampling import play_substitutes, sample_by_prompt
 from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings
 from codea1_cli.errors import UserError
 from codea1_cli.methods.base import Rollouts
@@ -73,6 +73,7 @@ def build_trainer(
         raise
     if spec.use_vllm:
         WeightCheck(trainer.vllm_generation, spec.label)
+    play_substitutes(trainer, rollouts, chats)
     if recipe.sampling.seed_by_prompt:
         sample_by_prompt(trainer, recipe.seed)
     for callback in (PrinterCallback, ProgressCallback):

@@ -99,7 +99,7 @@ def score(judge: Judge, runner: TestRunner, function: Function, text: str, k: in
     own = [part.call for test in function.calls for part in parse_suite(test, name) if part.invalid is None]
     own_calls = list(dict.fromkeys(call for call in own if call is not None))
     asked = [part.call for part in statements if part.invalid is None and part.call is not None]
-    expected = judge.expected(function.standalone, name, [*asked, *own_calls])
+    expected = judge.expected(function.standalone, name, [*asked, *own_calls], own_calls)
     suite = judged_suite(rules, text, statements, expected, {}, judge.equal)
     if any(known.reason == "unscored" for known in expected.values()):
         return Row(function.id, unscored=True)

@@ -20,6 +20,7 @@ from codea1_cli.sandbox.local.cgroup import Group
 MAX_PAYLOAD = 8 << 20
 MAX_TOTAL = 64 << 20
 _STANDSTILL_S = 0.5
+_NEW_S = 0.02  # most calls are over by then, and nobody need look at their processor time
 
 
 class Kind(IntEnum):
@@ -121,7 +122,8 @@ class FrameReader:
 
 @dataclass(slots=True)
 class ChildReport:
-    """What was seen of one child: its answers, how it ended ("done", "exited", "timeout", "garbage"), its status."""
+    """What was seen of one child: its answers, how it ended ("done", "exited", "timeout", "garbage"), its status.
+    `cpu_seconds` is what a call had used when it ran out of processor time."""
 
     reader: FrameReader
     answers: list[Frame] = field(default_factory=list)
@@ -130,6 +132,7 @@ class ChildReport:
     detail: str = ""
     status: int = 0
     load_seconds: float = 0.0
+    cpu_seconds: float = 0.0
     out_of_memory: bool = False
 
 
@@ -140,9 +143,11 @@ def follow(
     load_s: float,
     call_s: float,
     group: Group | None,
+    cpu_s: float = math.inf,
     total_s: float = math.inf,
 ) -> None:
-    """Reads frames until the child is done, gone, late or out of order; `total_s` bounds all of it.
+    """Reads frames until the child is done, gone, late or out of order; `total_s` bounds all of it, `cpu_s` the
+    processor time of a call.
 
     The child's exit wakes this thread; while it lives its frames are fetched now and then, since waking for every one
     costs more than most calls do. A deadline is only looked at when nothing is left to read, so a slow parent never
@@ -151,6 +156,7 @@ def follow(
     began = time.monotonic()
     limit, deadline = load_s, began + load_s
     extended = 0.0  # what was given back of this limit
+    look, used = math.inf, 0.0  # when to look at the processor time, and what it was when the call was new
     longest = min(0.02, call_s / 20)
     pause = min(0.006, longest)
     offered = False
@@ -171,6 +177,7 @@ def follow(
             if fresh or seen.reader.loaded != was_loaded:
                 limit, deadline, pause = call_s, min(time.monotonic() + call_s, began + total_s), 0.001
                 extended = 0.0
+                look, used = (math.inf if cpu_s == math.inf else time.monotonic() + _NEW_S), -1.0
             if seen.ended:
                 return
             if seen.reader.done or seen.reader.load_failure is not None:
@@ -184,6 +191,12 @@ def follow(
                     deadline = time.monotonic() + extra
                 else:
                     seen.ended = "timeout"
+            elif time.monotonic() >= look:
+                now = cpu_seconds(pid)
+                used = now if used < 0 else used
+                if now - used >= cpu_s:
+                    seen.ended, seen.cpu_seconds = "timeout", now - used
+                look = time.monotonic() + max(cpu_s - (now - used), 0.01)
             else:
                 pause = min(2 * pause, longest)
                 if group is not None and not offered:
@@ -216,8 +229,21 @@ def waited(pid: int) -> float:
     """Seconds that a process, or the child of it that answers in its place, was ready to run and had no processor."""
     longest = 0.0
     with contextlib.suppress(OSError, IndexError, ValueError):
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii")
-        for one in (str(pid), *children.split()):
+        for one in _with_children(pid):
             waited = Path(f"/proc/{one}/schedstat").read_text("ascii").split()[1]
             longest = max(longest, int(waited) / 1e9)
     return longest
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process and its children, those that it has buried among them; 0 where nothing is known."""
+    ticks = 0
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        for one in _with_children(pid):
+            stat = Path(f"/proc/{one}/stat").read_text("ascii", "replace")
+            ticks += sum(map(int, stat.rpartition(")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _with_children(pid: int) -> list[str]:
+    return [str(pid), *Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]

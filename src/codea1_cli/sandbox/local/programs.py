@@ -12,6 +12,7 @@ from codea1_cli.sandbox.base import Limits, ProgramRun, UnitModule, UnitRun
 from codea1_cli.sandbox.local.child_monitor import ChildReport, Frame, Kind
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, TestOutcome, Value, Verdict
 
+_CLOCK = 8  # digits before a value: the microseconds that it took (`jailed/child.py`)
 _RELOAD_LIMITS = 3  # a program may spend this many load limits on being loaded again
 
 
@@ -19,7 +20,7 @@ class Watch(Protocol):
     """Starts a child on the calls from `start` on and follows it to its end."""
 
     def __call__(
-        self, start: int, calls: int, request: dict[str, Any], load_s: float, call_s: float
+        self, start: int, calls: int, request: dict[str, Any], load_s: float, call_s: float, cpu_s: float
     ) -> ChildReport: ...
 
 
@@ -28,7 +29,9 @@ def run_program(watch: Watch, calls: int, limits: Limits) -> ProgramRun:
     answers: list[Answer] = []
     late, loading = 0, 0.0
     while True:
-        call_s = limits.time_s if late < limits.patience else min(limits.time_s, max(limits.time_s / 8, 0.25))
+        call_s, cpu_s = limits.time_s, limits.cpu_s
+        if late >= limits.patience:
+            call_s, cpu_s = min(call_s, max(call_s / 8, 0.25)), min(cpu_s, max(cpu_s / 8, 0.05))
         request = {
             "memory_mb": limits.memory_mb,
             "output_kb": limits.output_kb,
@@ -36,7 +39,7 @@ def run_program(watch: Watch, calls: int, limits: Limits) -> ProgramRun:
             "again": loading <= _RELOAD_LIMITS * limits.load_limit_s,
             "cpu_s": math.ceil(limits.load_limit_s + (calls - len(answers)) * limits.time_s) + 2,
         }
-        seen = watch(len(answers), calls, request, limits.load_limit_s, call_s)
+        seen = watch(len(answers), calls, request, limits.load_limit_s, call_s, cpu_s)
         answers += [_answer(frame) for frame in seen.answers]
         loading += seen.load_seconds
         if not seen.reader.loaded:
@@ -54,14 +57,19 @@ def run_program(watch: Watch, calls: int, limits: Limits) -> ProgramRun:
         late += end.kind is AnswerKind.TIMEOUT
         over = seen.ended == "garbage" or loading > _RELOAD_LIMITS * limits.load_limit_s
         answers += [end] * (calls - len(answers) if over else min(1, calls - len(answers)))
-        if len(answers) == calls:
+        if len(answers) == calls or (limits.stop_late and end.kind is AnswerKind.TIMEOUT):
             return ProgramRun(True, "", answers)
 
 
 def _answer(frame: Frame) -> Answer:
     if frame.kind is not Kind.VALUE:
         return Answer(AnswerKind[frame.kind.name], detail=frame.payload[:400].decode("utf-8", "replace"))
-    return Answer(AnswerKind.VALUE, Value(wire=frame.payload.decode("ascii", "replace")))
+    text = frame.payload.decode("ascii", "replace")
+    try:
+        seconds = int(text[:_CLOCK], 16) / 1e6
+    except ValueError:  # a program's own frame
+        seconds = 0.0
+    return Answer(AnswerKind.VALUE, Value(wire=text[_CLOCK:]), seconds=seconds)
 
 
 def _load_failure(seen: ChildReport) -> Answer:
@@ -75,7 +83,7 @@ def _load_failure(seen: ChildReport) -> Answer:
 def end_of_call(seen: ChildReport) -> Answer:
     """Why a child ended before it had answered."""
     if seen.ended == "timeout":
-        return Answer(AnswerKind.TIMEOUT, detail="time limit")
+        return Answer(AnswerKind.TIMEOUT, detail="time limit", seconds=seen.cpu_seconds)
     if seen.ended == "garbage":
         return Answer(AnswerKind.CRASHED, detail=f"wrote to the result channel: {seen.detail}")
     if seen.out_of_memory:
@@ -109,7 +117,7 @@ def run_module(watch: Callable[..., ChildReport], module: UnitModule, head: int,
         "again": False,
         "head": head,
     }
-    seen = watch(0, expected, request, limits.time_s, limits.time_s, limits.time_s)
+    seen = watch(0, expected, request, limits.time_s, limits.time_s, math.inf, limits.time_s)
     outcomes = [_outcome(frame) for frame in seen.answers]
     loaded = seen.reader.loaded
     if seen.reader.load_failure is not None:

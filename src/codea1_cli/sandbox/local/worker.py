@@ -111,6 +111,7 @@ class Worker:
         request: dict[str, Any],
         load_s: float,
         call_s: float,
+        cpu_s: float = math.inf,
         total_s: float = math.inf,
     ) -> ChildReport:
         """Forks a child on the job in descriptor `job`, from call `start` on, and follows it to its end."""
@@ -127,7 +128,7 @@ class Worker:
             if "error" in reply:
                 raise WorkerLost(str(reply["error"]))
             seen = ChildReport(FrameReader(start, calls))
-            follow(seen, pipe, int(reply["pid"]), load_s, call_s, self.group, total_s)
+            follow(seen, pipe, int(reply["pid"]), load_s, call_s, self.group, cpu_s, total_s)
         finally:
             os.close(pipe)
         if seen.ended == "done" and seen.gone and self._alone and self._own_room:
