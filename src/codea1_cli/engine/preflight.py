@@ -230,17 +230,22 @@ class FirstPass:
         settle_umask()
         settle(threads=True)
         os.environ.update(replace(spec, rank=0, ranks=1, use_vllm=False).environment)  # a process group of its own
-        import torch
-
-        torch.set_num_threads(spec.threads)
+        self.threads, self.engine = spec.threads, recipe.sampling.engine
+        self.sampler: Any = None
         longest = recipe.code.max_completion_tokens
-        rule = SolveRule(
+        self.rule = SolveRule(
             recipe.model_of("code"),
             recipe.game.n_code,
             temperature=recipe.sampling.temperature,
             max_new_tokens=longest,
         )
-        self.sampler = ProblemSampler(rule, recipe.sampling.engine)
+
+    def load(self) -> None:
+        """Opens the engine."""
+        import torch
+
+        torch.set_num_threads(self.threads)
+        self.sampler = ProblemSampler(self.rule, self.engine)
 
     def sample(self, problems: Sequence[Problem], seed: int) -> list[list[str]]:
         """`game.n_code` solutions of each problem, under the training's prompt."""
@@ -266,13 +271,17 @@ def measure_solve_rates(
     of somebody, by name, so many seconds.
     """
     samplers = {spec.label: ray.remote(**options)(FirstPass).remote(spec, recipe) for spec, options in ranks}
-    labels, asked = list(samplers), []
+    labels, sampled, solved = list(samplers), [], []
+    for label, loading in [(label, sampler.load.remote()) for label, sampler in samplers.items()]:
+        call(loading, label, patience)
     for number, start in enumerate(range(0, len(problems), FIRST_PASS)):
         part, label = list(problems[start : start + FIRST_PASS]), labels[number % len(labels)]
-        texts = samplers[label].sample.remote([public_problem(problem) for problem in part], recipe.seed)
-        asked.append((label, arena.solve.remote(part, texts)))  # judged while the next are sampled
+        public = [public_problem(problem) for problem in part]
+        sampled.append((label, part, samplers[label].sample.remote(public, recipe.seed)))
+    for label, part, texts in sampled:
+        solved.append(arena.solve.remote(part, call(texts, label, patience)))  # judged while the next are sampled
     rates: dict[str, float | None] = {}
-    for result in (result for label, answer in asked for result in call(answer, label, patience)):
+    for result in (result for answer in solved for result in call(answer, "the arena", patience)):
         judged = len(result.passed) - result.unscored
         rates[result.problem_id] = sum(result.passed) / judged if judged else None
     for label, sampler in samplers.items():
