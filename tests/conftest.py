@@ -1,12 +1,20 @@
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.hub import Hub, environment, serving
 
 # pytest-xdist tells its workers the width of the terminal; commands under test write to pipes, which have none.
 os.environ.pop("COLUMNS", None)
 # Two workers on two cores: torch's threads would wait for each other, busily.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Nothing is asked of the network, and what this machine's caches and folders hold changes no test.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["CODEA1_CACHE"] = os.path.join(tempfile.gettempdir(), f"codea1-tests-{os.getuid()}")
+os.environ.pop("CODEA1_BENCHMARKS", None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,6 +29,23 @@ def shared() -> Path:
     if not (folder / "data").is_dir():
         pytest.skip(f"no data under {folder}: set CODEA1_SHARED")
     return folder
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A stand-in of the hub, empty, that this process and those it starts meet; their caches are empty too."""
+    from huggingface_hub import close_session, constants
+
+    import codea1_cli.hub
+
+    with serving() as (stand_in, address):
+        for name, value in environment(address, tmp_path).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(codea1_cli.hub, "_unreachable", {})
+        close_session()
+        yield stand_in
+    close_session()
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ LAYERS = (
     ("durable", "environment"),
     ("extract", "tiny"),
     ("files",),
+    ("hub",),
     ("sandbox",),
     ("problems",),
     ("game",),

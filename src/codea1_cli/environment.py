@@ -7,6 +7,7 @@ pools and of libraries are set aside, and the ones that a process needs are give
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -153,9 +154,30 @@ def home() -> Path:
         return Path("/nonexistent")
 
 
+def cache_folder() -> Path:
+    """Where codea1 keeps what it can make or fetch again: CODEA1_CACHE, else its folder among the user's caches."""
+    root = os.environ.get("CODEA1_CACHE")
+    return Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or home() / ".cache") / "codea1"
+
+
 def home_fault() -> str | None:
     """Why the home folder cannot be written; None where it can."""
     return None if os.access(home(), os.W_OK | os.X_OK) else f"HOME={home()} cannot be written"
+
+
+def endpoint() -> str:
+    """The address of the Hugging Face hub."""
+    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+
+
+def hub_cache() -> Path:
+    """Where huggingface_hub keeps files; a folder among the temporary ones where no home can be written."""
+    for name, below in (("HF_HUB_CACHE", ""), ("HF_HOME", "hub"), ("XDG_CACHE_HOME", "huggingface/hub")):
+        if root := os.environ.get(name):
+            return Path(root).expanduser() / below
+    if home_fault():
+        return Path(tempfile.gettempdir()) / f"codea1-{os.getuid()}" / "hub"
+    return home() / ".cache" / "huggingface" / "hub"
 
 
 def caches(folder: Path) -> dict[str, str]:

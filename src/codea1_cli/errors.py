@@ -16,6 +16,14 @@ def some(names: Sequence[str], shown: int = 5) -> str:
     return ", ".join(names[:shown]) + (f" and {len(names) - shown} more" if len(names) > shown else "")
 
 
+def size_text(count: float) -> str:
+    """Bytes in the unit that shows them."""
+    for unit, one in (("GB", 1e9), ("MB", 1e6)):
+        if count >= one:
+            return f"{count / one:.1f} {unit}"
+    return f"{max(1, round(count / 1e3))} kB"
+
+
 class CodeA1Error(Exception):
     """Base of every error shown as `error: what` and `hint: how`, without a traceback."""
 

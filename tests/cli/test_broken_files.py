@@ -118,7 +118,6 @@ def codea1(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("CODEA1_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("CODEA1_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.delenv("CODEA1_SHARED", raising=False)
     for place in ("make_local", "make_sandbox"):
         monkeypatch.setattr(f"codea1_cli.sandbox.make.{place}", lambda *_, **__: NoPrograms())
 
@@ -205,7 +204,7 @@ def inputs(tmp_path):
 @pytest.mark.parametrize("kind", ["judge", "samples", "suites", "jsonl"])
 def test_a_few_files_of_rows(kind, codea1, inputs, monkeypatch):
     name, row, words = CASES[kind]
-    monkeypatch.setattr("codea1_cli.cli.prepare_data._run", fresh(inputs))
+    monkeypatch.setattr("codea1_cli.cli.prepare_data.prepare_shown", fresh(inputs))
     where = inputs / "tried"
     where.mkdir()
     try_all(codea1, where, name, list(broken_bytes((json.dumps(row) + "\n").encode()))[::2], *words)
@@ -217,7 +216,7 @@ def test_files_of_rows(kind, codea1, inputs, monkeypatch):
     name, row, words = CASES[kind]
     where = inputs / "tried"
     where.mkdir()
-    monkeypatch.setattr("codea1_cli.cli.prepare_data._run", fresh(inputs))
+    monkeypatch.setattr("codea1_cli.cli.prepare_data.prepare_shown", fresh(inputs))
     words = tuple(word.replace("p.jsonl", str(where / name)) if "data.train" in str(word) else word for word in words)
     valid = (json.dumps(row) + "\n").encode()
     try_all(codea1, where, name, broken_bytes(valid), *words)
@@ -230,7 +229,7 @@ def fresh(folder: Path) -> Callable:
     """prepare-data into a folder that no case before has left anything in."""
     from codea1_cli.cli import prepare_data
 
-    plain = prepare_data._run
+    plain = prepare_data.prepare_shown
 
     def run(*arguments: object) -> object:
         shutil.rmtree(folder / "o", ignore_errors=True)
@@ -265,7 +264,7 @@ def test_other_files(name, valid, words, codea1, inputs, monkeypatch):
     (inputs / "suites.jsonl").write_text(json.dumps(SUITE))
     (inputs / "u.jsonl").write_text(json.dumps(FUNCTION))
     (inputs / "d.jsonl").write_text(json.dumps(ROW))
-    monkeypatch.setattr("codea1_cli.cli.prepare_data._run", fresh(inputs))
+    monkeypatch.setattr("codea1_cli.cli.prepare_data.prepare_shown", fresh(inputs))
     where = inputs / "tried"
     where.mkdir()
     try_all(codea1, where, name, broken_bytes(valid), *words)

@@ -178,8 +178,8 @@ def ground(run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunD
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("CODEA1_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("CODEA1_SHARED", str(tmp_path))
-    release = tmp_path / "data" / "bench" / "humaneval_plus.jsonl.gz"
+    monkeypatch.setenv("CODEA1_BENCHMARKS", str(tmp_path / "benchmarks"))
+    release = tmp_path / "benchmarks" / "humaneval_plus.jsonl.gz"
     release.parent.mkdir(parents=True)
     release.write_bytes(gzip.compress("".join(json.dumps(task) + "\n" for task in TASKS).encode()))
     monkeypatch.setattr("codea1_cli.engine.run_setup.check_enough", lambda *_: None)  # the run has few problems

@@ -55,7 +55,7 @@ def test_check_passes_the_shipped_recipes_and_says_what_they_need(call):
     assert all(result["ok"] for result in results), results
     notes = {result["recipe"]: result["notes"] for result in results}
     assert notes["tiny"] == []
-    assert "KodCode" in notes["1.5b"][0]
+    assert "kodcode, difficulty hard" in notes["1.5b"][0]
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,20 @@
 
 import gzip
 import json
+from collections import Counter
 
 import pytest
 
-from codea1_cli.data.decontaminate import (
-    Decontaminator,
-    Thresholds,
-    load_benchmarks,
-    missing_benchmarks,
-    read_thresholds,
-)
+from codea1_cli.data.decontaminate import Decontaminator, load_benchmarks
+from codea1_cli.data.similarity import blind_hash
 from codea1_cli.data.sources.kodcode import Mbpp
 from codea1_cli.errors import UserError
 from codea1_cli.evals.registry import ROWS
 from codea1_cli.problems.benchmark_files import Task
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import Skipped
+from codea1_cli.recipe.data_options import Thresholds, read_thresholds
+from tests.hub import publish_benchmarks
 
 CODE = """def largest_gap(values):
     ordered = sorted(set(values))
@@ -91,30 +89,49 @@ def test_thresholds_are_adjustable_and_named():
         read_thresholds(["near_code=7"])
 
 
-def test_a_folder_of_benchmarks(tmp_path, monkeypatch):
-    monkeypatch.delenv("CODEA1_SHARED", raising=False)
-    with pytest.raises(UserError, match="no folder of benchmarks") as failure:
-        load_benchmarks(None)
-    assert "--no-decontaminate" in (failure.value.hint or "")
-    with pytest.raises(UserError, match="holds no benchmark"):
+def test_a_folder_of_benchmarks(tmp_path):
+    tasks, missing = load_benchmarks(None)
+    assert tasks == []
+    assert list(missing) == ["HumanEval+", "MBPP+", "BigCodeBench", "ULT"]
+    with pytest.raises(UserError, match="holds no benchmark") as failure:
         load_benchmarks(tmp_path)
+    assert "--no-decontaminate" in (failure.value.hint or "")
     row = {"task_id": "Mbpp/2", "prompt": '"""\nShare.\nassert f(1) == 1\n"""', "canonical_solution": "def f(x):\n  return x",
            "entry_point": "f", "assertion": "assert f(1) == 1"}  # fmt: skip
-    with gzip.open(tmp_path / ROWS["mbpp"].files[0], "wt") as file:
+    with gzip.open(tmp_path / "whatever.jsonl.gz", "wt") as file:
         file.write(json.dumps(row) + "\n")
-    (task,) = load_benchmarks(tmp_path)
+    (task,), missing = load_benchmarks(tmp_path)
     assert (task.benchmark, task.id, task.entry_point) == ("MBPP+", "Mbpp/2", "f")
-    assert missing_benchmarks(tmp_path) == ["HumanEval+", "BigCodeBench", "ULT"]
-    with gzip.open(tmp_path / ROWS["mbpp"].files[0], "wt") as file:
+    assert list(missing) == ["HumanEval+", "BigCodeBench", "ULT"]
+    with gzip.open(tmp_path / "whatever.jsonl.gz", "at") as file:
         file.write("{}\n")
-    with pytest.raises(UserError, match=r"mbpp_plus\.jsonl\.gz:1"):
+    with pytest.raises(UserError, match=r"whatever\.jsonl\.gz:2"):
         load_benchmarks(tmp_path)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("limit", [9, pytest.param(None, marks=pytest.mark.slow)])
+def test_benchmarks_come_from_where_they_are_published(hub, shared, monkeypatch, limit):
+    """What is on the hub is compared like the release files; a second use asks nobody."""
+    publish_benchmarks(hub, shared, limit, monkeypatch)
+    tasks, missing = load_benchmarks(None)
+    assert missing == {}
+    assert Counter(task.benchmark for task in tasks) == {
+        "HumanEval+": limit or 164, "MBPP+": limit or 378, "BigCodeBench": limit or 1140, "ULT": limit or 200,
+    }  # fmt: skip
+    there = {task.id: task for task in load_benchmarks(shared / "data" / "bench")[0]}
+    for one in tasks:
+        assert one.entry_point == there[one.id].entry_point
+        assert blind_hash(one.code) == blind_hash(there[one.id].code), one.id
+    hub.asked.clear()
+    assert load_benchmarks(None) == (tasks, {})
+    assert hub.asked == []
 
 
 @pytest.mark.shared
 @pytest.mark.slow
 def test_mbpp_against_the_benchmarks(shared):
-    tasks = load_benchmarks(shared / "data" / "bench")
+    tasks, _ = load_benchmarks(shared / "data" / "bench")
     assert {name: sum(t.benchmark == name for t in tasks) for name in (row.title for row in ROWS.values())} == {
         "HumanEval+": 164,
         "MBPP+": 378,

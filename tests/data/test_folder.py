@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from codea1_cli.data.options import SourceOptions
 from codea1_cli.data.sources import make_source
 from codea1_cli.data.sources.python_folder import PythonFolder
 from codea1_cli.errors import UserError
+from codea1_cli.recipe.data_options import SourceOptions
 
 
 def row(name, **more):

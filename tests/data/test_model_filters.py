@@ -5,14 +5,14 @@ from functools import partial
 
 import pytest
 
-from codea1_cli.data.options import Options
 from codea1_cli.data.pipeline import Pipeline
 from codea1_cli.data.sources.rows import FileRows
 from codea1_cli.data.sources.table import Table
-from codea1_cli.data.stages import ProblemSampler, PromptCounter, SolveRate, SolveRule, read_keep, solve_rate
+from codea1_cli.data.stages import ProblemSampler, PromptCounter, SolveRate, solve_rate
 from codea1_cli.data.work import Work
 from codea1_cli.errors import UserError
 from codea1_cli.problems.problem import read_problems
+from codea1_cli.recipe.data_options import Options, SolveRule, read_keep
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.tiny import problems_path

@@ -13,7 +13,6 @@ import typer
 
 from codea1_cli.cli.console import run_app
 from codea1_cli.cli.prepare_data import prepare_data
-from codea1_cli.data.options import Options
 from codea1_cli.data.pipeline import Pipeline
 from codea1_cli.data.publish import split_of
 from codea1_cli.data.sources.rows import FileRows
@@ -21,6 +20,7 @@ from codea1_cli.data.sources.table import Table
 from codea1_cli.data.verify import Verifier
 from codea1_cli.data.work import Work
 from codea1_cli.problems.problem import read_problems
+from codea1_cli.recipe.data_options import Options
 from codea1_cli.recipe.resources import training_problems
 from codea1_cli.recipe.schema import Data, Recipe
 
@@ -228,8 +228,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tmp_path, capsys):
 
 
 # -- wrong usage -------------------------------------------------------------------------------------------------------
-def test_errors_have_hints_and_leave_nothing(tmp_path, rows, capsys, monkeypatch):
-    monkeypatch.delenv("CODEA1_SHARED", raising=False)
+def test_errors_have_hints_and_leave_nothing(tmp_path, rows, capsys):
     out = tmp_path / "out"
     for words in (
         ["--map", "question=qestion"],

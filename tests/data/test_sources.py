@@ -2,19 +2,21 @@
 
 import gzip
 import json
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from codea1_cli.data.options import SourceOptions
 from codea1_cli.data.sources import make_source
-from codea1_cli.data.sources.kodcode import MAX_PLUS, EvalPlus, KodCode, Mbpp
+from codea1_cli.data.sources.kodcode import DATASET_KODCODE, MAX_PLUS, EvalPlus, KodCode, Mbpp
 from codea1_cli.data.sources.rows import FileRows, HubRows
 from codea1_cli.data.sources.table import Table
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import Skipped
+from codea1_cli.recipe.data_options import SourceOptions
+from tests.hub import COMMIT, parquet
 
 KODCODE = {  # the columns of the newer revisions
     "version": "v1.0",
@@ -207,51 +209,64 @@ def test_a_wrong_mapping_names_the_columns_there_are(tmp_path):
         Table(FileRows(path), {"querstion": "prompt"})
 
 
-def test_rows_of_datasets(tmp_path):
-    table_file(tmp_path, "parquet")
-    rows = HubRows(str(tmp_path), "train")
-    assert [place.rpartition("/")[2] for place, _ in rows.rows()] == [
-        f"{tmp_path.name}[train]:1",
-        f"{tmp_path.name}[train]:2",
+def table_rows(count=2):
+    return [{"question": f"Q{number}", "reference": "def d(x):\n    return x"} for number in range(count)]
+
+
+def test_rows_of_datasets(hub):
+    hub.add("datasets/me/set", {"data/train-0.parquet": parquet(table_rows()), "data/train-1.parquet": parquet(table_rows(1)),
+                                "data/test-0.parquet": parquet(table_rows(1)), "README.md": b"-"})  # fmt: skip
+    rows = HubRows("me/set", "train")
+    assert [place for place, _ in rows.rows()] == [f"me/set[train]:{number}" for number in (1, 2, 3)]
+    assert rows.identity()["revision"] == COMMIT
+    assert [place for place, _ in HubRows("me/set", "train+test").rows()][-1] == "me/set[test]:4"
+    with pytest.raises(UserError, match="no split 'nosplit'"):
+        list(HubRows("me/set", "nosplit").rows())
+    with pytest.raises(UserError, match="no configuration 'other'"):
+        list(HubRows("me/set", "train", config="other").rows())
+
+
+def test_a_file_is_fetched_when_its_rows_are_wanted(hub):
+    hub.add("datasets/me/set", {f"train-{number}.parquet": parquet(table_rows(9 + number)) for number in range(3)})
+    assert len(list(islice(HubRows("me/set", "train").rows(), 12))) == 12
+    assert sorted(hub.sent) == ["train-0.parquet", "train-1.parquet"]
+
+
+def test_configurations_of_datasets(hub):
+    files = {f"{name}/train.parquet": parquet(table_rows(count)) for name, count in (("big", 3), ("small", 1))}
+    configs = [
+        {"config_name": name, "data_files": [{"split": "train", "path": f"{name}/*"}]} for name in ("big", "small")
     ]
-    with pytest.raises(UserError, match="nosplit"):
-        list(HubRows(str(tmp_path), "nosplit").rows())
+    hub.add("datasets/me/set", files, configs)
+    assert len(list(HubRows("me/set", "train").rows())) == 3
+    assert len(list(HubRows("me/set", "train", config="small").rows())) == 1
+    with pytest.raises(UserError, match="no split 'test'") as failure:
+        list(HubRows("me/set", "test").rows())
+    assert "train" in (failure.value.hint or "")
 
 
-def test_rows_of_datasets_where_nothing_can_be_kept_at_home(tmp_path, monkeypatch):
-    import datasets
-
-    for name in ("HF_HOME", "HF_DATASETS_CACHE", "XDG_CACHE_HOME"):
+def test_rows_of_datasets_where_nothing_can_be_kept_at_home(hub, tmp_path, monkeypatch):
+    hub.add("datasets/me/set", {"train.parquet": parquet(table_rows())})
+    for name in ("HF_HOME", "XDG_CACHE_HOME", "CODEA1_CACHE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/proc/1")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", "/proc/1/.cache")
-    table_file(tmp_path, "parquet")
-    assert len(list(HubRows(str(tmp_path), "train").rows())) == 2
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert len(list(HubRows("me/set", "train").rows())) == 2
     monkeypatch.setenv("HF_HOME", "/proc/1/here")
-    with pytest.raises(EnvironmentFault, match="cannot load the dataset"):
-        list(HubRows(str(tmp_path), "train").rows())
+    with pytest.raises(EnvironmentFault, match=r"dataset me/set.*/proc/1/here"):
+        list(HubRows("me/set", "train").rows())
 
 
-def test_kodcode_as_datasets_gives_it(tmp_path, monkeypatch):
-    pq.write_table(pa.Table.from_pylist([KODCODE, {**KODCODE, "gpt_difficulty": "easy"}]), tmp_path / "train.parquet")
-    monkeypatch.setattr("codea1_cli.data.sources.kodcode.DATASET_KODCODE", str(tmp_path))
+def test_kodcode_as_the_hub_has_it(hub):
+    hub.add(
+        f"datasets/{DATASET_KODCODE}",
+        {"data/train-0.parquet": parquet([KODCODE, {**KODCODE, "gpt_difficulty": "easy"}])},
+    )
     source = make_source("kodcode", SourceOptions(difficulty="hard"))
     first, second = converted(source)
     assert first.tests == ["assert double(2) == 4", "assert double(-1) == -2"]
     assert second.reason == "difficulty"
-    assert source.identity()["dataset"] == str(tmp_path)
-
-
-def test_a_hub_that_cannot_be_reached(monkeypatch):
-    import httpx
-    from huggingface_hub import HfApi
-
-    def unreachable(*_, **__):
-        raise httpx.ConnectError("no route")
-
-    monkeypatch.setattr(HfApi, "dataset_info", unreachable)
-    with pytest.raises(EnvironmentFault, match="KodCode/KodCode-V1: no route"):
-        make_source("kodcode").identity()
+    assert source.identity()["dataset"] == DATASET_KODCODE
 
 
 # -- names ----------------------------------------------------------------------------------------------------------

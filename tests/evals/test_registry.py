@@ -9,16 +9,16 @@ import pytest
 
 from codea1_cli.cli import eval_code
 from codea1_cli.cli.console import run_app
-from codea1_cli.data.decontaminate import load_benchmarks, missing_benchmarks
+from codea1_cli.data.decontaminate import load_benchmarks
 from codea1_cli.engine import arena as arena_module
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.trl.rank import TrainingRank
-from codea1_cli.errors import UserError
+from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals import registry
 from codea1_cli.evals.benchmark import CodeTask, ReferenceReport, Sample, Scored, Status
 from codea1_cli.evals.registry import BenchmarkRow, benchmark_row, open_benchmark, open_test_benchmark
-from codea1_cli.problems.benchmark_files import Task, find_file
+from codea1_cli.problems.benchmark_files import Published, Task, find_file
 from codea1_cli.problems.row_files import whole_rows
 from codea1_cli.recipe.files import load_recipe
 from codea1_cli.runs.run_dir import RunDir
@@ -30,7 +30,7 @@ class Sums:
     name, title, columns, styles, max_new_tokens = "sums", "Sums", ("tests",), ("plain",), 4
 
     def load(self, data):
-        rows = [row for _, row in whole_rows(find_file(self.title, registry.ROWS["sums"].files, data))]
+        rows = [row for _, row in whole_rows(registry.ROWS["sums"].file(data))]
         return [CodeTask(row["task_id"], "", row["prompt"], str(eval(row["prompt"]))) for row in rows]
 
     def public_task(self, row):
@@ -72,9 +72,12 @@ class Sums:
 @pytest.fixture
 def sums(monkeypatch, tmp_path):
     """The folder of its file, while the row is there."""
-    row = BenchmarkRow("sums", "Sums", "two sums", "code", ("sums.jsonl",), open=lambda _subset: Sums(), prefix="Sums/")
+    published = {"full": Published("nobody/sums", "0" * 40, "sums.parquet", 2, 1000)}
+    row = BenchmarkRow(
+        name="sums", title="Sums", about="two sums", role="code", prefix="Sums/", published=published,
+        holds=lambda row: "prompt" in row, open=lambda _subset: Sums(),
+    )  # fmt: skip
     monkeypatch.setitem(registry.ROWS, "sums", row)
-    monkeypatch.delenv("CODEA1_SHARED", raising=False)
     tasks = [{"task_id": f"Sums/{number}", "prompt": text} for number, text in enumerate(("1 + 2", "3 + 4"))]
     (tmp_path / "sums.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
     return tmp_path
@@ -100,8 +103,9 @@ def test_recipes_and_decontamination_know_it(sums):
     assert recipe.eval.benchmarks == ["sums"]
     with pytest.raises(UserError, match=r"unknown benchmark 'products'; there are .*sums"):
         load_recipe("tiny", ["eval.benchmarks=[products]"])
-    assert [(task.benchmark, task.id) for task in load_benchmarks(sums)] == [("Sums", "Sums/0"), ("Sums", "Sums/1")]
-    assert "Sums" not in missing_benchmarks(sums)
+    tasks, missing = load_benchmarks(sums)
+    assert [(task.benchmark, task.id) for task in tasks] == [("Sums", "Sums/0"), ("Sums", "Sums/1")]
+    assert "Sums" not in missing
 
 
 class Policy:
@@ -166,18 +170,35 @@ def test_rows_open_what_they_name():
         open_benchmark("bigcodebench", "medium")
 
 
-def test_a_file_is_found_in_a_folder_below_it_or_where_the_environment_says(tmp_path, monkeypatch):
-    monkeypatch.delenv("CODEA1_SHARED", raising=False)
-    names = ("a.jsonl", "*a*.json")
-    assert find_file("A", names, None) is None
-    with pytest.raises(UserError, match=f"no A below {tmp_path}"):
-        find_file("A", names, tmp_path)
-    (tmp_path / "data" / "bench").mkdir(parents=True)
-    below = tmp_path / "data" / "bench" / "an.json"
-    below.touch()
-    assert find_file("A", names, tmp_path) == below
-    monkeypatch.setenv("CODEA1_SHARED", str(tmp_path))
-    assert find_file("A", names, None) == below
-    (tmp_path / "a.jsonl").touch()
-    assert find_file("A", names, None) == tmp_path / "a.jsonl"
-    assert find_file("A", names, below) == below
+def rows_file(path, *rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_a_file_is_known_by_what_it_holds(tmp_path, monkeypatch):
+    nowhere = Published("nobody/nothing", "0" * 40, "x.parquet", 2, 1000)
+
+    def found(data=None):
+        return find_file("A", lambda row: row.get("kind") == "a", nowhere, data)
+
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    with pytest.raises(UserError, match=f"no A below {folder}"):
+        found(folder)
+    with pytest.raises(EnvironmentFault, match="no file of A is here"):
+        found()
+    rows_file(folder / "first.jsonl", {"kind": "b"})
+    (folder / "broken.jsonl").write_text("{")
+    part = rows_file(folder / "data" / "bench" / "anything.json", {"kind": "a"})
+    assert found(folder) == part
+    monkeypatch.setenv("CODEA1_BENCHMARKS", str(folder))
+    assert found() == part
+    more = rows_file(folder / "z.jsonl", *[{"kind": "a"}] * 3)
+    assert found() == part, "a larger set of the same kind is another one"
+    whole = rows_file(folder / "y.jsonl", *[{"kind": "a"}] * 2)
+    assert found() == whole
+    assert found(more) == more
+    monkeypatch.setenv("CODEA1_BENCHMARKS", str(tmp_path / "away"))
+    with pytest.raises(UserError, match="CODEA1_BENCHMARKS: there is no folder"):
+        found()

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from codea1_cli.errors import UserError
+from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.models.loading import resolve_model
 from codea1_cli.models.sampler import ModelRef, SamplingSettings, cut_at_stop, open_sampler, prompt_seed
 from codea1_cli.models.sampler_transformers import TransformersSampler, _picker
@@ -150,7 +150,8 @@ def test_an_engine_takes_no_more_than_is_free(monkeypatch):
 def test_names_of_models(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find_model("builtin:tiny") == TINY
-    assert find_model("owner/name") == ModelRef("owner/name", label="owner/name")
+    with pytest.raises(EnvironmentFault, match="the model owner/name is not here"):
+        find_model("owner/name")
     with pytest.raises(UserError, match="no run in"):
         find_model(None)
     with pytest.raises(UserError, match="no run and no model"):

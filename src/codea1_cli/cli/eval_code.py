@@ -47,7 +47,7 @@ def evaluate(
     sanitize: Annotated[bool, typer.Option("--sanitise", help="Sanitise what --samples holds before scoring.")] = False,
     data: Annotated[
         Path | None,
-        typer.Option("--data", metavar="PATH", help="The release file or its folder; CODEA1_SHARED or the hub else."),
+        typer.Option("--data", metavar="PATH", help="Its file or folder; CODEA1_BENCHMARKS, or fetched once, else."),
     ] = None,
     subset: Annotated[
         str, typer.Option("--subset", metavar="|".join(_PARTED[0].subsets), help=f"Of {_PARTED[0].title}.")

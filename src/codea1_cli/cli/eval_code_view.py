@@ -144,10 +144,10 @@ def usable_cache(given: Path | None) -> Path | None:
     Raises:
         EnvironmentFault: the folder that the user gave takes none.
     """
-    from codea1_cli.evals.benchmark import default_cache
+    from codea1_cli.environment import cache_folder
     from codea1_cli.evals.results import writable
 
-    folder = given or default_cache()
+    folder = given or cache_folder()
     try:
         return writable(folder / "any").parent
     except EnvironmentFault as fault:

@@ -38,7 +38,8 @@ def eval_tests(
         Path | None, typer.Option("--suites", metavar="FILE", help="Score these suites, sample nothing.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", metavar="PATH", help="The benchmark's file or folder; else CODEA1_SHARED.")
+        Path | None,
+        typer.Option("--data", metavar="PATH", help="The benchmark's; CODEA1_BENCHMARKS, or fetched, else."),
     ] = None,
     protocol: Annotated[str, typer.Option("--protocol", help="published, one-shot or both.")] = BOTH,
     k: Annotated[int, typer.Option("--k", min=1, help="Rounds of one test each (published).")] = 5,

@@ -70,9 +70,10 @@ def plan(
     chosen = load_recipe(recipe, overrides or [])
     shapes = known_shapes(chosen)
     for role in shapes:
-        check_model(chosen.model_of(role), weights=False)
+        check_model(chosen.model_of(role), look=True)
     notes: list[str] = []
-    count = _problems(chosen, problems, notes)
+    chosen, count = first_use(chosen, problems, notes)
+    blind = len(notes)
     target, assignment = _target(chosen, gpu, gpus, notes)
     chosen, fewer = fitted(chosen, count, {role: len(group) for role, group in assignment.items()})
     target = replace(target, prompt=mean_prompt, completion=mean_completion)
@@ -81,7 +82,7 @@ def plan(
     try:
         if warning := check_fits(estimate, count):
             console.warn(warning)
-        if gpu is None and not notes:
+        if gpu is None and len(notes) == blind:
             root = runs_root(runs)
             check_disk(estimate, free_disk(root), str(root))
     except CodeA1Error as error:
@@ -152,15 +153,36 @@ def free_disk(root: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def _problems(recipe: "Recipe", given: int | None, notes: list[str]) -> int:
+def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[Recipe, int]":
+    """The recipe with its training data named where that is at hand, and how many problems there are or may be; `notes`
+    gets what a first use would fetch and make, how much, where and how long. Nothing is fetched."""
+    from codea1_cli.cli.recipes import ahead, with_training_data
+    from codea1_cli.environment import hub_cache
+    from codea1_cli.errors import size_text
+    from codea1_cli.methods.registry import method_of
+    from codea1_cli.models.loading import resolve_model
+    from codea1_cli.planning.shapes import find_shape
     from codea1_cli.recipe.resources import training_problems
 
+    notes += [
+        f"first use: fetches {model}, about {size_text(2 * shape.parameters)}, kept in {hub_cache()}"
+        for model in dict.fromkeys(recipe.model_of(role) for role in method_of(recipe).roles)
+        if resolve_model(model, get=False) == model and (shape := find_shape(model))
+    ]
+    recipe = with_training_data(recipe, look=True)
+    source = recipe.data.source if recipe.data.train is None else None
+    count = _PROBLEMS
+    if source is not None:
+        what, expected = ahead(source)
+        notes.append(what)
+        count = expected or _PROBLEMS
     if given is not None:
-        return given
+        return recipe, given
     if recipe.data.train is not None:
-        return len(training_problems(recipe))
-    notes.append(f"the recipe names no data: planned for {_PROBLEMS} problems, the paper's number (--problems N)")
-    return _PROBLEMS
+        return recipe, len(training_problems(recipe))
+    why = "as many as there may be" if source is not None else "the paper's number: the recipe names no data"
+    notes.append(f"planned for {count} problems, {why} (--problems N)")
+    return recipe, count
 
 
 def _target(recipe: "Recipe", gpu: str | None, gpus: int | None, notes: list[str]) -> "tuple[Target, GpuAssignment]":

@@ -41,7 +41,8 @@ def run_data(
         "recipe": recipe.name,
         "method": recipe.method,
         "game": game.mode,
-        "data": f"{recipe.data.train} ({problems} problems), held out: {recipe.data.heldout or 'none'}",
+        "data": f"{recipe.data.train or 'prepared on first use'} ({problems} problems), "
+        f"held out: {recipe.data.heldout or 'none'}",
         "steps": f"{min(steps, stop or steps) - first + 1} of {train.problems_per_step} problems, {per_epoch} an epoch"
         + (f", from step {first} on" if first > 1 else "")
         + (f"; --max-steps ends it there, the schedule is that of {steps}" if stop and stop < steps else ""),
@@ -163,11 +164,13 @@ def show_run(data: dict[str, Any], estimate: RunEstimate | None) -> None:
     """Prints what `run_data` gives, and the headline of the estimate."""
     rows = []
     for key, value in data.items():
-        if key != "ahead":
+        if key not in ("ahead", "notes"):
             for name, item in value.items() if isinstance(value, dict) else [("", value)]:
                 rows.append((f"{key} {name}".strip(), ", ".join(item) if isinstance(item, list) else item))
     console.out().print(console.table(f"Plan of {data['recipe']}", ("", ""), rows, framed=True))
     _print_lines(headline(estimate) if estimate else [])
+    for line in data["notes"]:
+        console.note(line)
 
 
 def show_estimate(

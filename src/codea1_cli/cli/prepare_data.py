@@ -11,12 +11,15 @@ import typer
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption, WaitOption
-from codea1_cli.data.options import Options, SourceOptions
+from codea1_cli.errors import UserError
 from codea1_cli.errors import command as typed
+from codea1_cli.recipe.data_options import Options, SourceOptions
 
 if TYPE_CHECKING:
     from codea1_cli.data.card import Card
     from codea1_cli.data.sources.base import Source
+    from codea1_cli.data.stages import Prepared
+    from codea1_cli.problems.benchmark_files import Task
 
 
 def option_groups(command: Callable[..., int]) -> Callable[..., int]:
@@ -70,50 +73,24 @@ def prepare_data(
 ) -> int:
     """Make training data: read, filter, deduplicate, decontaminate, verify, split. Interrupted, it goes on from
     there."""
+    from codea1_cli.data.publish import check_out, removed, shown
     from codea1_cli.data.sources import make_source
 
     options.check()
-    benchmark = source == "evalplus"
-    decontaminate = not benchmark if options.decontaminate is None else options.decontaminate
-    options = replace(options, decontaminate=decontaminate, tokenizer=options.tokenizer or options.solve_rate)
-    chosen = make_source(source, rows, options.benchmarks)
-    return _run(chosen, options, out, _command(context), report, as_json, benchmark, wait)
-
-
-def _run(
-    source: "Source",
-    options: Options,
-    out: Path,
-    command: str,
-    report: bool,
-    as_json: bool,
-    benchmark: bool,
-    wait: bool,
-) -> int:
-    from codea1_cli.cli.streams import Bar, interruptible
-    from codea1_cli.data.decontaminate import missing_benchmarks
-    from codea1_cli.data.pipeline import Pipeline
-    from codea1_cli.data.publish import WORK, check_out, new_card, publish, removed, shown
-    from codea1_cli.data.work import Work
-
     check_out(out)
-    notes = []
+    asked, benchmark = options.decontaminate, source == "evalplus"
+    options = replace(
+        options,
+        decontaminate=not benchmark if asked is None else asked,
+        tokenizer=options.tokenizer or options.solve_rate,
+    )
+    chosen = make_source(source, rows, options.benchmarks)
+    tasks, missing = find_benchmarks(options, asked is True)
+    notes = without(missing)
     if benchmark:
         notes.append("These are benchmark tasks: evaluate on them; who trains on them cannot.")
-    if options.decontaminate and (missing := missing_benchmarks(options.benchmarks)):
-        notes.append(f"Not decontaminated against {', '.join(missing)}: no file of theirs was there.")
-    for note in notes:
-        console.warn(note)
-    goes_on = "the same command goes on from here"
-    with interruptible(goes_on), Work(out / WORK).locked(wait) as work, Bar(_EVERY_S, STAGES) as bar:
-        pipeline = Pipeline(source, options, work, bar)
-        card = new_card(source.title, command, options, pipeline.identity)
-        prepared = pipeline.run()
-        card.notes = notes
-        if prepared.unscored:
-            card.notes.append(f"The sandbox failed on {prepared.unscored} rows; the same command tries them again.")
-            console.warn(card.notes[-1])
-        publish(prepared, card, options, work)
+        console.warn(notes[-1])
+    card, prepared = prepare_shown(chosen, options, out, _command(context), tasks, notes, wait)
     slow = sum(prepared.rows.alive[row] for row, _ in prepared.slow)
     listed = [{"stage": stage, **shown(line)} for stage, line in removed(prepared)] if report else []
     if as_json:
@@ -124,6 +101,52 @@ def _run(
         show_report(listed)
     show_summary(card, slow, out, benchmark)
     return console.EXIT_OK
+
+
+def find_benchmarks(options: Options, must: bool) -> "tuple[list[Task], list[str]]":
+    """The tasks to decontaminate against, and the titles of the benchmarks that are not there.
+
+    Raises:
+        UserError: none is there, and somebody asked for it.
+    """
+
+    from codea1_cli.data.decontaminate import load_benchmarks
+
+    if not options.decontaminate:
+        return [], []
+    tasks, missing = load_benchmarks(options.benchmarks)
+    for title, why in missing.items():
+        console.warn(f"not decontaminated against {title}: {why}")
+    if not tasks and must:
+        raise UserError(
+            "no benchmark is here to decontaminate against", hint="--benchmarks DIR with files of them, or leave it out"
+        )
+    return tasks, list(missing)
+
+
+def without(missing: Sequence[str]) -> list[str]:
+    """The data card's note of benchmarks that are not there."""
+    return [f"Not decontaminated against {', '.join(missing)}: no file of theirs was there."] if missing else []
+
+
+def prepare_shown(
+    source: "Source",
+    options: Options,
+    out: Path,
+    command: str,
+    tasks: "Sequence[Task]",
+    notes: Sequence[str],
+    wait: bool,
+) -> "tuple[Card, Prepared]":
+    """As `pipeline.prepare`, with progress and warnings on the terminal."""
+    from codea1_cli.cli.streams import Bar, interruptible
+    from codea1_cli.data.pipeline import prepare
+
+    with interruptible("the same command goes on from here"), Bar(_EVERY_S, STAGES) as bar:
+        card, prepared = prepare(source, options, out, command, bar, tasks, notes, wait)
+    for note in card.notes[len(notes) :]:
+        console.warn(note)
+    return card, prepared
 
 
 _EVERY_S = 30.0  # seconds between two lines of progress where stderr is no terminal
@@ -154,9 +177,6 @@ def _command(context: typer.Context) -> str:
             words += [flag, item.name if isinstance(item, Path) else str(item)]
     return shlex.join(["codea1", "prepare-data", *words])
 
-
-if TYPE_CHECKING:
-    from codea1_cli.data.card import Card
 
 _BAR = 40
 STAGES = {

@@ -1,6 +1,7 @@
 """`codea1 recipes`: what is shipped, what a recipe comes to with its defaults, whether it holds together."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ from codea1_cli.cli.console import JsonOption, VerboseOption
 from codea1_cli.errors import CodeA1Error, UserError
 
 if TYPE_CHECKING:
-    from codea1_cli.recipe.schema import Recipe
+    from codea1_cli.recipe.schema import DataSource, Recipe
 
 app = typer.Typer(no_args_is_help=True, help="List, show and check recipes.")
 
@@ -30,7 +31,7 @@ def list_(as_json: JsonOption = False, verbose: VerboseOption = False) -> None:
                 "description": recipe.description,
                 "model": recipe.model,
                 "problems_per_step": recipe.train.problems_per_step,
-                "data": recipe.data.train or recipe.data.expects,
+                "data": recipe.data.train or _source(recipe) or recipe.data.expects,
                 "file": str(recipe_path(name)),
             }
         )
@@ -116,13 +117,108 @@ def _holds_together(recipe: "Recipe") -> list[str]:
         section = recipe.role(role)
         gpus = len(section.gpus) if isinstance(section.gpus, list) else section.gpus
         batches(recipe, role, section.ranks or gpus or 1)
-        check_model(recipe.model_of(role))
+        check_model(recipe.model_of(role), look=True)
     for source in (recipe.data.train, recipe.data.heldout):
         if source is not None:
             problems_file(source)
-    if recipe.data.train is None:
+    if recipe.data.train is None and recipe.data.source is not None:
+        notes.append(f"prepares its data on first use: {_source(recipe)}")
+    elif recipe.data.train is None:
         notes.append(f"needs data.train={'FILE: ' + recipe.data.expects if recipe.data.expects else 'FILE'}")
     return notes
+
+
+def _source(recipe: "Recipe") -> str | None:
+    """The recipe's `data.source` in a line."""
+    values = recipe.data.source.model_dump(exclude_none=True) if recipe.data.source else {}
+    name = values.pop("name", None)
+    return name and ", ".join([str(name), *(f"{key} {value}" for key, value in values.items())])
+
+
+# -- a recipe's data.source --------------------------------------------------------------------------------------------
+def with_training_data(recipe: "Recipe", wait: bool = False, look: bool = False) -> "Recipe":
+    """The recipe with the problems that its `data.source` describes: as they were prepared before, else prepared now. A
+    look ahead prepares nothing, and takes what was prepared without some benchmark too.
+
+    Raises:
+        UserError, EnvironmentFault: as preparing raises.
+    """
+    from dataclasses import replace
+
+    from codea1_cli.cli.prepare_data import find_benchmarks, prepare_shown, without
+    from codea1_cli.data.sources import make_source
+
+    source, train = recipe.data.source, recipe.data.train
+    if source is None or (train is not None and (not train.startswith(str(_made())) or Path(train).is_dir())):
+        return recipe
+    folder = next((one for one in _kept(source) if look or one == _data_folder(source)), None)
+    if folder is None and look:
+        return recipe
+    if folder is None:
+        rows, options = source.options()
+        chosen = make_source(source.name, rows, options.benchmarks)
+        options = replace(options, decontaminate=options.decontaminate is not False)
+        tasks, missing = find_benchmarks(options, False)
+        folder = _data_folder(source, missing)
+        if not (folder / "card.json").is_file():
+            console.note(f"preparing the recipe's training data ({source.name}), kept in {folder}")
+            options = replace(options, tokenizer=options.tokenizer or options.solve_rate)
+            words = [f"data.source.{key}={value}" for key, value in source.model_dump(exclude_none=True).items()]
+            card, _ = prepare_shown(chosen, options, folder, " ".join(words), tasks, without(missing), wait)
+            console.note(f"{card.kept} of {card.read} rows are left; {folder / 'README.md'} is the data card")
+    data = recipe.data.model_copy(update={"train": str(folder)})
+    heldout = folder / "val.jsonl"
+    if data.heldout is None and heldout.is_file() and heldout.stat().st_size:
+        data.heldout = str(heldout)
+    return recipe.model_copy(update={"data": data})
+
+
+def _kept(source: "DataSource") -> list[Path]:
+    """The folders where it is prepared already, that against every benchmark first."""
+    folder = _data_folder(source)
+    found = [folder, *sorted(folder.parent.glob(f"{folder.name}-without-*"))] if folder.parent.is_dir() else []
+    return [one for one in found if (one / "card.json").is_file()]
+
+
+def ahead(source: "DataSource") -> tuple[str, int | None]:
+    """What preparing would fetch and make, in words, and at most how many problems; nothing is asked of the network."""
+    from codea1_cli.cli.plan_view import seconds
+    from codea1_cli.data.sources import expected
+    from codea1_cli.environment import cores, hub_cache
+    from codea1_cli.errors import size_text
+    from codea1_cli.planning import constants as c
+
+    given, options = source.options()
+    size, rows, problems = expected(source.name, given)
+    rows, problems = min(rows, options.limit or rows), min(problems, options.limit or problems)
+    if not rows:
+        return f"first use: prepares {source.name}, whose size the hub tells then, in {_data_folder(source)}", None
+    fetching, making = size / c.FETCH_BYTES_S, rows / c.READ_ROWS_S + problems / (c.VERIFY_ROWS_S * cores())
+    return (
+        f"first use: fetches {source.name}, {size_text(size)} (about {seconds(fetching)} at "
+        f"{size_text(c.FETCH_BYTES_S)} per second), kept in {hub_cache()}, and what it is decontaminated against, "
+        f"{size_text(c.BENCHMARK_BYTES)}; reads {rows:,} rows and verifies up to {problems:,} problems (about "
+        f"{seconds(making)} on {cores()} cores), kept in {_data_folder(source)}",
+        problems,
+    )
+
+
+def _made() -> Path:
+    from codea1_cli.environment import cache_folder
+
+    return cache_folder().absolute() / "data"
+
+
+def _data_folder(source: "DataSource", missing: Sequence[str] = ()) -> Path:
+    """Where prepared data lies, by what it is made of: source, revision, options, the pipeline, and which benchmarks
+    it could not be compared with."""
+    from codea1_cli.data.sources import make_source
+    from codea1_cli.data.stages import FORMAT, digest
+
+    local = make_source(source.name, *source.options()[:1]).identity() if Path(source.name).exists() else {}
+    key = digest(FORMAT, source.model_dump(mode="json"), local)[:12]
+    without = f"-without-{'-'.join(missing)}".lower().replace("+", "plus") if missing else ""
+    return _made() / f"{source.name.replace('/', '--').strip('-.')}-{key}{without}"
 
 
 _KEY = re.compile(r"^( *)([A-Za-z_0-9]+):")

@@ -65,9 +65,9 @@ def train(
     verbose: VerboseOption = False,
 ) -> int:
     """Train both policies; a run directory holds everything that it leaves."""
-
-    from codea1_cli.cli.plan import estimate_here, free_disk
+    from codea1_cli.cli.plan import estimate_here, first_use, free_disk
     from codea1_cli.cli.plan_view import headline, run_data, show_run
+    from codea1_cli.cli.recipes import with_training_data
     from codea1_cli.engine.resume import begin_anew
     from codea1_cli.engine.run_setup import run_length
     from codea1_cli.engine.shutdown import stoppable
@@ -82,10 +82,8 @@ def train(
 
     root = runs_root(runs)
     given, options = list(overrides or []), ["--no-preflight"] if no_preflight else []
-    if no_preflight:
-        overrides = [*given, "preflight.enabled=false"]
-    changes: Changes = {}
-    source = ""
+    overrides = [*given, "preflight.enabled=false"] if no_preflight else overrides
+    source, changes, nodes = "", Changes(), list["Node"]()
     if resume:
         if recipe is not None:
             raise UserError("--resume takes no recipe: a run keeps its own", hint="leave it out, or start a new run")
@@ -96,12 +94,14 @@ def train(
             raise UserError("--start-over goes with --resume", hint="a new run begins at its first step anyway")
         chosen, source = _new(recipe, overrides or [], run, root, options)
         directory = _directory(chosen.name, run, root, resume, options)
-    problems = training_problems(chosen)
+    notes: list[str] = []
+    chosen, count = first_use(chosen, None, notes) if dry_run else (with_training_data(chosen, wait), 0)
+    problems = [] if dry_run else training_problems(chosen)
+    count = count or len(problems)
     heldout_problems(chosen)  # a broken held-out file or a missing benchmark shall be found now, not after an hour
-    check_benchmarks(chosen)
+    notes += check_benchmarks(chosen, look=dry_run)
     for role in method_of(chosen).roles:
-        check_model(chosen.model_of(role))
-    nodes: list[Node] = []
+        check_model(chosen.model_of(role), look=dry_run)
     if address is not None:
         from codea1_cli.engine.ranks import survey
 
@@ -116,17 +116,17 @@ def train(
         ranks = assign_gpus(chosen, offered, sum(node.cores for node in nodes), f"the cluster at {address}")
     else:
         ranks = assign_gpus(chosen, visible_gpus(), cores())
-    chosen, fewer = fitted(chosen, len(problems), {role: len(group) for role, group in ranks.items()})
+    chosen, fewer = fitted(chosen, count, {role: len(group) for role, group in ranks.items()})
     if fewer:
         console.note(fewer)
     chosen = settle_precision(chosen, on_gpu=any(gpu is not None for group in ranks.values() for gpu in group))
     done = 0 if start_over or not resume else directory.latest_step()
-    length = run_length(chosen, len(problems))
+    length = run_length(chosen, count)
     ahead = max(min(length, max_steps or length) - done, 1)
     rest = chosen.model_copy(update={"train": chosen.train.model_copy(update={"max_steps": ahead})})
-    estimate = estimate_here(rest, len(problems), ranks, hosts=max(len(nodes), 1))
+    estimate = estimate_here(rest, count, ranks, hosts=max(len(nodes), 1))
     if dry_run:
-        plan = run_data(chosen, len(problems), ranks, estimate, done + 1, max_steps)
+        plan = run_data(chosen, count, ranks, estimate, done + 1, max_steps) | {"notes": notes}
         if as_json:
             console.emit(plan)
         else:
@@ -262,6 +262,7 @@ def _write_recipe(directory: "RunDir", recipe: "Recipe", source: str) -> None:
     directory.create()
     if source:
         write_atomic(directory.path / "recipe.source.yaml", source)
+    directory.keep_data_card(Path(recipe.data.train or ""))
     write_atomic(directory.recipe_file, recipe_text(recipe))
 
 

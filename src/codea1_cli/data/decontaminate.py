@@ -1,7 +1,4 @@
-"""Rows that are tasks of a benchmark, or too close to one, and the thresholds of that and of deduplication.
-
-Each threshold has a name and is adjusted with `--threshold NAME=VALUE`.
-"""
+"""Rows that are tasks of a benchmark, or too close to one."""
 
 from __future__ import annotations
 
@@ -9,9 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing import Any
 
 from codea1_cli.data.program import stated_facts
 from codea1_cli.data.similarity import (
@@ -27,48 +22,12 @@ from codea1_cli.data.similarity import (
     telling,
     words,
 )
-from codea1_cli.errors import UserError
+from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals import registry
-from codea1_cli.problems.benchmark_files import Task, shared_folder
+from codea1_cli.problems.benchmark_files import Task
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import whole_rows
-
-Share = Annotated[float, Field(gt=0.0, le=1.0)]
-
-
-class Thresholds(BaseModel):
-    """Jaccard similarities from 0 to 1 at and above which two rows collide, and one length in words."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    near_question: Share = Field(0.85, description="questions of two rows")
-    near_code: Share = Field(0.95, description="references of two rows, names apart")
-    bench_question: Share = Field(0.72, description="a row's question and a benchmark's")
-    bench_name: Share = Field(0.5, description="the same, where the function's name is the same too")
-    bench_code: Share = Field(0.85, description="a row's reference and a benchmark's, names apart")
-    bench_overlap: Annotated[int, Field(ge=3)] = Field(
-        10, description="telling words in a row that a question shares with a benchmark's"
-    )
-
-
-def read_thresholds(settings: Iterable[str]) -> Thresholds:
-    """Thresholds from `name=value` texts.
-
-    Raises:
-        UserError: an unknown name, or a value out of range.
-    """
-    values: dict[str, str] = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals or name not in Thresholds.model_fields:
-            raise UserError(f"no threshold {setting!r}", hint=f"NAME=VALUE with {', '.join(Thresholds.model_fields)}")
-        values[name] = value
-    try:
-        return Thresholds.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"threshold {first['loc'][0]}: {first['msg']}", hint="a share from 0 to 1") from None
-
+from codea1_cli.recipe.data_options import Thresholds
 
 CODE_SHINGLE = 3
 _SMALL = 12  # a reference of fewer distinct runs of tokens is too short to be like another by accident or otherwise
@@ -86,48 +45,33 @@ class Collision:
     detail: str = ""
 
 
-def benchmark_folder(folder: Path | None) -> Path:
-    """`folder`, else the benchmarks below CODEA1_SHARED.
+def load_benchmarks(folder: Path | None) -> tuple[list[Task], dict[str, str]]:
+    """Every task of the benchmarks that are found, and by title why another is not: in `folder`, else as `find_file`
+    finds them.
 
     Raises:
-        UserError: there is no such folder.
+        UserError: a folder that is given holds none of them, or a file is none that can be read.
     """
-    chosen = folder or shared_folder()
-    if chosen is None or not chosen.is_dir():
-        where = f"no folder {chosen}" if chosen else "no folder of benchmarks given"
-        raise UserError(
-            f"{where}: nothing to decontaminate against",
-            hint=f"--benchmarks DIR with {_file_names()}; or --no-decontaminate",
-        )
-    return chosen
+    tasks: list[Task] = []
+    missing: dict[str, str] = {}
+    if folder is not None and not folder.is_dir():
+        raise UserError(f"no folder {folder}: nothing to decontaminate against", hint=_WITHOUT)
+    for row in registry.ROWS.values():
+        try:
+            file = row.file(folder)
+        except (UserError, EnvironmentFault) as fault:
+            missing[row.title] = fault.what
+        else:
+            tasks += _published(row, file)
+    if folder is not None and not tasks:
+        raise UserError(f"{folder} holds no benchmark: {', '.join(missing)} were looked for", hint=_WITHOUT)
+    return tasks, missing
 
 
-def load_benchmarks(folder: Path | None) -> list[Task]:
-    """Every task of the benchmarks that lie in the folder (`benchmark_folder`).
-
-    Raises:
-        UserError: the folder holds none of them, or one that cannot be read.
-    """
-    chosen = benchmark_folder(folder)
-    tasks = [task for row in registry.ROWS.values() for task in _published(row, chosen / row.files[0])]
-    if not tasks:
-        raise UserError(f"{chosen} holds no benchmark", hint=f"it should hold {_file_names()}")
-    return tasks
-
-
-def missing_benchmarks(folder: Path | None) -> list[str]:
-    """Titles of the benchmarks that the folder lacks."""
-    chosen = benchmark_folder(folder)
-    return [row.title for row in registry.ROWS.values() if not (chosen / row.files[0]).is_file()]
-
-
-def _file_names() -> str:
-    return ", ".join(row.files[0] for row in registry.ROWS.values())
+_WITHOUT = "--benchmarks DIR with their files; or --no-decontaminate"
 
 
 def _published(row: registry.BenchmarkRow, file: Path) -> Iterator[Task]:
-    if not file.is_file():
-        return
     benchmark = row.open("full")
     for place, published in whole_rows(file):
         try:

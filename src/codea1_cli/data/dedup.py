@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from codea1_cli.data.decontaminate import Thresholds, code_set
+from codea1_cli.data.decontaminate import code_set
 from codea1_cli.data.similarity import Bands, Signer, blind_hash, jaccard, question_set, text_hash
 from codea1_cli.data.work import Rows
 from codea1_cli.problems.problem import Problem
+from codea1_cli.recipe.data_options import Thresholds
 
 Found = tuple[int, str, int, float | None]
 """(row, reason, the earlier row, similarity or None)"""

@@ -4,20 +4,62 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from functools import partial
 from itertools import islice
+from pathlib import Path
 
-from codea1_cli.data.stages import Line, Prepared, Stages, digest
-from codea1_cli.data.work import Stage
+from codea1_cli.data.card import Card
+from codea1_cli.data.publish import WORK, check_out, new_card, publish
+from codea1_cli.data.sources.base import Source
+from codea1_cli.data.stages import Line, Prepared, Progress, Stages, digest
+from codea1_cli.data.work import Stage, Work
+from codea1_cli.problems.benchmark_files import Task
 from codea1_cli.problems.problem import Problem
+from codea1_cli.recipe.data_options import Options
+
+
+def prepare(
+    source: Source,
+    options: Options,
+    out: Path,
+    command: str,
+    progress: Progress,
+    tasks: Sequence[Task] = (),
+    notes: Sequence[str] = (),
+    wait: bool = False,
+) -> tuple[Card, Prepared]:
+    """Makes a folder of training data, or goes on with it; `command` and `notes` are for its data card.
+
+    Raises:
+        UserError: as `check_out`, `Work.locked`, `Pipeline.run` and `publish`.
+        EnvironmentFault: as `Pipeline.run`.
+    """
+    check_out(out)
+    with Work(out / WORK).locked(wait) as work:
+        pipeline = Pipeline(source, options, work, progress, tasks)
+        card = new_card(source.title, command, options, pipeline.identity)
+        prepared = pipeline.run()
+        card.notes = list(notes)
+        if prepared.unscored:
+            card.notes.append(f"The sandbox failed on {prepared.unscored} rows; the same command tries them again.")
+        publish(prepared, card, options, work)
+    return card, prepared
+
 
 SOLVE_BATCH = 16  # problems sampled together; fixed, since samples depend on it
 
 
 class Pipeline(Stages):
-    """Runs the stages of one preparation inside a locked work folder."""
+    """Runs the stages of one preparation inside a locked work folder; `tasks` are the benchmarks'."""
+
+    def __init__(
+        self, source: Source, options: Options, work: Work, progress: Progress, tasks: Sequence[Task] = ()
+    ) -> None:
+        super().__init__(source, options, work, progress)
+        self.tasks = tasks
 
     def run(self) -> Prepared:
         """All stages; what an interrupted run has done already is not done again.
@@ -29,8 +71,8 @@ class Pipeline(Stages):
         o = self.options
         try:
             self.out = Prepared(self.read())
-            if o.decontaminate:
-                self._decontaminate()
+            if self.tasks:
+                self._decontaminate(self.tasks)
             self.each("filter", {"min_tests": o.min_tests}, self._filter)
             if o.dedup:
                 self._duplicates()
@@ -58,12 +100,11 @@ class Pipeline(Stages):
             }
         return {}
 
-    def _decontaminate(self) -> None:
-        from codea1_cli.data.decontaminate import Decontaminator, load_benchmarks
+    def _decontaminate(self, tasks: Sequence[Task]) -> None:
+        from codea1_cli.data.decontaminate import Decontaminator
 
-        tasks = load_benchmarks(self.options.benchmarks)
         self.out.benchmarks = dict(Counter(task.benchmark for task in tasks))
-        limits = self.options.thresholds.model_dump()
+        limits = asdict(self.options.thresholds)
         settings = {name: value for name, value in limits.items() if name.startswith("bench_")}
         settings["tasks"] = digest(*(vars(task) for task in tasks))
         index = Decontaminator(tasks, self.options.thresholds)

@@ -14,12 +14,12 @@ from typing import Any
 
 from codea1_cli import __version__
 from codea1_cli.data.card import Card
-from codea1_cli.data.options import Options
 from codea1_cli.data.stages import Line, Prepared
 from codea1_cli.data.work import Work
 from codea1_cli.durable import fsync_folder
 from codea1_cli.errors import UserError
 from codea1_cli.problems.problem import Problem, parquet_table
+from codea1_cli.recipe.data_options import Options
 
 CARD, WORK = "card.json", ".work"
 REMOVED, SLOW = "removed.jsonl", "slow.jsonl"

@@ -12,7 +12,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from codea1_cli.data.options import Options
 from codea1_cli.data.sources.base import NOT_UNICODE, Source
 from codea1_cli.data.work import Rows, Stage, Work
 from codea1_cli.environment import cores
@@ -23,6 +22,7 @@ from codea1_cli.judging.judge import Judge, grade_on_tests
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.prompts import code_messages, known_names, real_reply, shown_problem
 from codea1_cli.problems.row_files import Skipped
+from codea1_cli.recipe.data_options import Options, SolveRule
 from codea1_cli.sandbox.base import Limits, Sandbox
 
 if TYPE_CHECKING:
@@ -201,34 +201,6 @@ class PromptCounter:
             return len(render(self.tokenizer, code_messages(shown_problem(problem, known_names(self.tokenizer)))))
         except TemplateError as error:
             raise UserError(f"the chat template does not render: {error}", hint="see --chat-template") from None
-
-
-@dataclass(frozen=True)
-class SolveRule:
-    """`n` samples per problem at `temperature`; problems whose solve rate lies outside [low, high] go."""
-
-    model: str
-    n: int = 8
-    low: float = 0.0
-    high: float = 1.0
-    temperature: float = 1.0
-    max_new_tokens: int = 1024
-
-
-def read_keep(text: str) -> tuple[float, float]:
-    """The range of `LOW:HIGH`.
-
-    Raises:
-        UserError: the text is not LOW:HIGH with 0 <= LOW <= HIGH <= 1.
-    """
-    low, colon, high = text.partition(":")
-    try:
-        bounds = (float(low), float(high))
-    except ValueError:
-        bounds = (1.0, 0.0)
-    if not colon or not 0.0 <= bounds[0] <= bounds[1] <= 1.0:
-        raise UserError(f"{text!r} is not a range of solve rates", hint="--keep LOW:HIGH, such as 0.1:0.9")
-    return bounds
 
 
 class ProblemSampler:

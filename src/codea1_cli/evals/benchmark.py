@@ -6,14 +6,12 @@ share of the items, and samples their prompts: what scores the texts stays away 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from codea1_cli.environment import home
 from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.sandbox.make import SandboxOptions
 
@@ -192,12 +190,6 @@ class TestBenchmark(Protocol):
         ...
 
 
-def default_cache() -> Path:
-    """The folder of expected outputs: CODEA1_CACHE, else codea1's folder among the user's caches."""
-    root = os.environ.get("CODEA1_CACHE")
-    return Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or home() / ".cache") / "codea1"
-
-
 # -- as a set that a run is evaluated on -------------------------------------------------------------------------------
 Texts = Mapping[str, Sequence[str]]
 """What was sampled, by the id of the item."""
@@ -210,8 +202,8 @@ BENCHMARK_SEED = 13
 class SetOptions:
     """What a run's recipe says of its benchmarks.
 
-    data: their file or folder; None: CODEA1_SHARED or the hub. limit: only so many items. sampling: the longest reply
-    is the one that the policy is trained for. tests_per_suite: asserts that a suite is asked for.
+    data: their file or folder; None: where each is found or published. limit: only so many items. sampling: the longest
+    reply is the one that the policy is trained for. tests_per_suite: asserts that a suite is asked for.
     """
 
     data: Path | None

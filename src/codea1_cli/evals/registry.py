@@ -8,14 +8,14 @@ training data then have it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from codea1_cli.errors import UserError
+from codea1_cli.problems.benchmark_files import Published, find_file
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from codea1_cli.evals.benchmark import CodeBenchmark, EvalSet, SetOptions, TestBenchmark
     from codea1_cli.evals.bigcodebench.environment import EnvironmentPlan
 
@@ -25,9 +25,8 @@ class BenchmarkRow:
     """One benchmark.
 
     name: its name on the command line, in `eval.benchmarks` and in metrics. title: its name in messages; about: what it
-    consists of. role: the policy that it measures. files: what its published file is called (glob patterns), the
-    publisher's own name first. prefix: what its task ids begin with. hub: the dataset of each subset; revision: the
-    split or version that is read there.
+    consists of. role: the policy that it measures. holds: whether a row of a file is one of its tasks. prefix: what its
+    task ids begin with. published: where the file of each subset is.
 
     setup: plans the interpreter that its tasks need, in a folder and of a version; None where none is needed.
 
@@ -39,13 +38,34 @@ class BenchmarkRow:
     title: str
     about: str
     role: Literal["code", "test"]
-    files: tuple[str, ...]
+    holds: Callable[[Mapping[str, Any]], bool]
+    published: Mapping[str, Published]
     open: Callable[[str], Any]
     prefix: str = ""
-    hub: Mapping[str, str] = field(default_factory=dict)
-    revision: str | None = None
-    subsets: tuple[str, ...] = ("full",)
     setup: Callable[[Path | None, str], EnvironmentPlan] | None = None
+
+    @property
+    def subsets(self) -> tuple[str, ...]:
+        """The names of its subsets, `full` first."""
+        return tuple(self.published)
+
+    def file(self, data: Path | None, subset: str = "full") -> Path:
+        """Its file, as `find_file`."""
+        return find_file(self.title, self.holds, self.published[subset], data)
+
+
+def _evalplus_row(prefix: str) -> Callable[[Mapping[str, Any]], bool]:
+    """A task in a release file, or on the hub, where its inputs stand in a test program; the sets that EvalPlus began
+    with have neither."""
+
+    def holds(row: Mapping[str, Any]) -> bool:
+        if "base_input" in row or "assertion" in row:
+            return str(row.get("task_id")).startswith(prefix)
+        if prefix == "Mbpp/":
+            return {"code", "test_list", "test"} <= row.keys()
+        return str(row.get("task_id")).startswith(prefix) and "inputs = [" in str(row.get("test"))
+
+    return holds
 
 
 def _evalplus(name: str) -> CodeBenchmark:
@@ -78,9 +98,17 @@ _ROWS = (
         title="HumanEval+",
         about="164 tasks of EvalPlus",
         role="code",
-        files=("humaneval_plus.jsonl.gz",),
+        holds=_evalplus_row("HumanEval/"),
         prefix="HumanEval/",
-        hub={"full": "evalplus/humanevalplus"},
+        published={
+            "full": Published(
+                "evalplus/humanevalplus",
+                "d32357cf319e50e9c8d8dab5ea876c72b0fd321b",
+                "data/test-00000-of-00001-5973903632b82d40.parquet",
+                164,
+                2_900_000,
+            )
+        },
         open=lambda _subset: _evalplus("humaneval"),
     ),
     BenchmarkRow(
@@ -88,9 +116,17 @@ _ROWS = (
         title="MBPP+",
         about="378 tasks of EvalPlus",
         role="code",
-        files=("mbpp_plus.jsonl.gz",),
+        holds=_evalplus_row("Mbpp/"),
         prefix="Mbpp/",
-        hub={"full": "evalplus/mbppplus"},
+        published={
+            "full": Published(
+                "evalplus/mbppplus",
+                "b2d74c91837c3f2a20c1299ae98133cbe7cfa077",
+                "data/test-00000-of-00001-d5781c9c51e02795.parquet",
+                378,
+                1_129_135,
+            )
+        },
         open=lambda _subset: _evalplus("mbpp"),
     ),
     BenchmarkRow(
@@ -98,12 +134,25 @@ _ROWS = (
         title="BigCodeBench",
         about="1,140 tasks that use libraries, or the 148 hard ones",
         role="code",
-        files=("bigcodebench-v0.1.4.jsonl.gz", "*igcode*ench*.jsonl*"),
+        holds=lambda row: str(row.get("task_id")).startswith("BigCodeBench/") and "complete_prompt" in row,
         prefix="BigCodeBench/",
-        hub={"full": "bigcode/bigcodebench", "hard": "bigcode/bigcodebench-hard"},
-        revision="v0.1.4",
+        published={
+            "full": Published(
+                "bigcode/bigcodebench",
+                "b74c0d0bf70d2c0bc459be537895cca163007f1a",
+                "data/v0.1.4-00000-of-00001.parquet",
+                1140,
+                2_360_000,
+            ),
+            "hard": Published(
+                "bigcode/bigcodebench-hard",
+                "298d2cc7b96612e15e47313c3603ee124cee0c1f",
+                "data/v0.1.4-00000-of-00001.parquet",
+                148,
+                552_000,
+            ),
+        },
         open=_bigcodebench,
-        subsets=("full", "hard"),
         setup=_bigcodebench_setup,
     ),
     BenchmarkRow(
@@ -111,8 +160,18 @@ _ROWS = (
         title="ULT",
         about="UnLeakedTestBench, functions to write tests for",
         role="test",
-        files=("ult_lite.json", "ULT.jsonl", "datasets/ULT.jsonl", "bench/ult_lite.json"),
+        holds=lambda row: {"code", "func_name", "test_list"} <= row.keys() and "text" not in row,
         prefix="ULT/",
+        published={
+            "full": Published(
+                "huangd1999/UnLeakedTestBench",
+                "d992b2d95ff0bececa90bfccd1ea683a3a2bea18",
+                "datasets/ULT.jsonl",
+                3909,
+                8_000_000,
+                blob="dddf873b2e0b07db725bb90763c29f332d60acea",
+            )
+        },
         open=lambda _subset: _unleaked(),
     ),
 )

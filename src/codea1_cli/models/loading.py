@@ -1,16 +1,17 @@
-"""Finding a model by its name, whether its files are whole, its tokenizer fit for chat training, and chat prompts as
-token ids. Files are looked at before anything heavy is imported or started.
-"""
+"""A model by its name: its files, looked at before anything heavy starts, its tokenizer, and chats as token ids."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.environment import hub_cache
 from codea1_cli.errors import UserError, first_line
-from codea1_cli.files import LFS_POINTER, read_json, user_path
+from codea1_cli.files import LFS_POINTER, kept_json, read_json, user_path
+from codea1_cli.hub import announce, fetch, find_repo, note_file
 
 _AGAIN = "copy the model's folder again"
 _WEIGHTS = {".safetensors", ".bin"}
@@ -96,15 +97,16 @@ def _shards(index: Path) -> Iterator[str]:
 
 
 BUILTIN = "builtin:tiny"
-
 Messages = list[dict[str, str]]
 
 
-def resolve_model(name: str) -> str:
-    """A local folder for built-in models and paths; a hub id is returned as it is.
+def resolve_model(name: str, get: bool = True) -> str:
+    """The folder of a built-in model, of a path, or of a hub id, whose files are fetched where they are not here; with
+    `get` false the id itself is returned then.
 
     Raises:
-        UserError: a path that is not a model folder, or with files that are broken.
+        UserError: a path that is not a model folder, or with files that are broken; an id that the hub does not have.
+        EnvironmentFault: the hub cannot be reached, or wants a token.
     """
     if name == BUILTIN:
         from codea1_cli.tiny import model_path
@@ -113,7 +115,7 @@ def resolve_model(name: str) -> str:
     path = user_path(name)
     looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1 or path.is_dir()
     if not looks_local:
-        return name
+        return str(_hub_folder(name, get) or name)
     if not path.is_dir():
         raise UserError(f"no model folder {name}", hint="give a folder with config.json, a hub id, or builtin:tiny")
     if not (path / "config.json").is_file():
@@ -125,16 +127,48 @@ def resolve_model(name: str) -> str:
     return str(path.resolve())
 
 
-def check_model(name: str, weights: bool = True) -> None:
-    """What can be said of a model for training without loading it: its files, weights and chat template. Of a hub id
-    nothing can be said. Without `weights` they may be missing, for a look ahead.
+def _hub_folder(id: str, get: bool) -> Path | None:
+    """A hub's model in the hub's cache; None where it is not there and not to be fetched."""
+    here = hub_cache() / f"models--{id.replace('/', '--')}"
+    ref = here / "refs" / "main"
+    for commit in (kept_json(note_file("model", id)).get("commit"), ref.read_text().strip() if ref.is_file() else None):
+        if commit and _whole(folder := here / "snapshots" / commit):
+            return folder
+    if not get:
+        return None
+    repo = find_repo("model", id)
+    names = [file.name for file in repo.files if "/" not in file.name]
+    weights = [name for name in names if name.endswith(".safetensors") and not name.startswith("consolidated")]
+    weights = weights or [name for name in names if name.endswith(".bin") and "model" in name]
+    wanted = [*weights, *(name for name in names if name.endswith((".json", ".jinja", ".model", ".txt")))]
+    if "config.json" not in names or not weights:
+        raise UserError(f"the hub's {id} lacks config.json or weights", hint="give a model's id")
+    announce(repo, wanted)
+    return [fetch(repo, name) for name in wanted][-1].parent
+
+
+def _whole(folder: Path) -> bool:
+    """Whether a snapshot has all that loading needs: another program may have fetched a part of it."""
+    if not (folder / "config.json").is_file() or not [*folder.glob("token*"), *folder.glob("vocab*")]:
+        return False
+    with suppress(UserError):
+        check_files(folder)
+        check_weights(folder)
+        return True
+    return False
+
+
+def check_model(name: str, look: bool = False) -> None:
+    """What can be said of a model for training without loading it: its files, weights and chat template. A look ahead
+    fetches nothing, and lets weights be missing.
 
     Raises:
         UserError: it cannot be trained.
+        EnvironmentFault: it cannot be fetched.
     """
-    folder = Path(resolve_model(name))
+    folder = Path(resolve_model(name, not look))
     if name != BUILTIN and folder.is_dir():
-        if weights:
+        if not look:
             check_weights(folder)
         template = _template(folder)
         if template is not None:
@@ -261,32 +295,6 @@ def load_tokenizer(model: str) -> Any:
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
-
-
-def end_tokens(model: str, tokenizer: Any) -> list[int]:
-    """The tokens that end a reply: the tokenizer's, and those that the model's generation settings name, or else its
-    configuration. All that is taken from those settings."""
-    from transformers.utils import cached_file
-
-    named: Any = None
-    for name in ("generation_config.json", "config.json"):
-        if named is None:
-            file = cached_file(resolve_model(model), name, _raise_exceptions_for_missing_entries=False)
-            named = read_json(Path(file), dict).get("eos_token_id") if file else None
-    listed = named if isinstance(named, list) else [named]
-    return sorted({*(token for token in listed if isinstance(token, int)), tokenizer.eos_token_id})
-
-
-def plain_generation(model: str, tokenizer: Any) -> Any:
-    """Generation settings that name what ends and pads a reply and nothing else: how to sample is the recipe's to say,
-    and whatever the model's own say of beams, penalties or thresholds would join in."""
-    from transformers import GenerationConfig
-
-    return GenerationConfig(
-        eos_token_id=end_tokens(model, tokenizer),
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-    )
 
 
 _OFFLINE = "without a network, give a folder that holds it (in a recipe: model=FOLDER)"

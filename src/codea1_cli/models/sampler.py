@@ -9,9 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from codea1_cli.errors import UserError
+from codea1_cli.files import read_json
+from codea1_cli.models.loading import resolve_model
 
 ENGINES = ("auto", "transformers", "vllm")
 
@@ -169,3 +172,29 @@ def versions(*packages: str) -> dict[str, str]:
     from importlib.metadata import version
 
     return {package: version(package) for package in packages}
+
+
+def end_tokens(model: str, tokenizer: Any) -> list[int]:
+    """The tokens that end a reply: the tokenizer's, and those that the model's generation settings name, or else its
+    configuration. All that is taken from those settings."""
+    from transformers.utils import cached_file
+
+    named: Any = None
+    for name in ("generation_config.json", "config.json"):
+        if named is None:
+            file = cached_file(resolve_model(model), name, _raise_exceptions_for_missing_entries=False)
+            named = read_json(Path(file), dict).get("eos_token_id") if file else None
+    listed = named if isinstance(named, list) else [named]
+    return sorted({*(token for token in listed if isinstance(token, int)), tokenizer.eos_token_id})
+
+
+def plain_generation(model: str, tokenizer: Any) -> Any:
+    """Generation settings that name what ends and pads a reply and nothing else: how to sample is the recipe's to say,
+    and whatever the model's own say of beams, penalties or thresholds would join in."""
+    from transformers import GenerationConfig
+
+    return GenerationConfig(
+        eos_token_id=end_tokens(model, tokenizer),
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+    )

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from codea1_cli.errors import EnvironmentFault, UserError, first_line, some
-from codea1_cli.models.loading import end_tokens, from_library
+from codea1_cli.models.loading import from_library
 from codea1_cli.models.sampler import (
     ModelRef,
     SamplingSettings,
     cut_at_stop,
     describe_model,
+    end_tokens,
     load_model_tokenizer,
     prompt_seed,
     versions,

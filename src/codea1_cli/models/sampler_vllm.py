@@ -10,11 +10,11 @@ from typing import Any
 from codea1_cli.environment import LOOPBACK, VLLM, settle
 from codea1_cli.errors import UserError, first_line
 from codea1_cli.files import kept_json
-from codea1_cli.models.loading import end_tokens
 from codea1_cli.models.sampler import (
     ModelRef,
     SamplingSettings,
     describe_model,
+    end_tokens,
     load_model_tokenizer,
     prompt_seed,
     versions,

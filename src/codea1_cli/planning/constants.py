@@ -98,6 +98,15 @@ MEAN_COMPLETION = 400
 MEAN_PROMPT = {"code": 400, "test": 700}
 """Tokens assumed where the recipe's limits are larger; `codea1 plan --mean-completion` and `--mean-prompt` set them."""
 
+# -- first use ---------------------------------------------------------------------------------------------------------
+FETCH_BYTES_S = 20e6
+"""Assumed of the network."""
+READ_ROWS_S = 2000.0
+VERIFY_ROWS_S = 35.0
+"""Rows that `prepare-data` reads per second, and those that one core verifies (docs/data.md)."""
+BENCHMARK_BYTES = 15e6
+"""What is fetched of all benchmarks together."""
+
 # -- disk --------------------------------------------------------------------------------------------------------------
 OTHER_FILES = 20 * 2**20
 """Tokenizer, configuration and random states of both policies in a checkpoint."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.environment import home
+from codea1_cli.environment import hub_cache
 from codea1_cli.errors import UserError
 from codea1_cli.files import read_json
 from codea1_cli.recipe.schema import Lora
@@ -138,7 +137,7 @@ def find_shape(model: str) -> ModelShape | None:
     """
     from codea1_cli.models.loading import resolve_model
 
-    folder = Path(resolve_model(model))
+    folder = Path(resolve_model(model, get=False))
     config = folder / "config.json" if folder.is_dir() else _cached_config(model)
     if config is not None and config.is_file():
         return shape_of_config(read_json(config, dict), str(config))
@@ -147,7 +146,5 @@ def find_shape(model: str) -> ModelShape | None:
 
 def _cached_config(model: str) -> Path | None:
     """config.json of a hub id in the local cache."""
-    folder = Path(os.environ.get("HF_HOME") or home() / ".cache" / "huggingface")
-    cache = Path(os.environ.get("HF_HUB_CACHE") or folder / "hub")
-    found = sorted((cache / f"models--{model.replace('/', '--')}").glob("snapshots/*/config.json"))
+    found = sorted((hub_cache() / f"models--{model.replace('/', '--')}").glob("snapshots/*/config.json"))
     return found[-1] if found else None

@@ -1,22 +1,30 @@
-"""Finding and reading what a benchmark published: a file that is given, a folder that holds it, or the hub."""
+"""Finding what a benchmark published: a file or folder that is given, CODEA1_BENCHMARKS, what was fetched before, or
+where its authors publish it. Files are known by what they hold, whatever they are called.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import logging
+import hashlib
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from codea1_cli.environment import home_fault
-from codea1_cli.errors import EnvironmentFault, UserError, first_line
-from codea1_cli.files import user_path
+from codea1_cli import hub
+from codea1_cli.durable import write_atomic
+from codea1_cli.environment import cache_folder
+from codea1_cli.errors import EnvironmentFault, UserError, size_text
+from codea1_cli.files import kept_json, user_path
+from codea1_cli.problems.row_files import Skipped, read_rows
 
-ENVIRONMENT = "CODEA1_SHARED"
-_FOLDER = Path("data") / "bench"  # of the benchmarks, below the folder that CODEA1_SHARED names
+FOLDER = "CODEA1_BENCHMARKS"
+GITHUB = "CODEA1_GITHUB"
+_ENDS = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet", ".csv")
+_DEPTH = 2  # folders below the one that is given, such as data/bench, or the datasets of a clone
+_LARGEST = 1 << 28  # bytes of a file that is looked into
 
 
 @dataclass(frozen=True)
@@ -32,71 +40,142 @@ class Task:
     tests: str = ""
 
 
-def find_file(title: str, names: Sequence[str], data: Path | None) -> Path | None:
-    """The local file of a benchmark, None where only the hub is left.
+@dataclass(frozen=True)
+class Published:
+    """Where a file is published: a repository at one commit, on the hub, or on GitHub where `blob` is given, Git's own
+    hash of the file. `tasks`: how many it holds; `size`: about how many bytes."""
+
+    repo: str
+    commit: str
+    file: str
+    tasks: int
+    size: int
+    blob: str = ""
+
+
+def find_file(title: str, holds: Callable[[Mapping[str, Any]], bool], published: Published, data: Path | None) -> Path:
+    """The file of a benchmark.
 
     Args:
-        title: the benchmark's, for the message.
-        names: what its file is called (glob patterns), the best first.
-        data: the file, or a folder that holds it directly or in `data/bench`; None: the folder in CODEA1_SHARED.
+        title: the benchmark's, for messages.
+        holds: whether a row is one of its tasks.
+        data: the file, or a folder that holds it; None: the folder in CODEA1_BENCHMARKS, what is kept, or `published`.
 
     Raises:
         UserError: `data` is given and holds no such file.
+        EnvironmentFault: it is nowhere here and cannot be fetched.
     """
-    shared = os.environ.get(ENVIRONMENT)
-    root = user_path(data) if data is not None else Path(shared) if shared else None
-    if root is None:
+    wanted = os.environ.get(FOLDER)
+    for root, given in ((user_path(data) if data else None, True), (user_path(wanted) if wanted else None, False)):
+        if root is None:
+            continue
+        if root.is_file():
+            return root
+        if root.is_dir() and (found := _search(root, holds, published.tasks)):
+            return found
+        if given:
+            raise UserError(f"no {title} below {root}", hint="give the benchmark's file, or a folder that holds it")
+        if not root.is_dir():
+            raise UserError(f"{FOLDER}: there is no folder {root}", hint="name the folder with the benchmarks' files")
+    try:
+        path = _github(published) if published.blob else _from_hub(published)
+    except (EnvironmentFault, UserError) as fault:
+        hint = f"--data FILE, or {FOLDER}=FOLDER with a file of {title} in it, needs no network; {fault.hint}"
+        raise EnvironmentFault(f"no file of {title} is here: {fault.what}", hint=hint) from None
+    _check(path, published)
+    return path
+
+
+def _search(root: Path, holds: Callable[[Mapping[str, Any]], bool], tasks: int) -> Path | None:
+    """The file below `root` whose first row is a task; of several the one with as many tasks as there are, else the
+    largest with fewer."""
+    found = [path for path in sorted(_files(root, _DEPTH)) if (row := _first(path)) is not None and holds(row)]
+    if len(found) < 2:
+        return found[0] if found else None
+    counts = {path: sum(1 for _ in read_rows(path)) for path in found}
+    return max(
+        found, key=lambda path: (counts[path] <= tasks, counts[path] if counts[path] <= tasks else -counts[path])
+    )
+
+
+def _files(folder: Path, depth: int) -> Iterator[Path]:
+    with suppress(OSError):
+        for entry in folder.iterdir():
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir() and depth:
+                yield from _files(entry, depth - 1)
+            elif entry.is_file() and entry.name.lower().endswith(_ENDS) and entry.stat().st_size < _LARGEST:
+                yield entry
+
+
+def _first(path: Path) -> Mapping[str, Any] | None:
+    """A file's first row; None where it cannot be read, which whoever names the file is told."""
+    try:
+        row = next((row for _, row in read_rows(path)), None)
+    except UserError:
         return None
-    if root.is_file():
-        return root
-    for name in names:
-        for folder in (root, root / _FOLDER):
-            if found := [file for file in sorted(folder.glob(name)) if file.is_file()]:
-                return found[0]
-    if data is None:
-        return None
-    raise UserError(f"no {title} below {root}", hint=f"looked for {', '.join(names)}; a file can be given as well")
+    return None if isinstance(row, Skipped) else row
 
 
-def shared_folder() -> Path | None:
-    """The folder of benchmarks below the one that CODEA1_SHARED names; None where it names none."""
-    root = os.environ.get(ENVIRONMENT)
-    return Path(root) / _FOLDER if root else None
+def _from_hub(published: Published) -> Path:
+    file = hub.HubFile(published.file, published.size)
+    repo = hub.HubRepo("dataset", published.repo, published.commit, (file,))
+    if hub.kept_file(repo, file.name) is None:
+        repo = hub.find_repo("dataset", published.repo, published.commit)  # within seconds, or not at all
+        hub.announce(repo, [file.name])
+    return hub.fetch(repo, file.name)
 
 
-def hub_rows(
-    dataset: str, split: str, *, revision: str | None = None, config: str | None = None, streaming: bool = True
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, row) of one split of a dataset on the hub; streamed, or fetched whole and kept in the hub's cache, where
-    there is one that can be written.
+def _github(published: Published) -> Path:
+    """A file of a GitHub repository at a commit, checked against Git's own hash."""
+    from huggingface_hub import get_session
+    from huggingface_hub.file_download import http_get
+
+    path = cache_folder() / "github" / published.repo.replace("/", "--") / published.commit[:12] / published.file
+    if path.is_file():
+        return path
+    where = (os.environ.get(GITHUB) or "https://raw.githubusercontent.com").rstrip("/")
+    url = f"{where}/{published.repo}/{published.commit}/{published.file}"
+    what = f"file {published.file} of {published.repo}"
+
+    def asked() -> int:
+        answer = get_session().head(url, follow_redirects=True, headers={"accept-encoding": "identity"})
+        answer.raise_for_status()
+        return int(answer.headers.get("content-length") or published.size)
+
+    size = hub.within(asked, what, "dataset", where)
+    hub.tell(f"fetching 1 file ({size_text(size)}) of {published.repo} from {where}, kept in {path.parent}")
+    partial = path.with_name(path.name + ".part")
+    with hub.transfer(what, "dataset", where, path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(partial, "ab") as file:
+            http_get(url, file, resume_size=file.tell(), tqdm_class=hub.progress_bar())
+    content = partial.read_bytes()
+    if hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() != published.blob:
+        partial.unlink()
+        raise EnvironmentFault(f"the {what} is not the published one", hint="it is removed: fetch it again")
+    partial.rename(path)
+    return path
+
+
+def _check(path: Path, published: Published) -> None:
+    """Compares a file with what it was when it was fetched.
 
     Raises:
-        UserError: there is no such configuration or split.
-        EnvironmentFault: there is no such dataset, the hub cannot be reached, or its cache cannot be written.
+        EnvironmentFault: it has changed.
     """
-    from datasets import load_dataset
-    from datasets.exceptions import DatasetNotFoundError
-    from httpx import HTTPError
-
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries end in one error of ours
-    placed = any(name in os.environ for name in ("HF_HOME", "HF_DATASETS_CACHE", "XDG_CACHE_HOME"))
-    try:
-        with contextlib.nullcontext() if placed or not home_fault() else TemporaryDirectory(prefix="codea1-") as cache:
-            rows = load_dataset(dataset, config, split=split, revision=revision, streaming=streaming, cache_dir=cache)
-            for number, row in enumerate(rows, start=1):
-                yield f"{dataset}[{split}]:{number}", row
-    except (DatasetNotFoundError, ConnectionError, TimeoutError, HTTPError) as error:
+    notes = cache_folder() / "benchmarks.json"
+    name = f"{published.repo}@{published.commit}/{published.file}"
+    known, digest = kept_json(notes), hashlib.sha256(path.read_bytes()).hexdigest()
+    if known.get(name, digest) != digest:
         raise EnvironmentFault(
-            f"cannot load the dataset {dataset}: {first_line(error)}",
-            hint="check the name and the network; a downloaded file can be read in its place",
-        ) from None
-    except ValueError as error:  # an unknown configuration or split: the message lists those there are
-        raise UserError(f"{dataset}: {first_line(error)}", hint="choose with --split and --config") from None
-    except OSError as error:
-        raise EnvironmentFault(
-            f"cannot load the dataset {dataset}: {first_line(error)}",
-            hint="HF_HOME=FOLDER keeps the hub's files in a folder that can be written",
-        ) from None
+            f"{path} has changed since it was fetched", hint=f"remove it, and it is fetched again; {notes} has its hash"
+        )
+    if name not in known:
+        with suppress(OSError):
+            notes.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(notes, json.dumps({**known, name: digest}, indent=1) + "\n")
 
 
 def docstring_of(prompt: str) -> str:

@@ -254,6 +254,11 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
         name = getattr(section, key)
         if name is not None and (path := user_path(name)).exists():
             setattr(section, key, str(path.absolute()))
+    source = pinned.data.source
+    for key in ("name", "data", "mapping", "benchmarks", "chat_template") if source else ():
+        name = getattr(source, key, None)
+        if name is not None and (path := user_path(name)).exists():
+            setattr(source, key, str(path.absolute()))
     return pinned
 
 

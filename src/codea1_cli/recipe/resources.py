@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.evals.benchmark import EvalSet, ScoreOptions, SetOptions, default_cache
+from codea1_cli.environment import cache_folder
+from codea1_cli.errors import EnvironmentFault, UserError, size_text
+from codea1_cli.evals.benchmark import EvalSet, ScoreOptions, SetOptions
 from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutNearMisses, HeldoutSolving
 from codea1_cli.evals.registry import benchmark_row, open_set
 from codea1_cli.files import user_path
+from codea1_cli.hub import nobody_asked
 from codea1_cli.judging.judge import Judge, ReferenceCache, own_calls
 from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.methods.registry import method_of
@@ -51,7 +53,9 @@ def training_problems(recipe: Recipe) -> list[Problem]:
     """
     if recipe.data.train is None:
         expects = f"; this recipe expects {recipe.data.expects}" if recipe.data.expects else ""
-        raise UserError(f"the recipe names no training data{expects}", hint="add data.train=FILE.jsonl")
+        raise UserError(
+            f"the recipe names no training data{expects}", hint="add data.train=FILE.jsonl, or a data.source"
+        )
     needed = method_of(recipe).needs_reference
     problems = read_problems(problems_file(recipe.data.train), recipe.data.limit, references=needed)
     if not problems:
@@ -157,7 +161,7 @@ def benchmark_sets(recipe: Recipe, workers: int = 1) -> list[EvalSet]:
     data = user_path(wish.benchmark_data) if wish.benchmark_data else None
     where = recipe.sandbox
     scoring = ScoreOptions(
-        workers, wish.benchmark_python, tuple(where.require), default_cache(), where.backend, where.endpoint,
+        workers, wish.benchmark_python, tuple(where.require), cache_folder(), where.backend, where.endpoint,
         where.patience_s,
     )  # fmt: skip
     for name in wish.benchmarks:
@@ -177,15 +181,27 @@ def unmeasured(recipe: Recipe) -> list[str]:
     return [f"eval.benchmarks: {', '.join(left)} measures a policy that {recipe.method} does not train"] if left else []
 
 
-def check_benchmarks(recipe: Recipe) -> None:
-    """Raises UserError or EnvironmentFault where the data of a benchmark that the recipe names is not there."""
-    try:
-        for chosen in benchmark_sets(recipe):
-            chosen.load()
-            chosen.close()
-    except (UserError, EnvironmentFault) as fault:
-        where = "eval.benchmark_data=FILE names the release file, or the folder that holds it"
-        raise type(fault)(f"eval.benchmarks: {fault.what}", hint=where) from None
+def check_benchmarks(recipe: Recipe, look: bool = False) -> list[str]:
+    """Loads the data of the benchmarks that the recipe names, fetching it where it is not here; a look ahead returns
+    what would be fetched.
+
+    Raises:
+        UserError, EnvironmentFault: it is not there.
+    """
+    ahead = []
+    for chosen in benchmark_sets(recipe):
+        try:
+            with nobody_asked() if look else nullcontext():
+                chosen.load()
+                chosen.close()
+        except (UserError, EnvironmentFault) as fault:
+            size = benchmark_row(chosen.name).published["full"].size
+            if look and isinstance(fault, EnvironmentFault) and recipe.eval.benchmark_data is None:
+                ahead.append(f"first use: fetches the benchmark {chosen.name}, about {size_text(size)}")
+                continue
+            where = "eval.benchmark_data=FILE names the file, or the folder that holds it"
+            raise type(fault)(f"eval.benchmarks: {fault.what}", hint=f"{where}; {fault.hint}") from None
+    return ahead
 
 
 # -- when it is due ----------------------------------------------------------------------------------------------------

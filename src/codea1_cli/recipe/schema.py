@@ -14,6 +14,7 @@ from codea1_cli.errors import UserError
 from codea1_cli.evals.registry import names as benchmark_names
 from codea1_cli.game.rules import MOST, Game, Positive, Range, Share
 from codea1_cli.methods.registry import DEFAULT, check_method, without_ignored
+from codea1_cli.recipe.data_options import Options, SourceOptions, read_options
 from codea1_cli.sandbox.base import LAYERS
 from codea1_cli.sandbox.make import BACKENDS, check_endpoint
 
@@ -22,31 +23,45 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", validate_default=True, protected_namespaces=())
 
 
+class DataSource(Section):
+    """Where training data comes from: prepare-data's SOURCE as `name`, and its options by their flags' names."""
+
+    model_config = ConfigDict(extra="allow", protected_namespaces=())
+
+    name: str = Field(description="prepare-data's SOURCE, such as kodcode, mbpp or a hub id; beside it, its options")
+
+    @model_validator(mode="after")
+    def _known_options(self) -> DataSource:
+        self.options()
+        return self
+
+    def options(self) -> tuple[SourceOptions, Options]:
+        """prepare-data's options."""
+        return read_options(self.model_extra or {})
+
+
 class Data(Section):
     train: str | None = Field(
         None, description="problems to train on: a .jsonl, .jsonl.gz or .parquet file, or builtin:tiny/train"
     )
-    heldout: str | None = Field(None, description="problems kept for evaluation; null evaluates nothing")
+    source: DataSource | None = Field(None, description="where they come from when `train` is null; made on first use")
+    heldout: str | None = Field(None, description="evaluated, not trained on; null: the val part of `source`, or none")
     limit: Positive | None = Field(None, description="use only the first N training problems")
     solve_rate: Range | None = Field(
         None,
         description="[least, most]: train on problems of which the Code LLM, as it starts, solves that share of "
         "game.n_code samples; a row's own `solve_rate` is taken where there is one",
     )
-    expects: str | None = Field(None, description="what data the recipe is meant for, shown when data.train is missing")
+    expects: str | None = Field(None, description="what data the recipe is meant for, shown where it names none")
 
 
 class JudgeSection(Section):
-    float_tolerance: Annotated[float, Field(ge=0.0)] = Field(
-        1e-6, description="absolute and relative, also inside containers"
-    )
+    float_tolerance: Annotated[float, Field(ge=0.0)] = Field(1e-6, description="absolute and relative, also inside")
     time_limit_s: Annotated[float, Field(gt=0.0)] = Field(
         2.0, description="seconds for one call at most; quick references allow less processor time"
     )
     memory_mb: Annotated[int, Field(ge=64, le=MOST)] = Field(1024, description="address space of a candidate")
-    workers: Positive | None = Field(
-        None, description="judging processes at work, or requests to a service; null: one a CPU core, 8 requests"
-    )
+    workers: Positive | None = Field(None, description="programs at once; null: one a CPU core, 8 at a service")
     max_unscored: Share = Field(0.5, description="share of unscored candidates above which a step stops the run")
 
 
@@ -54,12 +69,9 @@ class SandboxSection(Section):
     backend: str = Field("local", description="where programs run: `local`, this machine; `fusion`, a service")
     endpoint: str | None = Field(None, description="the service's address; null: SANDBOX_FUSION_ENDPOINT")
     patience_s: Annotated[float, Field(ge=0.0)] = Field(
-        60.0,
-        description="how long an outage of the service is waited for; one that lasts longer ends the run",
+        60.0, description="how long an outage of the service is waited for; one that lasts longer ends the run"
     )
-    python: str | None = Field(
-        None, description="interpreter for candidates, where they run; null: the one that runs codea1, or the service's"
-    )
+    python: str | None = Field(None, description="the candidates' interpreter; null: codea1's own, or the service's")
     require: list[str] = Field(
         default_factory=list, description="layers whose absence is an error: " + ", ".join(LAYERS)
     )
@@ -78,9 +90,7 @@ class Optim(Section):
     kl: Annotated[float, Field(ge=0.0)] = Field(
         0.001, description="weight of the low-variance KL to the start model (TRL: beta)"
     )
-    loss: Literal["dapo", "grpo", "bnpo", "dr_grpo"] = Field(
-        "dapo", description="dapo is the token mean over the whole batch"
-    )
+    loss: Literal["dapo", "grpo", "bnpo", "dr_grpo"] = Field("dapo", description="dapo: the whole batch's token mean")
     scale_rewards: Literal["group", "batch", "none"] = "group"
     mask_truncated: bool = Field(
         False, description="leave replies that were cut off at their limit out of the loss; their rewards still count"
@@ -126,14 +136,10 @@ class Sampling(Section):
         False,
         description="sample each prompt alone, by a seed of its own: slow, and the same text on any number of ranks",
     )
-    vllm_memory: Annotated[float, Field(gt=0.0, lt=1.0)] = Field(
-        0.8, description="largest share of a GPU's memory for vLLM; less where training needs the room"
-    )
+    vllm_memory: Annotated[float, Field(gt=0.0, lt=1.0)] = Field(0.8, description="vLLM's largest share of a GPU")
     vllm_eager: bool = Field(False, description="no compilation and no CUDA graphs: up in seconds, slower sampling")
     vllm_sleep: bool = Field(False, description="free vLLM's memory while the policy is updated")
-    importance_correction: bool = Field(
-        True, description="correct for the difference between vLLM's and the trainer's log-probs"
-    )
+    importance_correction: bool = Field(True, description="correct for what vLLM's and the trainer's log-probs differ")
 
 
 class Role(Section):
@@ -179,19 +185,13 @@ class Eval(Section):
         description="benchmarks run on the policies themselves: "
         + "; ".join(f"{', '.join(benchmark_names(role))} on the {role.title()} LLM" for role in ("code", "test")),
     )
-    benchmark_data: str | None = Field(
-        None, description="their file, or a folder that holds them; null: CODEA1_SHARED or the hub"
-    )
-    benchmark_every: Positive | None = Field(
-        None, description="steps between two; null: as `every`; always before the first and after the last step"
-    )
+    benchmark_data: str | None = Field(None, description="their file or folder; null: CODEA1_BENCHMARKS, or fetched")
+    benchmark_every: Positive | None = Field(None, description="null: as `every`; always before the first and the end")
     benchmark_n: Positive = Field(32, description="solutions sampled a task")
     benchmark_temperature: Annotated[float, Field(gt=0.0)] = 0.7
     benchmark_top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 0.95
     benchmark_limit: Positive | None = Field(None, description="only N tasks; null: all, of ult 64 functions")
-    benchmark_python: str | None = Field(
-        None, description="interpreter for the benchmarks' programs; null: the one that runs codea1"
-    )
+    benchmark_python: str | None = Field(None, description="interpreter for their programs; null: the one of codea1")
     best: str | None = Field(
         None, description="figure that marks the best checkpoint, such as humaneval/plus/pass@1 or heldout/pass@1"
     )
@@ -281,7 +281,7 @@ class Recipe(Section):
             raise ValueError("train.sharding=fsdp2 samples with vLLM: set sampling.engine=vllm or train.sharding=ddp")
         if self.sampling.seed_by_prompt and self.sampling.engine != "transformers":
             raise ValueError("sampling.seed_by_prompt needs sampling.engine=transformers: vLLM batches as it likes")
-        if (self.eval.best or "").startswith("heldout/") and self.data.heldout is None:
+        if (self.eval.best or "").startswith("heldout/") and self.data.heldout is None and self.data.source is None:
             raise ValueError(f"eval.best={self.eval.best} needs held-out problems: set data.heldout")
         return self
 

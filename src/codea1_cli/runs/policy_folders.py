@@ -95,14 +95,13 @@ def _adapter(folder: Path) -> ModelRef:
 def _model_path(text: str, root: Path) -> str:
     from codea1_cli.models.loading import BUILTIN, resolve_model
 
-    path = resolve_model(text)
-    if path == text and "/" not in text and text != BUILTIN:  # a hub id has an owner
+    if "/" not in text and text != BUILTIN and not user_path(text).is_dir():  # a hub id has an owner
         raise UserError(
             f"no run and no model is named {text!r}",
             hint=did_you_mean(text, [BUILTIN, *(run.name for run in list_runs(root))])
             or "give a run, a model folder, OWNER/NAME, builtin:tiny",
         )
-    return path
+    return resolve_model(text)
 
 
 def _label(text: str) -> str:

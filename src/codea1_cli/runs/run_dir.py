@@ -183,6 +183,12 @@ class RunDir:
         for folder in ("checkpoints", "rollouts", "logs"):
             (self.path / folder).mkdir(parents=True, exist_ok=True)
 
+    def keep_data_card(self, data: Path) -> None:
+        """Copies the data card of a folder that prepare-data made, as it is when the run begins."""
+        for name in ("README.md", "card.json") if (data / "card.json").is_file() else ():
+            (self.path / "data").mkdir(exist_ok=True)
+            write_atomic(self.path / "data" / name, (data / name).read_text(encoding="utf-8"))
+
     def append_metrics(self, line: dict[str, Any]) -> None:
         """Appends one line and flushes it to disk."""
         with open(self.metrics_file, "a", encoding="utf-8") as file:

@@ -58,7 +58,6 @@ def command(tmp_path, monkeypatch, capsys):
     """Runs `codea1 ...` in an empty folder; its exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CODEA1_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("CODEA1_SHARED", raising=False)
 
     def run(*arguments):
         code = run_app(app, [str(argument) for argument in arguments])

@@ -165,7 +165,7 @@ def test_own_files_show_the_survivors(files, call):
         (("ult", "x"), "unexpected argument x"),
         (("ult", "--protocol", "mine"), "no protocol is called 'mine'"),
         (("gone.py",), "cannot read gone.py"),
-        (("ult", "--data", "/nowhere"), "no UnLeakedTestBench below /nowhere"),
+        (("ult", "--data", "/nowhere"), "no ULT below /nowhere"),
     ],
 )
 def test_wrong_usage(call, words, said):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from codea1_cli.errors import UserError
+from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.test_generation.functions import fixed_sample, functions_of_file, load_ult
 from codea1_cli.evals.test_generation.sampling import read_suites
 from tests.evals.test_generation.hand_made import ADD, SIGN, function
@@ -44,17 +44,16 @@ def test_broken_data_is_named(tmp_path, text, said):
 
 
 def test_no_data_says_the_way_out(tmp_path, monkeypatch):
-    monkeypatch.delenv("CODEA1_SHARED", raising=False)
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(EnvironmentFault, match="no file of ULT is here") as caught:
         load_ult(None)
     assert "--data" in str(caught.value.hint)
-    with pytest.raises(UserError, match="no UnLeakedTestBench below"):
+    with pytest.raises(UserError, match="no ULT below"):
         load_ult(tmp_path)
 
 
 @pytest.mark.shared
 def test_the_shared_functions(shared, monkeypatch):
-    monkeypatch.setenv("CODEA1_SHARED", str(shared))
+    monkeypatch.setenv("CODEA1_BENCHMARKS", str(shared / "data" / "bench"))
     functions = load_ult(None)
     assert len(functions) == 200
     assert len(fixed_sample(functions)) == 20

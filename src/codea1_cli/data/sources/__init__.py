@@ -8,15 +8,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from codea1_cli.data.options import SourceOptions
 from codea1_cli.data.sources.base import Source
-from codea1_cli.data.sources.kodcode import DIFFICULTIES, EvalPlus, KodCode, Mbpp
+from codea1_cli.data.sources.kodcode import DIFFICULTIES, MBPP_ROWS, EvalPlus, KodCode, Mbpp
 from codea1_cli.data.sources.python_folder import PythonFolder
 from codea1_cli.data.sources.rows import FileRows, FolderRows, HubRows, named, visible_files
 from codea1_cli.data.sources.table import Table, read_mapping
 from codea1_cli.errors import UserError, did_you_mean
 from codea1_cli.files import user_path
 from codea1_cli.problems.row_files import FORMATS, format_of
+from codea1_cli.recipe.data_options import SourceOptions
 
 BUILT_IN = ("kodcode", "mbpp", "evalplus")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -57,6 +57,16 @@ def make_source(spec: str, options: SourceOptions = _NO_OPTIONS, benchmarks: Pat
         return Table(HubRows(spec, o.split or "train", o.revision, o.config), mapping, o.license)
     known = f"{', '.join(BUILT_IN)}, a file, a folder of Python files, or a hub id OWNER/NAME"
     raise UserError(f"no source {spec!r}", hint=did_you_mean(spec, BUILT_IN) or known)
+
+
+def expected(spec: str, options: SourceOptions) -> tuple[float, int, int]:
+    """About how many bytes a published source has, its rows, and the most problems they make; zeros of others."""
+    if spec == "kodcode" and options.data is None:
+        return 2.64e9, 447_000, 9688 if options.difficulty == "hard" else 447_000
+    if spec == "mbpp" and options.data is None:
+        rows = sum(MBPP_ROWS.get(split, 0) for split in (options.split or "+".join(MBPP_ROWS)).split("+"))
+        return 350.0 * rows, rows, rows
+    return 0.0, 0, 0
 
 
 def _folder(path: Path, mapping: Mapping[str, str] | None, license: str | None) -> Source:

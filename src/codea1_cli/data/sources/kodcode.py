@@ -10,18 +10,17 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.decontaminate import benchmark_folder
 from codea1_cli.data.sources.base import build, no_text
 from codea1_cli.data.sources.rows import HubRows, file_identity, local_rows
-from codea1_cli.errors import UserError
-from codea1_cli.evals.evalplus.tasks import NAMES
+from codea1_cli.errors import EnvironmentFault, UserError, first_line
+from codea1_cli.evals.evalplus.tasks import NAMES, release_row
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.extract.source import parse, unparse
 from codea1_cli.problems.benchmark_files import docstring_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import Row, Skipped, read_rows
 
-DATASET_KODCODE = "KodCode/KodCode-V1"
+DATASET_KODCODE = "KodCode/KodCode-V1"  # 2.6 GB in 15 files; its commit is read when it is first asked for
 DIFFICULTIES = ("easy", "medium", "hard")
 _KEPT = ("style", "subset", "version", "gpt_difficulty", "gpt_pass_percentage", "gpt_pass_trial_num")
 
@@ -93,7 +92,9 @@ def _functions(info: Any) -> list[str]:
     return [name for name in names if isinstance(name, str) and name]
 
 
+MBPP_ROWS = {"train": 374, "validation": 90, "test": 500, "prompt": 10}
 DATASET_MBPP = "google-research-datasets/mbpp"
+_COMMIT_MBPP = "4bb6404fdc6cacfda99d4ac4205087b89d32030c"
 
 
 class Mbpp:
@@ -109,8 +110,8 @@ class Mbpp:
         license: str | None = None,
     ) -> None:
         self.license = license or "CC-BY-4.0"
-        splits = split or "train+validation+test+prompt"
-        self.rows = local_rows(data) if data else HubRows(DATASET_MBPP, splits, revision, "full")
+        splits = split or "+".join(MBPP_ROWS)
+        self.rows = local_rows(data) if data else HubRows(DATASET_MBPP, splits, revision or _COMMIT_MBPP, "full")
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
         """The dataset's or the file's rows."""
@@ -152,7 +153,7 @@ _MAX_CALL = 2_000  # characters of one of their calls
 
 
 class EvalPlus:
-    """The release files of EvalPlus: one file with --data, else both from the folder of benchmarks.
+    """The tasks of EvalPlus: one file with --data, else HumanEval+ and MBPP+ as far as they are found.
 
     Base tests become `tests`. Up to 32 of the plus inputs become calls in `meta.calls`, which verification answers
     with the reference and turns into `extra_tests`.
@@ -165,14 +166,17 @@ class EvalPlus:
         if data is not None and data.is_file():
             self.files = [data]
             return
-        folder = data if data is not None else benchmark_folder(benchmarks)
-        named = [folder / benchmark_row(name).files[0] for name in NAMES]
-        self.files = [file for file in named if file.is_file()]
+        self.files, faults = [], []
+        for name in NAMES:
+            try:
+                self.files.append(benchmark_row(name).file(data or benchmarks))
+            except (UserError, EnvironmentFault) as fault:
+                faults.append(fault)
         if not self.files:
-            raise UserError(f"{folder} holds no release file of EvalPlus", hint="--data humaneval_plus.jsonl.gz")
+            raise faults[0]
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
-        """The rows of the release files, one file after the other."""
+        """The rows of the files, one file after the other."""
         for file in self.files:
             yield from read_rows(file)
 
@@ -183,6 +187,10 @@ class EvalPlus:
     def convert(self, place: str, row: Row) -> Problem | Skipped:
         """One task of either benchmark."""
         humaneval = str(row.get("task_id")).startswith("HumanEval")
+        try:
+            row = release_row("humaneval" if humaneval else "mbpp", row)
+        except (UserError, KeyError, ValueError, SyntaxError) as error:
+            return Skipped("bad_field", first_line(error))
         tests_in = "test" if humaneval else "assertion"
         for name in ("task_id", "prompt", "canonical_solution", "entry_point", tests_in):
             if (why := no_text(name, row.get(name))) is not None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.errors import EnvironmentFault, UserError, first_line, some
-from codea1_cli.problems.benchmark_files import hub_rows
+from codea1_cli import hub
+from codea1_cli.errors import UserError, some
 from codea1_cli.problems.row_files import FORMATS, Row, Skipped, format_of, read_rows
 
 log = logging.getLogger(__name__)
@@ -79,11 +81,12 @@ class FolderRows:
 
 
 class HubRows:
-    """One split of a dataset on the hub.
+    """Splits of a dataset on the hub, joined by `+`: the files that its card names for them, else those whose names
+    hold the split's. A file is fetched when its rows are wanted, and kept in the hub's cache.
 
-    Raises, when read:
-        UserError: there is no such configuration or split.
-        EnvironmentFault: there is no such dataset, or the hub cannot be reached.
+    Raises, when read or asked for its identity:
+        UserError: there is no such dataset, configuration or split.
+        EnvironmentFault: the hub cannot be reached, or wants a token.
     """
 
     def __init__(self, dataset: str, split: str, revision: str | None = None, config: str | None = None) -> None:
@@ -94,30 +97,74 @@ class HubRows:
         """The dataset's id."""
         return self.dataset
 
-    def rows(self) -> Iterator[tuple[str, Row]]:
-        """Streamed rows, each with its number in the split."""
-        return hub_rows(self.dataset, self.split, revision=self.revision, config=self.config)
+    @cached_property
+    def repo(self) -> hub.HubRepo:
+        """The dataset at the commit that is read, so that a resumed read cannot mix two."""
+        return hub.find_repo("dataset", self.dataset, self.revision)
+
+    @cached_property
+    def files(self) -> list[tuple[str, str]]:
+        """(split, file) in the order in which they are read."""
+        tables = [file.name for file in self.repo.files if format_of(Path(file.name)) or file.name.endswith(".json")]
+        named = {str(entry.get("config_name")): entry.get("data_files") for entry in self.repo.configs}
+        config = self.config or next(iter(named), None)
+        if self.config is not None and self.config not in named and not _below(tables, self.config):
+            raise UserError(
+                f"{self.dataset} has no configuration {self.config!r}",
+                hint=f"choose one with --config: {', '.join(named) or 'it has none'}",
+            )
+        patterns = _patterns(named.get(str(config)))
+        found: list[tuple[str, str]] = []
+        for split in self.split.split("+"):
+            if patterns:
+                own = [name for name in tables if any(fnmatch(name, pattern) for pattern in patterns.get(split, ()))]
+            else:
+                own = [
+                    name
+                    for name in _below(tables, config)
+                    if re.search(rf"(?<![a-z]){re.escape(split)}(?![a-z])", name)
+                ]
+                own = own or (_below(tables, config) if split == "train" else [])
+            if not own:
+                known = ", ".join(patterns) or some(tables) or "no table"
+                raise UserError(f"{self.dataset} has no split {split!r}", hint=f"choose with --split: {known}")
+            found += [(split, name) for name in sorted(own)]
+        return found
+
+    def rows(self) -> Iterator[tuple[str, Row | Skipped]]:
+        """The files' rows, each with its number in the splits."""
+        hub.announce(self.repo, [name for _, name in self.files])
+        number = 0
+        for split, name in self.files:
+            for _, row in read_rows(hub.fetch(self.repo, name)):
+                number += 1
+                yield f"{self.dataset}[{split}]:{number}", row
+
+    def first_rows(self) -> Iterator[tuple[str, Row | Skipped]]:
+        """The rows of the first file."""
+        hub.announce(self.repo, [name for _, name in self.files])
+        return read_rows(hub.fetch(self.repo, self.files[0][1]))
 
     def identity(self) -> dict[str, Any]:
-        """The dataset, its configuration and split, and the commit that is read."""
-        return {"dataset": self.dataset, "config": self.config, "split": self.split, "revision": self._pinned()}
+        """The dataset, its configuration and splits, and the commit that is read."""
+        return {"dataset": self.dataset, "config": self.config, "split": self.split, "revision": self.repo.commit}
 
-    def _pinned(self) -> str | None:
-        """The commit that the revision stands for, so that a resumed read cannot mix two; None for a local folder."""
-        if os.path.isdir(self.dataset):
-            return None
-        from httpx import HTTPError
-        from huggingface_hub import HfApi
-        from huggingface_hub.errors import OfflineModeIsEnabled
 
-        try:
-            self.revision = HfApi().dataset_info(self.dataset, revision=self.revision, timeout=30).sha
-        except (HTTPError, OfflineModeIsEnabled, OSError) as error:  # the hub's own errors are HTTPErrors
-            raise EnvironmentFault(
-                f"cannot reach the dataset {self.dataset}: {first_line(error)}",
-                hint="check the name and the network; a downloaded file can be read in its place",
-            ) from None
-        return self.revision
+def _patterns(data_files: Any) -> dict[str, list[str]]:
+    """The patterns of each split, as a dataset's card gives them."""
+    if isinstance(data_files, str):
+        return {"train": [data_files]}
+    found: dict[str, list[str]] = {}
+    for entry in data_files if isinstance(data_files, list) else []:
+        split, path = (entry.get("split"), entry.get("path")) if isinstance(entry, dict) else ("train", entry)
+        found.setdefault(str(split or "train"), []).extend(map(str, path if isinstance(path, list) else [path]))
+    return found
+
+
+def _below(names: list[str], folder: str | None) -> list[str]:
+    """The names in a configuration's folder, all where it has none."""
+    own = [name for name in names if folder and name.startswith(f"{folder}/")]
+    return own or ([] if folder not in (None, "default") else names)
 
 
 def local_rows(path: Path) -> FileRows | FolderRows:

@@ -124,7 +124,8 @@ class Table:
 def _names(data: Rows) -> list[str]:
     """The names of the columns, as far as the first rows have them."""
     seen: dict[str, None] = {}
-    for _, row in islice(data.rows(), _SAMPLE):
+    rows = data.first_rows() if isinstance(data, HubRows) else data.rows()
+    for _, row in islice(rows, _SAMPLE):
         if not isinstance(row, Skipped):
             seen.update(dict.fromkeys(row))
     return list(seen)

@@ -11,8 +11,10 @@ from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.trl.sampling import play_substitutes, sample_by_prompt
 from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings
 from codea1_cli.errors import UserError
+from codea1_cli.files import user_path
 from codea1_cli.methods.base import Rollouts
-from codea1_cli.models.loading import fitting_chat, plain_generation, resolve_model
+from codea1_cli.models.loading import fitting_chat, resolve_model
+from codea1_cli.models.sampler import plain_generation
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import Batches
 from codea1_cli.recipe.schema import Recipe
@@ -71,6 +73,10 @@ def build_trainer(
             first = str(error).strip().splitlines()[0]
             raise UserError(f"cannot load the model {recipe.model_of(spec.role)}: {first}") from None
         raise
+    name, path = recipe.model_of(spec.role), resolve_model(recipe.model_of(spec.role))
+    for adapter in getattr(trainer.model, "peft_config", {}).values():
+        if adapter.base_model_name_or_path == path and not user_path(name).exists():
+            adapter.base_model_name_or_path = name  # of the hub, as another machine knows it, not a place in a cache
     if spec.use_vllm:
         WeightCheck(trainer.vllm_generation, spec.label)
     play_substitutes(trainer, rollouts, chats)

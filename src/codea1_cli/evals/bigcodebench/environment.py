@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.durable import write_atomic
+from codea1_cli.environment import cache_folder
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.evals.benchmark import ScoreOptions, default_cache
+from codea1_cli.evals.benchmark import ScoreOptions
 from codea1_cli.sandbox.base import SandboxEnvironment
 
 WARM = [
@@ -108,7 +109,7 @@ def missing_libraries(python: str, libraries: Iterable[str]) -> frozenset[str]:
 # -- making it ---------------------------------------------------------------------------------------------------------
 def environment_folder() -> Path:
     """Where the environment is made and looked for: in codea1's cache."""
-    return default_cache() / "bigcodebench"
+    return cache_folder() / "bigcodebench"
 
 
 def is_ready(folder: Path) -> bool:

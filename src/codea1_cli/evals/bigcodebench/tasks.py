@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.errors import CodeA1Error, UserError
+from codea1_cli.errors import UserError
 from codea1_cli.evals.evalplus.tasks import INSTRUCTION, STOPS, begun_answer
-from codea1_cli.evals.registry import BenchmarkRow, benchmark_row
+from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.extract.source import parse
-from codea1_cli.problems.benchmark_files import Task, find_file, hub_rows
+from codea1_cli.problems.benchmark_files import Task
 from codea1_cli.problems.row_files import whole_rows
 
 CLASS = "TestCases"
@@ -106,7 +106,7 @@ class TaskSet:
 
 
 def load_tasks(data: Path | None = None, subset: str = "full") -> TaskSet:
-    """The tasks of a file (jsonl, also gzipped) or of a folder that holds one; without, of CODEA1_SHARED or the hub.
+    """The tasks of a file, found as `find_file` does; the hard ones are marked in it, or are the only ones.
 
     Raises:
         UserError: an unknown subset, no data, or a row that is not a task (file and line are named).
@@ -114,11 +114,11 @@ def load_tasks(data: Path | None = None, subset: str = "full") -> TaskSet:
     about = benchmark_row("bigcodebench")
     if subset not in about.subsets:
         raise UserError(f"no subset {subset!r} of {about.title}", hint=f"one of {', '.join(about.subsets)}")
-    file = find_file(about.title, about.files, data)
-    rows, source = _hub(about, subset) if file is None else (list(whole_rows(file)), str(file))
+    source = about.file(data, subset)
+    rows = list(whole_rows(source))
     tasks = []
     digest = hashlib.sha256()
-    known_hard = subset == "hard" and file is None
+    known_hard = len(rows) == about.published["hard"].tasks and not any("hard" in row for _, row in rows)
     for where, row in rows:
         try:
             task = read_task({**row, "hard": True} if known_hard else row)
@@ -132,16 +132,6 @@ def load_tasks(data: Path | None = None, subset: str = "full") -> TaskSet:
         hint = "the file needs the field `hard`" if subset == "hard" else "fetch the data again"
         raise UserError(f"{source} holds no task of BigCodeBench ({subset})", hint=hint)
     return TaskSet(tuple(tasks), digest.hexdigest()[:16])
-
-
-def _hub(about: BenchmarkRow, subset: str) -> tuple[list[tuple[str, dict[str, Any]]], str]:
-    dataset = about.hub[subset]
-    try:
-        rows = list(hub_rows(dataset, str(about.revision), streaming=False))
-    except CodeA1Error as fault:
-        hint = "offline: give the file with --data, or a folder in CODEA1_SHARED"
-        raise UserError(f"cannot fetch {dataset}: {fault.what}", hint=hint) from None
-    return rows, f"hub:{dataset}@{about.revision}"
 
 
 def public_task(row: Mapping[str, Any]) -> Task:

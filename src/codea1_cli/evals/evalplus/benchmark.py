@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.environment import cache_folder
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.benchmark import (
     CodeTask,
@@ -22,7 +23,6 @@ from codea1_cli.evals.benchmark import (
     Scored,
     ScoreOptions,
     Status,
-    default_cache,
 )
 from codea1_cli.evals.evalplus.checking import PARTS, Checker, Expected, in_jail_source
 from codea1_cli.evals.evalplus.tasks import (
@@ -201,7 +201,7 @@ class _Cache:
     def __init__(self, folder: Path | None, data_hash: str, python: str) -> None:
         code = hashlib.sha256(in_jail_source().encode()).hexdigest()[:12]
         self.path = (
-            folder or default_cache()
+            folder or cache_folder()
         ) / f"expected-{data_hash}-{code}-{python or platform.python_version()}.json"
 
     def read(self) -> dict[str, dict[str, Expected]]:

@@ -9,7 +9,6 @@ counted by the table below. Where a row's inputs cannot be read, the release fil
 from __future__ import annotations
 
 import ast
-import builtins
 import hashlib
 import json
 import re
@@ -19,12 +18,12 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.errors import UserError
 from codea1_cli.evals.evalplus.oracle import arguments_of
 from codea1_cli.evals.evalplus.values import Unreadable, read
 from codea1_cli.evals.registry import BenchmarkRow, benchmark_row
 from codea1_cli.extract.source import declaration
-from codea1_cli.problems.benchmark_files import Task, docstring_of, find_file, hub_rows
+from codea1_cli.problems.benchmark_files import Task, docstring_of
 from codea1_cli.problems.row_files import whole_rows
 
 NAMES = ("humaneval", "mbpp")
@@ -65,29 +64,28 @@ class Loaded:
 
 
 def load(benchmark: str, data: Path | None) -> Loaded:
-    """The tasks from a release file, a folder that holds it, CODEA1_SHARED, or the hub.
+    """The tasks from a release file, or from the file on the hub, found as `find_file` does.
 
     Raises:
         UserError: there is no such file, or it holds no tasks of this benchmark.
-        EnvironmentFault: the hub cannot be reached.
+        EnvironmentFault: it is nowhere here and cannot be fetched.
     """
     about = benchmark_row(benchmark)
-    file = find_file(about.title, about.files, data)
-    if file is None:
-        rows, origin = release_rows(about)
-    else:
-        rows, origin = [row for _, row in whole_rows(file)], str(file)
+    origin = about.file(data)
+    rows = [release_row(benchmark, row) for _, row in whole_rows(origin)]
     if not rows or not all(
         isinstance(row, dict) and str(row.get("task_id", "")).startswith(about.prefix) for row in rows
     ):
-        raise UserError(f"{origin} holds no tasks of {about.title}", hint=f"give {about.files[0]} with --data")
-    tasks = [_task(row, origin) for row in rows]
+        raise UserError(f"{origin} holds no tasks of {about.title}", hint="give its release file with --data")
+    tasks = [_task(row, str(origin)) for row in rows]
     text = json.dumps(rows, sort_keys=True, default=repr)
     return Loaded(tasks, hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
 def public_task(about: BenchmarkRow, row: Mapping[str, Any]) -> Task:
-    """A row of a release file as training data is compared with it; HumanEval's programs are split over two fields."""
+    """A row of a release file, or of the hub, as training data is compared with it; HumanEval's programs are split over
+    two fields."""
+    row = release_row(about.name, row)
     prompt, program, entry = row["prompt"], row["canonical_solution"], row["entry_point"]
     if about.name == "humaneval":
         program, tests = prompt + program, re.sub(r"\bcandidate\b", entry, row["test"])
@@ -125,50 +123,41 @@ def _task(row: dict[str, Any], origin: str) -> PlusTask:
     )
 
 
-def release_rows(about: BenchmarkRow) -> tuple[list[dict[str, Any]], str]:
-    """The rows of a benchmark's dataset in the shape of its release file, and the dataset's name.
+def release_row(benchmark: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row in the shape of the release file. One of the hub has its inputs as Python values then (`decoded`), and its
+    base inputs with their answers as asserts.
 
     Raises:
-        EnvironmentFault: the hub cannot be reached.
-        UserError: a row's test program is not of the known shape.
+        UserError: the test program of a row of the hub is not of the known shape.
     """
-    dataset = about.hub["full"]
-    try:
-        rows = [row for _, row in hub_rows(dataset, "test")]
-    except EnvironmentFault as fault:
-        raise EnvironmentFault(
-            f"no data of {about.name} is here, and {fault.what}",
-            hint="give EvalPlus' release file with --data FILE, or the folder that has data/bench with CODEA1_SHARED",
-        ) from None
-    return [release_row(about.name, dict(row)) for row in rows], dataset
-
-
-def release_row(benchmark: str, row: dict[str, Any]) -> dict[str, Any]:
-    """One row of the hub in the shape of the release file; its inputs are Python values already (`decoded`).
-
-    Raises:
-        UserError: its test program is not of the known shape.
-    """
+    if "base_input" in row or "test" not in row:
+        return dict(row)
     task_id = str(row.get("task_id"))
-    inputs, atol = _inputs(task_id, str(row.get("test", "")))
     if benchmark == "humaneval":
-        number = int(task_id.rpartition("/")[2])
-        base = int(_BASE_COUNTS.split()[number])
         made = {"prompt": row["prompt"], "canonical_solution": row["canonical_solution"], "task_id": task_id}
         entry = row["entry_point"]
+        base = int(_BASE_COUNTS.split()[int(task_id.rpartition("/")[2])])
     else:
         asserts = row.get("test_list") or []
         base, task_id = len(asserts), f"Mbpp/{task_id.rpartition('/')[2]}"
         prompt = '"""\n' + str(row["prompt"]).strip() + "\n" + (asserts[0] if asserts else "") + '\n"""\n'
         made = {"prompt": prompt, "canonical_solution": "\n" + row["code"] + "\n", "task_id": task_id}
-        entry = _called(task_id, asserts)
+        entry = _called(task_id, asserts, row["code"])
+        made["assertion"] = "\n".join(asserts)
+    inputs, results, atol = _inputs(task_id, str(row.get("test", "")))
+    if benchmark == "humaneval":
+        pairs = zip(inputs[:base], results, strict=False)
+        made["test"] = "\n".join(
+            f"assert {entry}({', '.join(map(repr, args))}) == {answer!r}" for args, answer in pairs
+        )
     return {
         **made, "entry_point": entry, "base_input": inputs[:base], "plus_input": inputs[base:], "atol": atol,
         "decoded": True,
     }  # fmt: skip
 
 
-def _inputs(task_id: str, test: str) -> tuple[list[Any], float]:
+def _inputs(task_id: str, test: str) -> tuple[list[Any], list[Any], float]:
+    """The inputs of a test program, the answers as far as they are listed, and the tolerance."""
     fault = UserError(
         f"the tests of {task_id} on the hub are not of the known shape", hint="give EvalPlus' release file with --data"
     )
@@ -176,29 +165,39 @@ def _inputs(task_id: str, test: str) -> tuple[list[Any], float]:
         tree = ast.parse(test)
     except SyntaxError:
         raise fault from None
-    found: list[Any] | None = None
+    found: dict[str, Any] = {}
     atol = 0.0
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "inputs":
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
             try:
-                found = read(ast.unparse(node.value), limit=None).value
+                found |= {name: read(ast.unparse(node.value), limit=None).value} if name in _LISTED else {}
             except Unreadable:
-                raise fault from None
+                if name == "inputs":
+                    raise fault from None
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "assertion":
             last = node.args[-1]
             if isinstance(last, ast.Constant) and isinstance(last.value, int | float):
                 atol = float(last.value)
-    if not isinstance(found, list):
+    if not isinstance(found.get("inputs"), list):
         raise fault
-    return found, atol
+    results = found.get("results")
+    return found["inputs"], results if isinstance(results, list) else [], atol
 
 
-def _called(task_id: str, asserts: list[str]) -> str:
-    """The function that an assert calls: the outermost of its left side that is not a builtin."""
-    for text in asserts:
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not hasattr(builtins, node.func.id):
-                return node.func.id
+_LISTED = ("inputs", "results")
+
+
+def _called(task_id: str, asserts: list[str], code: str) -> str:
+    """The function of `code` that an assert calls, the outermost of its left side; it may bear a builtin's name."""
+    try:
+        there = {node.name for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef)}
+        calls = [node for text in asserts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    except SyntaxError:
+        there, calls = set(), []
+    for call in calls:
+        if isinstance(call.func, ast.Name) and call.func.id in there:
+            return call.func.id
     raise UserError(f"no assert of {task_id} calls its function", hint="give EvalPlus' release file with --data")
 
 

@@ -14,7 +14,7 @@ from codea1_cli.errors import UserError
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.evals.test_generation.split_tests import binds
 from codea1_cli.files import parse_source, read_json
-from codea1_cli.problems.benchmark_files import ENVIRONMENT, Task, find_file
+from codea1_cli.problems.benchmark_files import Task
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import whole_rows
 
@@ -78,18 +78,13 @@ class Function:
 def load_ult(data: Path | None) -> list[Function]:
     """The benchmark's functions in the order of its file, which is a JSON list or JSON lines.
 
-    data: the file or a folder that holds it (a clone of the benchmark, say); None: below CODEA1_SHARED.
+    data: the file or a folder that holds it (a clone of the benchmark, say); None: found as `find_file` does.
 
     Raises:
-        UserError: there is none, or a row lacks a field (its number is named).
+        UserError: there is none in `data`, or a row lacks a field (its number is named).
+        EnvironmentFault: it is nowhere here and cannot be fetched.
     """
-    about = benchmark_row("ult")
-    file = find_file(TITLE, about.files, data)
-    if file is None:
-        raise UserError(
-            f"no data of {TITLE} is here",
-            hint=f"--data FILE, or --data FOLDER of a clone of the benchmark, or {ENVIRONMENT}=FOLDER",
-        )
+    file = benchmark_row("ult").file(data)
     functions = []
     for number, (place, row) in enumerate(whole_rows(file)):
         missing = [name for name in ("code", "task_id") if row.get(name) is None]

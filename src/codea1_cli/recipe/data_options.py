@@ -1,22 +1,83 @@
-"""The options of `codea1 prepare-data`: what each one is for, its flag and its default.
+"""The options of `codea1 prepare-data`, and so of a recipe's `data.source`: what each one is for and its default.
 
-The command line is made of these dataclasses when it starts, so nothing heavy is imported here.
+The command line and the recipe's schema are made of these dataclasses, so nothing heavy is imported here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 from typer import Option
 
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, did_you_mean
 
-if TYPE_CHECKING:
-    from codea1_cli.data.decontaminate import Thresholds
-    from codea1_cli.data.stages import SolveRule
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What decontamination and deduplication go by, each adjusted with `--threshold NAME=VALUE`: Jaccard similarities
+    above 0 and up to 1, at and above which two rows collide, and one length, 3 or more."""
+
+    near_question: float = 0.85  # questions of two rows
+    near_code: float = 0.95  # references of two rows, names apart
+    bench_question: float = 0.72  # a row's question and a benchmark's
+    bench_name: float = 0.5  # the same, where the function's name is the same too
+    bench_code: float = 0.85  # a row's reference and a benchmark's, names apart
+    bench_overlap: int = 10  # telling words in a row that a question shares with a benchmark's
+
+
+def read_thresholds(settings: Iterable[str]) -> Thresholds:
+    """Thresholds from `name=value` texts.
+
+    Raises:
+        UserError: an unknown name, or a value out of range.
+    """
+    names = [field.name for field in fields(Thresholds)]
+    values: dict[str, Any] = {}
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        if name not in names or not text:
+            raise UserError(f"no threshold {setting!r}", hint=f"NAME=VALUE with {', '.join(names)}")
+        length = name == "bench_overlap"
+        try:
+            values[name] = int(text) if length else float(text)
+        except ValueError:
+            values[name] = 0
+        if not (values[name] >= 3 if length else 0.0 < values[name] <= 1.0):
+            wanted = "a whole number from 3 on" if length else "a share above 0 and up to 1"
+            raise UserError(f"threshold {name}: {text} is out of range", hint=wanted)
+    return Thresholds(**values)
+
+
+@dataclass(frozen=True)
+class SolveRule:
+    """`n` samples per problem at `temperature`; problems whose solve rate lies outside [low, high] go."""
+
+    model: str
+    n: int = 8
+    low: float = 0.0
+    high: float = 1.0
+    temperature: float = 1.0
+    max_new_tokens: int = 1024
+
+
+def read_keep(text: str) -> tuple[float, float]:
+    """The range of `LOW:HIGH`.
+
+    Raises:
+        UserError: the text is not LOW:HIGH with 0 <= LOW <= HIGH <= 1.
+    """
+    low, colon, high = text.partition(":")
+    try:
+        bounds = (float(low), float(high))
+    except ValueError:
+        bounds = (1.0, 0.0)
+    if not colon or not 0.0 <= bounds[0] <= bounds[1] <= 1.0:
+        raise UserError(f"{text!r} is not a range of solve rates", hint="--keep LOW:HIGH, such as 0.1:0.9")
+    return bounds
 
 
 @dataclass(frozen=True)
@@ -48,7 +109,8 @@ class Options:
         bool | None, Option(help="Remove what is or resembles a benchmark's task; on, except for evalplus.")
     ] = None
     benchmarks: Annotated[
-        Path | None, Option(metavar="DIR", help="The benchmarks' files; CODEA1_SHARED/data/bench else.")
+        Path | None,
+        Option(metavar="DIR", help="The benchmarks' files; CODEA1_BENCHMARKS, or fetched once, else."),
     ] = None
     threshold: Annotated[
         list[str] | None, Option(metavar="NAME=VALUE", help="Change one of the thresholds in docs/data.md.")
@@ -88,15 +150,11 @@ class Options:
     @cached_property
     def thresholds(self) -> Thresholds:
         """The thresholds with the changes of `threshold`. Raises UserError for a bad one."""
-        from codea1_cli.data.decontaminate import read_thresholds
-
         return read_thresholds(self.threshold or ())
 
     @cached_property
     def solve(self) -> SolveRule | None:
         """How problems are kept by a model's solve rate, if at all. Raises UserError when `keep` is not a range."""
-        from codea1_cli.data.stages import SolveRule, read_keep
-
         if self.solve_rate is None:
             return None
         low, high = read_keep(self.keep)
@@ -117,7 +175,7 @@ class Options:
     def on_the_card(self) -> dict[str, Any]:
         """What of the options decides the rows, by name."""
         shown: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.name in _ON_THE_CARD}
-        shown |= {"formats": self.formats, "thresholds": self.thresholds.model_dump()}
+        shown |= {"formats": self.formats, "thresholds": asdict(self.thresholds)}
         return shown if self.solve is None else {**shown, "solve": vars(self.solve)}
 
 
@@ -125,3 +183,49 @@ _ON_THE_CARD = (
     "limit", "min_tests", "dedup", "decontaminate", "verify", "time_limit_s", "memory_mb", "slow_s", "python",
     "max_prompt_tokens", "tokenizer", "val", "test",
 )  # fmt: skip
+
+
+_OF_THE_RUN = ("workers", "python", "sandbox", "endpoint", "format")  # which a recipe says elsewhere, or settles
+
+
+def recipe_options() -> dict[str, tuple[type, str, Any]]:
+    """The options that a recipe's `data.source` takes, by their flags' names: group, field and what typer knows."""
+    known: dict[str, tuple[type, str, Any]] = {}
+    for group in (SourceOptions, Options):
+        hints = get_type_hints(group, include_extras=True)
+        for field in fields(group):
+            about = hints[field.name].__metadata__[0]
+            flags = [flag for flag in about.param_decls or () if flag.startswith("--")]
+            name = flags[0].removeprefix("--").replace("-", "_") if flags else field.name
+            if name not in _OF_THE_RUN:
+                known[name] = (group, field.name, about)
+    return known
+
+
+def read_options(values: Mapping[str, Any]) -> tuple[SourceOptions, Options]:
+    """prepare-data's options from a recipe's keys; a folder has jsonl files then, which training reads.
+
+    Raises:
+        ValueError: an unknown key, or a value that the option does not take.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    known, given = recipe_options(), {SourceOptions: dict[str, Any](), Options: {"format": "jsonl"}}
+    for key, value in values.items():
+        if key not in known:
+            raise ValueError(f"unknown key {key}; {did_you_mean(key, known) or 'its keys are ' + ', '.join(known)}")
+        group, field, about = known[key]
+        number = value if isinstance(value, int | float) else None
+        if number is not None and not (about.min is None or number >= about.min):
+            raise ValueError(f"{key}: {value} is below {about.min}")
+        if number is not None and not (about.max is None or number <= about.max):
+            raise ValueError(f"{key}: {value} is above {about.max}")
+        given[group][field] = value
+    try:
+        source = TypeAdapter(SourceOptions).validate_python(given[SourceOptions])
+        options = TypeAdapter(Options).validate_python(given[Options])
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{first['loc'][0]}: {first['msg']}, not {first['input']!r}") from None
+    options.check()
+    return source, options

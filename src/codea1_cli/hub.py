@@ -1,0 +1,298 @@
+"""Files of the Hugging Face hub, and of GitHub: asked for within seconds, fetched once, checked, kept.
+
+huggingface_hub does the transfers. Its variables hold: HF_ENDPOINT names a mirror, HF_TOKEN opens what is private,
+HF_HOME is where files are kept, HF_HUB_OFFLINE asks nobody, HTTPS_PROXY is the way out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from codea1_cli.durable import write_atomic
+from codea1_cli.environment import cache_folder, endpoint, hub_cache
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, first_line, size_text
+from codea1_cli.files import kept_json
+
+Kind = Literal["dataset", "model"]
+T = TypeVar("T")
+
+REACH_S = 3.5  # that an answer may take; with a command's start this stays below five seconds
+_AGAIN_S = 30.0  # how long a hub that did not answer is taken for unreachable
+_TRIES = 3  # of one file, each of which huggingface_hub tries to resume by itself
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_CANNOT_KEEP = {errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.ENOENT}
+_looking: list[bool] = []
+_unreachable: dict[str, tuple[float, str]] = {}
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """A file of a repository; sha256 is what the hub states, where it does."""
+
+    name: str
+    size: int
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class HubRepo:
+    """A repository at one commit; `configs` are the configurations of a dataset's card."""
+
+    kind: Kind
+    id: str
+    commit: str
+    files: tuple[HubFile, ...]
+    configs: list[dict[str, Any]] = field(default_factory=list)
+
+
+def offline() -> bool:
+    """Whether nobody is to be asked."""
+    return bool(_looking) or (os.environ.get("HF_HUB_OFFLINE") or "").upper() in {"1", "ON", "YES", "TRUE"}
+
+
+@contextlib.contextmanager
+def nobody_asked() -> Iterator[None]:
+    """Inside the block nothing is fetched, as a plan and a dry run promise."""
+    _looking.append(True)
+    try:
+        yield
+    finally:
+        _looking.pop()
+
+
+# -- asking ------------------------------------------------------------------------------------------------------------
+def find_repo(kind: Kind, id: str, revision: str | None = None) -> HubRepo:
+    """What a repository holds at a revision (a commit, branch or tag; None: its main branch).
+
+    A commit never changes and is asked for once. Where the hub cannot be reached, what it said before holds.
+
+    Raises:
+        UserError: there is no such repository or revision.
+        EnvironmentFault: the hub cannot be reached, or wants a token.
+    """
+    known = note_file(kind, id, revision)
+    note = kept_json(known)
+    kept = HubRepo(**{**note, "files": tuple(HubFile(**file) for file in note["files"])}) if note else None
+    if kept and _COMMIT.fullmatch(revision or ""):
+        return kept
+    try:
+        repo = _ask(kind, id, revision)
+    except EnvironmentFault:
+        if kept:
+            return kept
+        raise
+    with contextlib.suppress(OSError):  # else it is asked again
+        known.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(known, json.dumps(asdict(repo)) + "\n")
+    return repo
+
+
+def note_file(kind: Kind, id: str, revision: str | None = None) -> Path:
+    """Where it is noted what the hub said of a repository."""
+    return cache_folder() / "hub" / f"{kind}s--{id}@{revision or 'main'}.json".replace("/", "--")
+
+
+def _ask(kind: Kind, id: str, revision: str | None) -> HubRepo:
+    from huggingface_hub import HfApi
+
+    options: Any = {"repo_type": kind, "revision": revision, "files_metadata": True, "timeout": _patience()}
+    info: Any = within(lambda: HfApi(endpoint()).repo_info(id, **options), f"{kind} {id}", kind, endpoint())
+    card = info.card_data.to_dict() if info.card_data is not None else {}
+    files = [HubFile(one.rfilename, one.size or 0, one.lfs.sha256 if one.lfs else None) for one in info.siblings or ()]
+    configs = [entry for entry in card.get("configs") or () if isinstance(entry, dict)]
+    return HubRepo(kind, id, info.sha, tuple(files), configs)
+
+
+def _patience() -> float:
+    wanted = os.environ.get("HF_HUB_ETAG_TIMEOUT", "")
+    return float(wanted) if wanted.isdecimal() else REACH_S
+
+
+def within(ask: Callable[[], T], what: str, kind: Kind, where: str) -> T:
+    """The answer of a server, or one error within the patience, whatever a resolver or a proxy does.
+
+    Raises:
+        UserError, EnvironmentFault: as `find_repo`; `what` is named.
+    """
+    from httpx import TransportError
+
+    found, failed = list[T](), list[BaseException]()
+    if offline():
+        raise EnvironmentFault(f"the {what} is not here, and HF_HUB_OFFLINE is set", hint=_way_out(kind))
+    since, why = _unreachable.get(where, (0.0, ""))
+    if why and time.monotonic() - since < _AGAIN_S:
+        raise EnvironmentFault(f"cannot fetch the {what}: {why}", hint=_way_out(kind))
+
+    def run() -> None:
+        try:
+            found.append(ask())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(_patience())
+    if found:
+        return found[0]
+    error = failed[0] if failed else TimeoutError()
+    fault = _fault(error, what, kind, where)
+    if isinstance(error, TimeoutError | TransportError):
+        _unreachable[where] = (time.monotonic(), fault.what.partition(": ")[2])
+    raise fault from None
+
+
+def _fault(error: BaseException, what: str, kind: Kind, where: str, folder: Path | None = None) -> CodeA1Error:
+    """What a transfer's error means to whoever typed the command."""
+    from httpx import TimeoutException, TransportError
+    from huggingface_hub import errors as hub
+
+    if isinstance(error, CodeA1Error):
+        return error
+    page = f"{where}/{'datasets/' if kind == 'dataset' else ''}{what.split()[-1]}"
+    token = "HF_TOKEN=TOKEN, or `hf auth login`, with a token that may read it"
+    if isinstance(error, hub.GatedRepoError):
+        return EnvironmentFault(f"the {what} is gated", hint=f"accept its terms at {page}, then {token}")
+    if isinstance(error, hub.RevisionNotFoundError):
+        return UserError(f"the {what} has no such revision", hint=f"see {page}")
+    if isinstance(error, hub.RepositoryNotFoundError | hub.HFValidationError):
+        given = ", and the token that is set may not read it" if os.environ.get("HF_TOKEN") else ""
+        return UserError(
+            f"there is no {what} on {where}, or it is private{given}", hint=f"check the name; else {token}"
+        )
+    if isinstance(error, hub.HfHubHTTPError) and error.response.status_code in (401, 403):
+        return EnvironmentFault(f"{where} refuses the {what} to the token that is set", hint=token)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return no_room(what, folder or hub_cache())
+    if isinstance(error, OSError) and error.errno in (
+        errno.EACCES,
+        errno.EROFS,
+        errno.EPERM,
+        errno.ENOTDIR,
+        errno.ENOENT,
+    ):
+        why = f"{error.strerror}: {error.filename}"
+        return EnvironmentFault(f"cannot keep the {what}: {why}", hint="HF_HOME=FOLDER keeps it elsewhere")
+    why = first_line(error)
+    if isinstance(error, TimeoutError | TransportError):
+        late = isinstance(error, TimeoutError | TimeoutException)
+        why = f"{where} " + (f"does not answer within {_patience():.1f} s" if late else f"cannot be reached: {why}")
+    return EnvironmentFault(f"cannot fetch the {what}: {why}", hint=_way_out(kind))
+
+
+def _way_out(kind: Kind) -> str:
+    own = "a folder with the model" if kind == "model" else "a downloaded file or folder"
+    return f"{own} needs no network; HF_ENDPOINT names a mirror, HTTPS_PROXY a proxy, HF_HUB_ETAG_TIMEOUT the seconds"
+
+
+def no_room(what: str, folder: Path, need: int = 0) -> EnvironmentFault:
+    """The error of a disk that is full, or too small for `need` bytes."""
+    wanted = f": {size_text(need)} are needed" if need else ""
+    return EnvironmentFault(
+        f"no room in {folder} for the {what}{wanted}",
+        hint="make room, or name another folder (HF_HOME, CODEA1_CACHE); what is there already is kept",
+    )
+
+
+# -- fetching ----------------------------------------------------------------------------------------------------------
+def kept_file(repo: HubRepo, name: str) -> Path | None:
+    """The file as it was fetched before; None when it was not."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(repo.id, name, cache_dir=hub_cache(), revision=repo.commit, repo_type=repo.kind)
+    return Path(found) if isinstance(found, str) else None
+
+
+def announce(repo: HubRepo, names: Sequence[str]) -> int:
+    """Says what of these files would be fetched, how much and where to, and that there is room; the bytes.
+
+    Raises:
+        EnvironmentFault: there is not.
+    """
+    missing = [file for file in repo.files if file.name in set(names) and kept_file(repo, file.name) is None]
+    count = sum(file.size for file in missing)
+    if missing:
+        folder, what = hub_cache(), f"{repo.kind} {repo.id}"
+        with transfer(what, repo.kind, endpoint(), folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        if count > shutil.disk_usage(folder).free:
+            raise no_room(what, folder, count)
+        files = "1 file" if len(missing) == 1 else f"{len(missing)} files"
+        tell(f"fetching {files} ({size_text(count)}) of the {what} from {endpoint()}, kept in {folder}")
+    return count
+
+
+def fetch(repo: HubRepo, name: str) -> Path:
+    """A file of the repository, fetched where it is not here yet and then checked against the hash that the hub states.
+
+    Raises:
+        EnvironmentFault: it cannot be fetched, or is not what it should be.
+    """
+    from httpx import TransportError
+    from huggingface_hub import hf_hub_download
+
+    if (there := kept_file(repo, name)) is not None:
+        return there
+    what = f"{repo.kind} {repo.id}"
+    if offline():
+        raise EnvironmentFault(f"{name} of the {what} is not here, and HF_HUB_OFFLINE is set", hint=_way_out(repo.kind))
+    for left in range(_TRIES - 1, -1, -1):
+        try:
+            with transfer(f"file {name} of the {what}", repo.kind, endpoint(), hub_cache()):
+                path = hf_hub_download(
+                    repo.id, name, repo_type=repo.kind, revision=repo.commit, cache_dir=hub_cache(),
+                    endpoint=endpoint(), etag_timeout=_patience(), tqdm_class=progress_bar(),
+                )  # fmt: skip
+            break
+        except EnvironmentFault as fault:
+            if not left or not isinstance(fault.__context__, TransportError):
+                raise
+            tell(f"{name}: {first_line(fault.__context__)}; trying again")
+    wanted = next((file.sha256 for file in repo.files if file.name == name), None)
+    with open(path, "rb") as file:
+        if wanted and hashlib.file_digest(file, "sha256").hexdigest() != wanted:
+            Path(path).resolve().unlink(missing_ok=True)
+            Path(path).unlink(missing_ok=True)
+            why = f"{name} of the {what} came with another SHA-256 than the hub states"
+            raise EnvironmentFault(why, hint="it is removed: the same command fetches it again")
+    return Path(path)
+
+
+def progress_bar() -> Any:
+    """tqdm's bar on a terminal, nothing elsewhere."""
+    from tqdm import tqdm
+
+    class Bar(tqdm):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            options.pop("name", None)
+            super().__init__(*args, **{**options, "disable": not sys.stderr.isatty()})
+
+    return Bar
+
+
+@contextlib.contextmanager
+def transfer(what: str, kind: Kind, where: str, folder: Path) -> Iterator[None]:
+    """Around a transfer from `where` to `folder`: whatever ends it is told as one error that says how to go on."""
+    try:
+        yield
+    except Exception as error:
+        fault = _fault(error, what, kind, where, folder)
+        more = "; the same command goes on with what is missing" if isinstance(fault, EnvironmentFault) else ""
+        raise type(fault)(fault.what, hint=f"{fault.hint}{more}") from None
+
+
+def tell(text: str) -> None:
+    """A line on stderr: what is fetched is said before it is."""
+    print(text, file=sys.stderr, flush=True)

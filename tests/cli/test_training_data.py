@@ -1,0 +1,86 @@
+"""A recipe's `data.source`: prepared on first use, kept by what it is made of, and used again."""
+
+import json
+
+import pytest
+
+from codea1_cli.cli import app
+from codea1_cli.cli.console import run_app
+from codea1_cli.cli.recipes import with_training_data
+from codea1_cli.errors import UserError
+from codea1_cli.problems.problem import read_problems
+from codea1_cli.recipe.files import load_recipe
+
+OPTIONS = ("data.train=null", "data.heldout=null", "data.source.decontaminate=false", "data.source.verify=false")
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    monkeypatch.setenv("CODEA1_CACHE", str(tmp_path / "cache"))
+    words = ("sum", "product", "difference", "quotient", "remainder", "power", "mean", "median", "largest", "smallest")
+    file = tmp_path / "rows.jsonl"
+    file.write_text(
+        "".join(
+            json.dumps({"id": f"p/{i}", "question": f"Return the {word} of both numbers.", "reference":
+                        f"def f{i}(a, b):\n    return a + {i} * b", "tests": [f"assert f{i}(1, 0) == 1"]}) + "\n"
+            for i, word in enumerate(words)
+        )
+    )  # fmt: skip
+    return file
+
+
+def recipe(rows, *changes):
+    return load_recipe("tiny", [*OPTIONS, f"data.source.name={rows}", "data.source.val=0.3", *changes])
+
+
+def test_prepared_once_and_used_again(rows, tmp_path, capfd):
+    first = with_training_data(recipe(rows))
+    assert "preparing the recipe's training data" in capfd.readouterr().err
+    train, heldout = (read_problems(path) for path in (f"{first.data.train}/train.jsonl", first.data.heldout))
+    assert len(train) + len(heldout) == 10
+    assert first.data.train.startswith(str(tmp_path / "cache" / "data"))
+    assert with_training_data(recipe(rows)) == first
+    assert capfd.readouterr().err == ""
+    other = with_training_data(recipe(rows, "data.source.seed=5"))
+    assert other.data.train != first.data.train
+    rows.write_text(rows.read_text() + "\n")
+    assert with_training_data(recipe(rows)).data.train not in (first.data.train, other.data.train)
+
+
+def test_given_data_and_given_held_out_problems_stay(rows):
+    assert with_training_data(recipe(rows, "data.train=builtin:tiny/train")).data.train == "builtin:tiny/train"
+    made = with_training_data(recipe(rows, "data.heldout=builtin:tiny/heldout"))
+    assert made.data.heldout == "builtin:tiny/heldout"
+    assert made.data.train is not None
+
+
+def test_what_a_run_was_trained_on_is_made_again_where_the_cache_is_gone(rows, tmp_path):
+    made = with_training_data(recipe(rows))
+    before = (tmp_path / made.data.train / "train.jsonl").read_bytes()
+    (tmp_path / "cache").rename(tmp_path / "gone")
+    assert with_training_data(made).data.train == made.data.train
+    assert (tmp_path / made.data.train / "train.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("data.source.dificulty=hard", "did you mean difficulty?"),
+        ("data.source.min_tests=-1", "min_tests: -1 is below 0"),
+        ("data.source.val=much", "val: Input should be a valid number"),
+        ("data.source.threshold=[near=1]", "no threshold 'near=1'"),
+        ("data.source.workers=3", "unknown key workers"),
+    ],
+)
+def test_wrong_options_are_named(rows, change, said):
+    with pytest.raises(UserError, match=r"data\.source") as failure:
+        recipe(rows, change)
+    assert said in failure.value.what
+
+
+def test_a_plan_says_what_a_first_use_takes_and_asks_nobody(hub, monkeypatch, capfd):
+    assert run_app(app, ["plan", "--recipe", "1.5b", "--gpu", "h100", "--json"]) == 0
+    notes = " ".join(json.loads(capfd.readouterr().out)["notes"])
+    for words in ("Qwen/Qwen2.5-Coder-1.5B-Instruct, about 3.1 GB", "kodcode, 2.6 GB", "planned for 9688 problems"):
+        assert words in notes
+    assert hub.asked == []

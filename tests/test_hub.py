@@ -1,0 +1,222 @@
+"""What a network does to a command: nothing answers, a door is closed, a transfer breaks off, a disk is full."""
+
+import errno
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections import namedtuple
+
+import pytest
+
+from codea1_cli import hub as hub_module
+from codea1_cli.cli import app
+from codea1_cli.cli.console import run_app
+from codea1_cli.data.sources.rows import HubRows
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError
+from codea1_cli.hub import announce, fetch, find_repo
+from codea1_cli.models.loading import resolve_model
+from codea1_cli.problems.benchmark_files import Published, find_file
+from codea1_cli.tiny import model_path
+from tests.hub import COMMIT, parquet
+
+COMMANDS = {
+    "a model to train": ["train", "--recipe", "tiny", "model=nobody/nothing"],
+    "a model to measure": ["eval-code", "humaneval", "--model", "nobody/nothing", "--data", "DATA"],
+    "a data set": ["prepare-data", "nobody/nothing", "--out", "out"],
+    "a recipe's data": ["train", "--recipe", "135m"],
+}
+
+
+@pytest.fixture
+def data(tmp_path):
+    rows = [{"task_id": "HumanEval/0", "prompt": "def f(x):\n", "canonical_solution": "    return x\n", "entry_point": "f",
+             "base_input": [[1]], "plus_input": [[2]], "atol": 0, "contract": "", "test": ""}]  # fmt: skip
+    (tmp_path / "data.parquet").write_bytes(parquet(rows))
+    return tmp_path / "data.parquet"
+
+
+@pytest.mark.parametrize("what", COMMANDS)
+def test_a_hub_that_does_not_answer_is_one_line_within_seconds(hub, data, tmp_path, monkeypatch, capfd, what):
+    """A server that takes the connection and never answers; whoever is refused at once is told the same."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hub_module, "REACH_S", 0.3)
+    hub.fault = "hang"
+    began = time.monotonic()
+    code = run_app(app, [str(data) if word == "DATA" else word for word in COMMANDS[what]])
+    err = capfd.readouterr().err
+    assert time.monotonic() - began < 5
+    assert code == 3
+    (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert "does not answer within 0.3 s" in line
+    assert "HF_ENDPOINT" in err
+    assert "Ray" not in err
+
+
+@pytest.mark.slow
+def test_five_seconds_of_a_whole_command(hub, tmp_path):
+    hub.fault = "hang"
+    command = [sys.executable, "-m", "codea1_cli", "train", "--recipe", "tiny", "model=nobody/nothing"]
+    began = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=dict(os.environ), check=False)
+    assert time.monotonic() - began < 5.0
+    assert done.returncode == 3
+    assert done.stderr.count("error: ") == 1
+
+
+def test_nobody_is_asked_twice_who_does_not_answer(hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{closed_port()}")
+    for _ in range(2):
+        with pytest.raises(EnvironmentFault, match="cannot be reached"):
+            find_repo("dataset", "me/set")
+    assert hub_module._unreachable
+
+
+def closed_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "said", "way_out"),
+    [
+        ("gated", EnvironmentFault, "the dataset me/set is gated", "accept its terms at"),
+        ("private", UserError, "there is no dataset me/set", "HF_TOKEN"),
+    ],
+)
+def test_closed_doors_say_which_token(hub, monkeypatch, fault, kind, said, way_out):
+    hub.add("datasets/me/set", {"train.parquet": parquet([{"a": 1}])})
+    hub.fault = fault
+    with pytest.raises(kind, match=said) as failure:
+        find_repo("dataset", "me/set")
+    assert way_out in (failure.value.hint or "")
+    assert "HF_TOKEN" in (failure.value.hint or "")
+    hub.token = "hf_mine"
+    monkeypatch.setenv("HF_TOKEN", "hf_mine")
+    assert len(list(HubRows("me/set", "train").rows())) == 1
+
+
+def test_unknown_names_and_revisions(hub):
+    hub.add("datasets/me/set", {})
+    for ask in (lambda: find_repo("model", "me/set"), lambda: find_repo("dataset", "me/set", "nothing")):
+        with pytest.raises(UserError, match="me/set"):
+            ask()
+
+
+def test_a_transfer_that_breaks_off_goes_on(hub, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1 << 14)  # what is kept when one breaks off
+    content = os.urandom(1 << 18)
+    hub.add("models/me/big", {"weights.bin": content})
+    repo = find_repo("model", "me/big")
+    hub.fault, hub.left = "cut", 3
+    assert fetch(repo, "weights.bin").read_bytes() == content
+    assert hub.sent["weights.bin"] < 1.1 * len(content), "what had come is not sent again"
+    asked = len(hub.asked)
+    assert fetch(repo, "weights.bin").read_bytes() == content
+    assert len(hub.asked) == asked
+
+
+def test_a_set_goes_on_with_the_files_that_are_missing(hub, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    hub.add("datasets/me/set", {f"train-{number}.parquet": parquet([{"a": number}] * 50) for number in range(3)})
+    rows = HubRows("me/set", "train").rows()
+    for _ in range(50):
+        next(rows)
+    hub.fault, hub.left = "cut", 10**6
+    with pytest.raises(EnvironmentFault, match=r"train-1\.parquet") as failure:
+        list(rows)
+    assert "the same command goes on" in (failure.value.hint or "")
+    hub.fault, before = "", hub.sent["train-0.parquet"]
+    assert len(list(HubRows("me/set", "train").rows())) == 150
+    assert hub.sent["train-0.parquet"] == before
+
+
+def test_files_that_are_not_what_the_hub_says(hub):
+    hub.add("datasets/me/set", {"train.parquet": parquet([{"a": 1}])})
+    hub.fault = "forged"
+    with pytest.raises(EnvironmentFault, match="another SHA-256"):
+        list(HubRows("me/set", "train").rows())
+    hub.fault = ""
+    assert len(list(HubRows("me/set", "train").rows())) == 1
+
+
+def test_a_full_disk_is_named(hub, monkeypatch, tmp_path):
+    hub.add("datasets/me/set", {"train.parquet": parquet([{"a": 1}])})
+    usage = namedtuple("usage", "total used free")
+    with monkeypatch.context() as small:
+        small.setattr(shutil, "disk_usage", lambda _: usage(10, 10, 10))
+        with pytest.raises(EnvironmentFault, match=f"no room in {tmp_path}/hf/hub for the dataset me/set"):
+            announce(find_repo("dataset", "me/set"), ["train.parquet"])
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", full)
+    with pytest.raises(EnvironmentFault, match="no room in") as failure:
+        list(HubRows("me/set", "train").rows())
+    assert "HF_HOME" in (failure.value.hint or "")
+
+
+def test_what_was_asked_before_needs_no_network(hub, monkeypatch):
+    hub.add("datasets/me/set", {"train.parquet": parquet([{"a": 1}])})
+    assert len(list(HubRows("me/set", "train").rows())) == 1
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert HubRows("me/set", "train").identity()["revision"] == COMMIT
+    assert len(list(HubRows("me/set", "train").rows())) == 1
+    with pytest.raises(EnvironmentFault, match="HF_HUB_OFFLINE is set"):
+        find_repo("dataset", "me/other")
+
+
+def test_a_model_is_fetched_once(hub, capfd):
+    files = {path.name: path.read_bytes() for path in model_path().iterdir() if path.is_file()}
+    hub.add("models/me/tiny", {**files, "onnx/model.onnx": b"-" * 999, "training_args.bin": b"-"})
+    assert resolve_model("me/tiny", get=False) == "me/tiny"
+    folder = resolve_model("me/tiny")
+    said = capfd.readouterr().err
+    assert "fetching" in said
+    assert "of the model me/tiny" in said
+    assert {name.rpartition("/")[2] for name in hub.sent} <= set(files)
+    hub.asked.clear()
+    assert resolve_model("me/tiny") == resolve_model("me/tiny", get=False) == folder
+    assert hub.asked == []
+    (hub_module.Path(folder) / "config.json").unlink()
+    assert resolve_model("me/tiny") == folder, "what is missing is fetched again"
+
+
+def test_a_file_of_github_is_checked_by_its_own_hash(hub, tmp_path):
+    content = b'{"kind": "a"}\n' * 1000
+    blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    where = Published("me/bench", "a" * 40, "data/x.jsonl", 1000, 10, blob)
+    hub.add("raw/me/bench", {where.file: content})
+
+    def found():
+        return find_file("A", lambda row: "kind" in row, where, None)
+
+    hub.fault, hub.left = "cut", 1
+    path = found()
+    assert path.read_bytes() == content
+    hub.asked.clear()
+    assert found() == path
+    assert hub.asked == []
+    path.write_bytes(content[:-1])
+    with pytest.raises(EnvironmentFault, match="has changed since it was fetched"):
+        found()
+    path.unlink()
+    hub.add("raw/me/bench", {where.file: content + b"{}\n"})
+    with pytest.raises(EnvironmentFault, match="is not the published one"):
+        found()
+
+
+def test_every_error_of_the_hub_has_a_way_out(hub, monkeypatch):
+    monkeypatch.setattr(hub_module, "REACH_S", 0.3)
+    for fault in ("hang", "gated", "private"):
+        hub.fault = fault
+        monkeypatch.setattr(hub_module, "_unreachable", {})
+        with pytest.raises(CodeA1Error) as failure:
+            find_repo("model", "me/none")
+        assert failure.value.hint
