@@ -56,6 +56,20 @@ def evaluation(number, solved):
     return {"kind": "eval", "line": {"step": number, "eval": {"code": {"n": 8, "pass@1": solved, "pass@8": 0.9}}}}
 
 
+@pytest.mark.parametrize(("tail", "shown"), [(0.25, True), (0.1, False), (None, False)])
+def test_a_judge_that_holds_the_step_is_shown(view, capsys, tail, shown):
+    event = step(1)
+    if tail is not None:
+        event["line"]["timing"]["judge_tail_s"] = tail
+    view.event(event)
+    assert ("judge tail 0.2 s" in capsys.readouterr().err) == shown
+
+
+def test_a_problem_that_leaves_is_named(view, capsys):
+    view.event(step(1, leaving=["gcd"]))
+    assert "gcd leaves the schedule" in capsys.readouterr().err
+
+
 def test_a_line_a_step_without_a_terminal(view, capsys):
     view.event(step(1))
     view.event(step(2, unscored=4))

@@ -31,7 +31,7 @@ def test_a_method_with_one_role_trains_saves_and_resumes(cli: Cli) -> None:
     assert set(first) == {"step", "time", "code", "arena", "timing"}
     assert set(evaluated["eval"]) == set(closing["eval"]) == {"set", "code"}
     assert {key for key in second["timing"] if key != "step_s"} == {
-        "code_sampling_s", "code_waiting_s", "code_updating_s",
+        "judge_tail_s", "code_sampling_s", "code_waiting_s", "code_updating_s",
     }  # fmt: skip
     checkpoint = cli.path("one") / "checkpoints" / "latest"
     assert sorted(path.name for path in checkpoint.iterdir()) == ["COMMITTED", "arena", "code"]

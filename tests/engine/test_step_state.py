@@ -1,6 +1,7 @@
 """What the Test LLM is shown in the place of candidates that seem right."""
 
 import asyncio
+from types import SimpleNamespace
 
 from codea1_cli.engine.step_state import Step
 from codea1_cli.game.judged_tests import JudgedCandidate, JudgedTest
@@ -73,3 +74,24 @@ def test_partners_depend_on_the_step_and_are_the_same_when_it_is_played_again():
     drawn = [shown(sparring=1, number=number)[0] for number in range(1, 9)]
     assert drawn == [shown(sparring=1, number=number)[0] for number in range(1, 9)]
     assert len({tuple(codes) for codes in drawn}) > 1
+
+
+def test_the_judges_tail_is_counted_from_the_last_text_sampled(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("codea1_cli.engine.step_state.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    async def slowly(function, *arguments):
+        now[0] += 10.0
+        return function(*arguments)
+
+    async def play():
+        step = Step(1, Judge(Game()), {"p": None}, slowly, lambda _: (), lambda _: (), 7)
+        now[0] += 5.0
+        await step.load_candidates({"p": [""]})
+        assert step.figures["judge_tail_s"] == 10.0
+        await step.judge_suites("p", 0, ["a suite"])
+        assert step.figures["judge_tail_s"] == 10.0
+        await step.judge_suites("p", 1, [])  # nobody has sampled anything for that
+        assert step.figures["judge_tail_s"] == 20.0
+
+    asyncio.run(play())

@@ -90,6 +90,9 @@ class TrainView:
             *method_of(self.recipe).step_line(line),
             f"{line['timing']['step_s']:.1f} s{left}",
         ]
+        tail, whole = line["timing"].get("judge_tail_s", 0.0), line["timing"]["step_s"]
+        if tail > 0.1 * whole:
+            parts.insert(-1, f"judge tail {tail:.1f} s")
         if arena["unscored"]:
             parts.insert(-1, f"unscored {arena['unscored']}")
         failed = arena.get("sandbox_failures") or {}

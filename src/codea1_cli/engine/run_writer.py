@@ -115,15 +115,17 @@ class RunWriter:
             parts[report.label.partition("[")[0]] = report
             if len(parts) < len(self.method.roles):
                 return None
-            now = time.monotonic()
+            now, stats = time.monotonic(), self.stats.pop(report.step)
+            tail = stats.pop("judge_tail_s", 0.0)
             del self.reports[report.step]
             line = {
                 "step": report.step,
                 "time": round(time.time(), 3),
                 **{role: parts[role].logs for role in self.method.roles},
-                "arena": self.stats.pop(report.step),
+                "arena": stats,
                 "timing": {
                     "step_s": round(now - self.last_line, 3),
+                    "judge_tail_s": tail,
                     **{
                         f"{role}_{part}_s": round(seconds, 3)
                         for role in self.method.roles

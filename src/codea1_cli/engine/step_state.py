@@ -46,19 +46,23 @@ class Step:
         self.scored: asyncio.Future[dict[str, Any]] = new_future()
         self.scoring: asyncio.Task[None] | None = None
         self.judge_seconds = self.pool_seconds = 0.0
+        self.sampled = time.monotonic()  # when the last rank posted what it had sampled
         self.prompts_too_long = 0
 
     @property
     def figures(self) -> dict[str, float]:
-        """Seconds of judging, summed over its threads, and prompts that were too long for the Test LLM."""
+        """Seconds of judging, summed over its threads; seconds since the last text was sampled, which is the judge's
+        tail when the step has just been scored; and prompts that were too long for the Test LLM."""
         return {
             "judge_s": round(self.judge_seconds, 3),
             "pool_s": round(self.pool_seconds, 3),
+            "judge_tail_s": round(time.monotonic() - self.sampled, 3),
             "prompts_too_long": self.prompts_too_long,
         }
 
     async def load_candidates(self, texts: Mapping[str, Sequence[str]]) -> None:
         """Extracts and loads what a rank sampled, by problem id."""
+        self.sampled = time.monotonic()
 
         async def load(pid: str, group: Sequence[str]) -> None:
             candidates = await self._in_thread(self._judge.load_candidates, self._problems[pid], group)
@@ -98,6 +102,7 @@ class Step:
 
     async def judge_suites(self, problem_id: str, index: int, texts: Sequence[str]) -> None:
         slot = _slot(self._judged, (problem_id, index))
+        self.sampled = time.monotonic() if texts else self.sampled
         try:
             candidate = (await self.candidates(problem_id))[index]
             book, started = self._replayed(problem_id), time.monotonic()

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from codea1_cli.errors import EnvironmentFault
+from codea1_cli.judging.judge import own_calls
+from codea1_cli.judging.step_judge import OWN_CALLS
 from codea1_cli.mistakes.export import Case, value_source
 from codea1_cli.mistakes.inspect import LiveTest
 from codea1_cli.mistakes.store import BookRow
@@ -36,7 +38,8 @@ class Replayed:
 def replay(judge: "Judge", problem: Problem, live: Sequence[LiveTest]) -> list[Replayed]:
     """Runs each live test again on the candidate of its newest run; tests without one are left out."""
     entry = problem.entry_point
-    expected = judge.expected(problem.reference, entry, [call_of(item.test) for item in live])
+    own = own_calls(problem)[:OWN_CALLS]
+    expected = judge.expected(problem.reference, entry, [call_of(item.test) for item in live], own)
     replayed = []
     for item in live:
         if item.latest is None:
@@ -71,7 +74,8 @@ def answered_cases(
         if problem is None:
             skipped.extend((row, "its problem is no longer in the run's data") for row in own)
             continue
-        expected = judge.expected(problem.reference, problem.entry_point, [call_of(row.test) for row in own])
+        calls, first = [call_of(row.test) for row in own], own_calls(problem)[:OWN_CALLS]
+        expected = judge.expected(problem.reference, problem.entry_point, calls, first)
         for row in own:
             answer = expected[call_of(row.test)]
             if not answer.valid:
