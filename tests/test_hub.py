@@ -220,3 +220,16 @@ def test_every_error_of_the_hub_has_a_way_out(hub, monkeypatch):
         with pytest.raises(CodeA1Error) as failure:
             find_repo("model", "me/none")
         assert failure.value.hint
+
+
+def test_one_dead_network_is_waited_for_once(hub, tmp_path, monkeypatch, capfd):
+    """Neither the benchmarks nor GitHub are asked after a hub that does not answer."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hub_module, "REACH_S", 0.2)
+    hub.fault = "hang"
+    for words in (["prepare-data", "mbpp", "--out", "out"], ["train", "--recipe", "135m"]):
+        monkeypatch.setattr(hub_module, "_unreachable", {})
+        hub.asked.clear()
+        assert run_app(app, words) == 3
+        assert len(hub.asked) == 1
+    assert "warning" not in capfd.readouterr().err

@@ -271,13 +271,15 @@ def fetch(repo: HubRepo, name: str) -> Path:
 
 
 def progress_bar() -> Any:
-    """tqdm's bar on a terminal, nothing elsewhere."""
+    """tqdm's bar on a terminal, nothing elsewhere or where rich draws bars of its own."""
     from tqdm import tqdm
 
     class Bar(tqdm):
         def __init__(self, *args: Any, **options: Any) -> None:
             options.pop("name", None)
-            super().__init__(*args, **{**options, "disable": not sys.stderr.isatty()})
+            super().__init__(
+                *args, **{**options, "disable": type(sys.stderr).__name__ == "FileProxy" or not sys.stderr.isatty()}
+            )
 
     return Bar
 

@@ -84,7 +84,7 @@ def prepare_data(
         decontaminate=not benchmark if asked is None else asked,
         tokenizer=options.tokenizer or options.solve_rate,
     )
-    chosen = make_source(source, rows, options.benchmarks)
+    chosen = reachable(make_source(source, rows, options.benchmarks))
     tasks, missing = find_benchmarks(options, asked is True)
     notes = without(missing)
     if benchmark:
@@ -101,6 +101,15 @@ def prepare_data(
         show_report(listed)
     show_summary(card, slow, out, benchmark)
     return console.EXIT_OK
+
+
+def reachable(source: "Source") -> "Source":
+    """The source; one of the hub is asked for first, so that a dead network is told before anything is waited for."""
+    from codea1_cli.data.sources.rows import HubRows
+
+    if isinstance(getattr(source, "rows", None), HubRows):
+        source.identity()
+    return source
 
 
 def find_benchmarks(options: Options, must: bool) -> "tuple[list[Task], list[str]]":

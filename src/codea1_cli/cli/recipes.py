@@ -145,7 +145,7 @@ def with_training_data(recipe: "Recipe", wait: bool = False, look: bool = False)
     """
     from dataclasses import replace
 
-    from codea1_cli.cli.prepare_data import find_benchmarks, prepare_shown, without
+    from codea1_cli.cli.prepare_data import find_benchmarks, prepare_shown, reachable, without
     from codea1_cli.data.sources import make_source
 
     source, train = recipe.data.source, recipe.data.train
@@ -156,7 +156,7 @@ def with_training_data(recipe: "Recipe", wait: bool = False, look: bool = False)
         return recipe
     if folder is None:
         rows, options = source.options()
-        chosen = make_source(source.name, rows, options.benchmarks)
+        chosen = reachable(make_source(source.name, rows, options.benchmarks))
         options = replace(options, decontaminate=options.decontaminate is not False)
         tasks, missing = find_benchmarks(options, False)
         folder = _data_folder(source, missing)

@@ -101,7 +101,7 @@ MEAN_PROMPT = {"code": 400, "test": 700}
 # -- first use ---------------------------------------------------------------------------------------------------------
 FETCH_BYTES_S = 20e6
 """Assumed of the network."""
-READ_ROWS_S = 2000.0
+READ_ROWS_S = 10_000.0
 VERIFY_ROWS_S = 35.0
 """Rows that `prepare-data` reads per second, and those that one core verifies (docs/data.md)."""
 BENCHMARK_BYTES = 15e6

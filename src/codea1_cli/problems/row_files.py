@@ -7,7 +7,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -36,9 +36,10 @@ def format_of(path: Path) -> str | None:
     return next((suffix for suffix in FORMATS if path.name.lower().endswith(suffix)), None)
 
 
-def read_rows(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
+def read_rows(path: Path, columns: Collection[str] | None = None) -> Iterator[tuple[str, Row | Skipped]]:
     """(`file:line`, row) of JSON lines, of a JSON list of objects, of a parquet file (its values as JSON has them; the
-    number is the row's) or of a .csv file. A broken row is a Skipped in its place.
+    number is the row's) or of a .csv file. A broken row is a Skipped in its place. Of parquet only `columns` are read,
+    where they are given.
 
     Raises:
         UserError: the file is missing or unreadable as a whole.
@@ -48,7 +49,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
         head = file.peek(64) if isinstance(file, io.BufferedReader) else b""
         parquet = head.startswith(b"PAR1")
     if parquet or name.endswith(".parquet"):
-        yield from _parquet(path)
+        yield from _parquet(path, columns)
     elif name.endswith((".csv", ".csv.gz")):
         yield from _csv(path)
     else:
@@ -113,7 +114,7 @@ def _document(path: Path, raw: bytes) -> Iterator[tuple[str, Row | Skipped]]:
             yield f"{path}:{number}", _row(decode_json(line))
 
 
-def _parquet(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
+def _parquet(path: Path, columns: Collection[str] | None) -> Iterator[tuple[str, Row | Skipped]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -125,9 +126,10 @@ def _parquet(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
         number = 0
         file = pq.ParquetFile(path.absolute())  # pyarrow takes `a:b/c` for an address
         _distinct(file.schema_arrow.names, str(path))
-        for batch in file.iter_batches(batch_size=256):
-            columns = [_temporal_as_text(column) for column in batch.columns]
-            for values in zip(*(column.to_pylist() for column in columns), strict=True):
+        wanted = None if columns is None else [name for name in file.schema_arrow.names if name in columns]
+        for batch in file.iter_batches(batch_size=256, columns=wanted or None):
+            texts = [_temporal_as_text(column) for column in batch.columns]
+            for values in zip(*(column.to_pylist() for column in texts), strict=True):
                 number += 1
                 yield f"{path}:{number}", dict(zip(batch.schema.names, map(_plain, values), strict=True))
     except (pa.ArrowException, OSError, ValueError, OverflowError, NotImplementedError) as error:

@@ -23,6 +23,7 @@ from codea1_cli.problems.row_files import Row, Skipped, read_rows
 DATASET_KODCODE = "KodCode/KodCode-V1"  # 2.6 GB in 15 files; its commit is read when it is first asked for
 DIFFICULTIES = ("easy", "medium", "hard")
 _KEPT = ("style", "subset", "version", "gpt_difficulty", "gpt_pass_percentage", "gpt_pass_trial_num")
+_COLUMNS = ("question_id", "question", "solution", "test", "test_code", "test_info", *_KEPT)
 
 
 class KodCode:
@@ -47,8 +48,8 @@ class KodCode:
         self.rows = local_rows(data) if data else HubRows(DATASET_KODCODE, split or "train", revision)
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
-        """The dataset's or the file's rows."""
-        return self.rows.rows()
+        """The dataset's or the file's rows, without the trials that most of its bytes are."""
+        return self.rows.rows(_COLUMNS)
 
     def identity(self) -> dict[str, Any]:
         """The rows' own identity, and the difficulty kept."""

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
@@ -33,9 +33,9 @@ class FileRows:
         """The file's name without its suffix."""
         return self.path.name.split(".")[0]
 
-    def rows(self) -> Iterator[tuple[str, Row | Skipped]]:
+    def rows(self, columns: Collection[str] | None = None) -> Iterator[tuple[str, Row | Skipped]]:
         """As `read_rows`."""
-        return read_rows(self.path)
+        return read_rows(self.path, columns)
 
     def identity(self) -> dict[str, Any]:
         """As `file_identity`."""
@@ -67,10 +67,10 @@ class FolderRows:
         """The folder's own name."""
         return self.path.resolve().name or "folder"
 
-    def rows(self) -> Iterator[tuple[str, Row | Skipped]]:
+    def rows(self, columns: Collection[str] | None = None) -> Iterator[tuple[str, Row | Skipped]]:
         """The files' rows, one file after the other."""
         for file in self.files:
-            yield from file.rows()
+            yield from file.rows(columns)
 
     def identity(self) -> dict[str, Any]:
         """The files by their paths below the folder and their hashes."""
@@ -131,12 +131,14 @@ class HubRows:
             found += [(split, name) for name in sorted(own)]
         return found
 
-    def rows(self) -> Iterator[tuple[str, Row | Skipped]]:
+    def rows(self, columns: Collection[str] | None = None) -> Iterator[tuple[str, Row | Skipped]]:
         """The files' rows, each with its number in the splits."""
         hub.announce(self.repo, [name for _, name in self.files])
         number = 0
-        for split, name in self.files:
-            for _, row in read_rows(hub.fetch(self.repo, name)):
+        for place, (split, name) in enumerate(self.files, start=1):
+            if len(self.files) > 1 and hub.kept_file(self.repo, name) is None:
+                hub.tell(f"fetching {name}, file {place} of {len(self.files)}")
+            for _, row in read_rows(hub.fetch(self.repo, name), columns):
                 number += 1
                 yield f"{self.dataset}[{split}]:{number}", row
 

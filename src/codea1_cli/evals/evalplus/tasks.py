@@ -20,7 +20,7 @@ from typing import Any
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals.evalplus.oracle import arguments_of
-from codea1_cli.evals.evalplus.values import Unreadable, read
+from codea1_cli.evals.evalplus.values import Unreadable, value_of
 from codea1_cli.evals.registry import BenchmarkRow, benchmark_row
 from codea1_cli.extract.source import declaration
 from codea1_cli.problems.benchmark_files import Task, docstring_of
@@ -85,7 +85,7 @@ def load(benchmark: str, data: Path | None) -> Loaded:
 def public_task(about: BenchmarkRow, row: Mapping[str, Any]) -> Task:
     """A row of a release file, or of the hub, as training data is compared with it; HumanEval's programs are split over
     two fields."""
-    row = release_row(about.name, row)
+    row = release_row(about.name, row, plus=False)
     prompt, program, entry = row["prompt"], row["canonical_solution"], row["entry_point"]
     if about.name == "humaneval":
         program, tests = prompt + program, re.sub(r"\bcandidate\b", entry, row["test"])
@@ -123,14 +123,15 @@ def _task(row: dict[str, Any], origin: str) -> PlusTask:
     )
 
 
-def release_row(benchmark: str, row: Mapping[str, Any]) -> dict[str, Any]:
+def release_row(benchmark: str, row: Mapping[str, Any], plus: bool = True) -> dict[str, Any]:
     """A row in the shape of the release file. One of the hub has its inputs as Python values then (`decoded`), and its
-    base inputs with their answers as asserts.
+    base inputs with their answers as asserts. Without `plus` the base inputs alone are read.
 
     Raises:
         UserError: the test program of a row of the hub is not of the known shape.
     """
-    if "base_input" in row or "test" not in row:
+    listed = benchmark != "humaneval" or "inputs = " in str(row.get("test"))
+    if "base_input" in row or "test" not in row or not listed:
         return dict(row)
     task_id = str(row.get("task_id"))
     if benchmark == "humaneval":
@@ -144,7 +145,7 @@ def release_row(benchmark: str, row: Mapping[str, Any]) -> dict[str, Any]:
         made = {"prompt": prompt, "canonical_solution": "\n" + row["code"] + "\n", "task_id": task_id}
         entry = _called(task_id, asserts, row["code"])
         made["assertion"] = "\n".join(asserts)
-    inputs, results, atol = _inputs(task_id, str(row.get("test", "")))
+    inputs, results, atol = _inputs(task_id, str(row.get("test", "")), None if plus else base)
     if benchmark == "humaneval":
         pairs = zip(inputs[:base], results, strict=False)
         made["test"] = "\n".join(
@@ -156,36 +157,37 @@ def release_row(benchmark: str, row: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _inputs(task_id: str, test: str) -> tuple[list[Any], list[Any], float]:
-    """The inputs of a test program, the answers as far as they are listed, and the tolerance."""
+def _inputs(task_id: str, test: str, most: int | None) -> tuple[list[Any], list[Any], float]:
+    """The first `most` inputs of a test program, or all, their answers as far as they are listed, and the tolerance.
+
+    The lists are read where they stand: together they are several megabytes.
+    """
     fault = UserError(
         f"the tests of {task_id} on the hub are not of the known shape", hint="give EvalPlus' release file with --data"
     )
     try:
-        tree = ast.parse(test)
+        body = ast.parse(test).body
     except SyntaxError:
         raise fault from None
-    found: dict[str, Any] = {}
+    found: dict[str, list[Any]] = {}
     atol = 0.0
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-            try:
-                found |= {name: read(ast.unparse(node.value), limit=None).value} if name in _LISTED else {}
-            except Unreadable:
-                if name == "inputs":
-                    raise fault from None
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "assertion":
-            last = node.args[-1]
-            if isinstance(last, ast.Constant) and isinstance(last.value, int | float):
-                atol = float(last.value)
-    if not isinstance(found.get("inputs"), list):
+    for statement in [*body, *(inner for outer in body if isinstance(outer, ast.FunctionDef) for inner in outer.body)]:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            name = statement.targets[0].id
+            if name in ("inputs", "results") and isinstance(statement.value, ast.List):
+                try:
+                    found[name] = [value_of(part) for part in statement.value.elts[:most]]
+                except Unreadable:
+                    if name == "inputs":
+                        raise fault from None
+        elif isinstance(statement, ast.For):
+            calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call) and node.args]
+            for last in (node.args[-1] for node in calls if getattr(node.func, "id", "") == "assertion"):
+                if isinstance(last, ast.Constant) and isinstance(last.value, int | float):
+                    atol = float(last.value)
+    if "inputs" not in found:
         raise fault
-    results = found.get("results")
-    return found["inputs"], results if isinstance(results, list) else [], atol
-
-
-_LISTED = ("inputs", "results")
+    return found["inputs"], found.get("results", []), atol
 
 
 def _called(task_id: str, asserts: list[str], code: str) -> str:

@@ -63,6 +63,16 @@ def read(text: str, limit: int | None = MAX_TEXT) -> Read:
         raise Unreadable(f"no answer: {type(fault).__name__}") from None
 
 
+def value_of(node: ast.expr) -> Any:
+    """The value of a parsed expression. Raises Unreadable, and nothing else."""
+    try:
+        return _value(node)
+    except Unreadable:
+        raise
+    except Exception as fault:
+        raise Unreadable(f"no value: {type(fault).__name__}") from None
+
+
 def _value(node: ast.expr) -> Any:
     match node:
         case ast.Constant():
