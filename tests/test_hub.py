@@ -11,6 +11,7 @@ import time
 from collections import namedtuple
 
 import pytest
+from huggingface_hub import close_session
 
 from codea1_cli import hub as hub_module
 from codea1_cli.cli import app
@@ -98,6 +99,16 @@ def test_closed_doors_say_which_token(hub, monkeypatch, fault, kind, said, way_o
     hub.token = "hf_mine"
     monkeypatch.setenv("HF_TOKEN", "hf_mine")
     assert len(list(HubRows("me/set", "train").rows())) == 1
+
+
+def test_mirrors_and_proxies_by_their_variables(hub, monkeypatch):
+    hub.add("datasets/me/set", {"train.parquet": parquet([{"a": 1}])})
+    monkeypatch.setenv("http_proxy", os.environ["HF_ENDPOINT"])
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setenv("HF_ENDPOINT", "http://mirror.invalid")
+    close_session()
+    assert len(list(HubRows("me/set", "train").rows())) == 1
+    assert hub.asked
 
 
 def test_unknown_names_and_revisions(hub):

@@ -248,6 +248,20 @@ def test_errors_have_hints_and_leave_nothing(tmp_path, rows, capsys):
     assert not (out / "train.jsonl").exists()
 
 
+def test_without_a_network_and_benchmarks_it_goes_on_and_says_so(tmp_path, rows, capsys):
+    out = tmp_path / "out"
+    code = run_app(app, [str(rows), "--out", str(out), "--no-verify"])
+    err = capsys.readouterr().err
+    assert code == 0
+    for title in ("HumanEval+", "MBPP+", "BigCodeBench", "ULT"):
+        assert f"warning: not decontaminated against {title}: no file of {title} is here" in err
+    card = json.loads((out / "card.json").read_text())
+    assert card["benchmarks"] == {}
+    assert card["notes"] == [
+        "Not decontaminated against HumanEval+, MBPP+, BigCodeBench, ULT: no file of theirs was there."
+    ]
+
+
 def test_a_folder_with_other_files_is_left_alone(tmp_path, rows, capsys):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("mine")
