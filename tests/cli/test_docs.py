@@ -1,6 +1,7 @@
 """The documentation names only what exists: files, recipe keys, commands."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import typer
 
 from codea1_cli.cli import app
 from codea1_cli.recipe.files import all_keys
+from tests.cli.docs_commands import COMMANDS, ground
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
@@ -33,18 +35,68 @@ def test_recipe_keys_exist(page):
     assert not [word for word in wrong if not word.endswith((".md", ".py", ".json", ".jsonl", ".yaml", ".sqlite"))]
 
 
+def typed(page):
+    """(words, whether it is there to be typed) of each command on a page: lines of blocks, and inline ones; one that is
+    inline and has no arguments is a mention."""
+    text = page.read_text()
+    blocks = [*re.findall(r"^```.*?\n(.*?)^```", text, re.M | re.S), *re.findall(r"^((?: {4}.*\n)+)", text, re.M)]
+    rest = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    for line in (line for block in blocks for line in block.splitlines()):
+        if found := re.match(r"\s*(?:\$ )?(?:uv run )?codea1 (.*)", line):
+            yield shlex.split(found[1], comments=True), True
+    for inline in re.findall(r"`(?:uv run )?codea1 ([^`]+)`", rest):
+        words = shlex.split(inline, comments=True)
+        yield words, len(words) > len(leaf(words)[1])
+
+
+def leaf(words):
+    """The command that words begin with, and its path."""
+    command, path = typer.main.get_command(app), []
+    for word in words:
+        name = word.partition("|")[0]
+        if not hasattr(command, "commands") or name.startswith("-"):
+            break
+        assert name in command.commands, words
+        command, path = command.commands[name], [*path, name]
+    return command, path
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != "cli.md"], ids=named)
-def test_commands_and_their_options_exist(page):
-    root = typer.main.get_command(app)
-    for line in re.findall(r"(?:`|\$ )(?:uv run )?(codea1 [^`#\n]+)", page.read_text()):
-        command, words = root, line.split()[1:]
-        while words and hasattr(command, "commands") and "|" not in words[0]:
-            assert words[0] in command.commands, line
-            command = command.commands[words.pop(0)]
-        known = {option for param in command.params for option in param.opts}
-        for word in words:
-            if word.startswith("-"):
-                assert word in known | {"--help", "--version"}, line
+def test_commands_are_understood(page):
+    """By the command line's own parser; recipe keys too."""
+    for words, _ in typed(page):
+        command, path = leaf(words)
+        arguments = [word.strip("[]") for word in words[len(path) :]]
+        context = command.make_context(path[-1] if path else "", [], resilient_parsing=True)
+        context.resilient_parsing = False
+        command.make_parser(context).parse_args(list(arguments))  # raises what a user would see
+        if path[:1] in (["train"], ["plan"]):
+            keys = [word.partition("=")[0] for word in arguments if "=" in word and not word.startswith("-")]
+            assert set(keys) <= set(all_keys()), words
+
+
+def test_every_command_that_is_there_to_be_typed_is_run():
+    """Or its plan: `tests/cli/docs_commands.py` has each."""
+    there = {
+        shlex.join(words)
+        for page in PAGES
+        if page.name not in ("cli.md", "CHANGELOG.md")
+        for words, yes in typed(page)
+        if yes
+    }
+    assert there - set(COMMANDS) == set()
+    assert set(COMMANDS) - there == set()
+
+
+@pytest.mark.slow
+@pytest.mark.e2e
+@pytest.mark.timeout(1200)
+@pytest.mark.shared
+def test_every_command_does_what_is_said_of_it(tmp_path, shared, monkeypatch, call):
+    """As it is typed, in an empty folder with empty caches, where a stand-in of the hub is all that there is."""
+    with ground(tmp_path, shared, monkeypatch) as run:
+        wrong = [f"{text}\n    {fault}" for text, one in COMMANDS.items() if (fault := run(call, text, one))]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_generated_reference_is_up_to_date():

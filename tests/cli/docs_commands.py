@@ -1,0 +1,209 @@
+"""The commands of README and docs as they are typed, and the folder in which a user would type them."""
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.cli import app
+from codea1_cli.tiny import model_path, problems_path
+from tests.e2e.harness import CODEA1, SMALL
+from tests.hub import environment, publish_all, serving
+
+SHOP = Path(__file__).parents[1] / "fixtures" / "shop.py"
+
+
+@dataclass(frozen=True)
+class Typed:
+    """What a command's output holds when it did what the text around it says.
+
+    more: words that make it shorter, and change nothing of what is said. put: what stands for its placeholders. instead: what
+    is run in its place: the plan or the dry run of what needs a GPU, a cluster, a service or hours.
+    """
+
+    says: str
+    more: str = ""
+    put: dict[str, str] = field(default_factory=dict)
+    instead: str = ""
+
+
+FEW = "--limit 2 --max-new-tokens 24"
+SHORT = shlex.join(word for word in SMALL if word != "data.heldout=null") + " eval.limit=4 eval.n=2"
+SMALL_PLAN = Typed("GPU", instead="plan --recipe 135m data.train=problems.jsonl --gpu a100")
+PLAN = Typed("GPU", instead="plan --recipe 1.5b data.train=problems.jsonl --gpu h200")
+GOLDEN = Typed("GPU", instead="plan --recipe 1.5b method=golden-tests data.train=problems.jsonl --gpu h200")
+COMMANDS: dict[str, Typed] = {
+    # -- README
+    "train --recipe tiny": Typed("tests in the Mistake Book", f"--run RUN --max-steps 1 {SHORT} checkpoint.every=1"),
+    "train --run RUN --resume": Typed("goes on from step 1", "--max-steps 2"),
+    "train --recipe tiny seed=401": Typed("steps", instead="train --recipe tiny seed=401 --dry-run"),
+    "doctor": Typed("sandbox"),
+    "compare RUN OTHER": Typed("pass@1"),
+    "mistakes list": Typed("Mistake Book of"),
+    "mistakes inspect PROBLEM_ID": Typed("live tests", put={"PROBLEM_ID": "{problem}"}),
+    "export RUN --role code --to model/": Typed("model"),
+    "prepare-data mbpp --out problems/": Typed("train --recipe", "--limit 60"),
+    "plan --recipe 1.5b --gpu h100 --gpus 8": Typed("GiB"),
+    "train --recipe 135m": Typed("mbpp", instead="plan --recipe 135m --gpu a100"),
+    "eval-code humaneval --model RUN --n 8": Typed("HumanEval+", FEW),
+    "eval-tests FILE.py --model RUN": Typed("mutants killed", "--out eval-tests/A"),
+    # -- docs, page by page
+    "eval-code setup bigcodebench --dry-run": Typed("3 GB"),
+    "eval-code setup bigcodebench": Typed("3 GB", "--dry-run"),
+    "eval-code bigcodebench": Typed("BigCodeBench", f"{FEW} --n 1"),
+    "train --recipe 1.5b data.train=/shared/train.jsonl --runs /shared/runs --address auto": PLAN,
+    "train --recipe 1.5b data.train=/shared/train.jsonl --run paper --runs /shared/runs --address '$ip:6379'": PLAN,
+    "train --run paper --runs /shared/runs --resume --address '$ip:6379'": PLAN,
+    "prepare-data kodcode --difficulty hard --out data/kodcode-hard": Typed(
+        "train --recipe",
+        put={"hard": "medium"},  # of which the demo's rows are
+    ),
+    "prepare-data mbpp --data mbpp.jsonl --out data/mbpp --report": Typed("train --recipe", "--limit 60"),
+    "prepare-data mine.csv --map question=prompt --map reference=answer --map tests=checks --out data/mine": Typed(
+        "train --recipe"
+    ),
+    "prepare-data src/mypackage --license MIT --out data/mypackage": Typed("rows kept"),
+    "train --recipe 1.5b data.train=data/kodcode-hard data.heldout=data/kodcode-hard/val.jsonl": PLAN,
+    "train --recipe 135m data.train=problems.jsonl": SMALL_PLAN,
+    "eval-code humaneval": Typed("HumanEval+", FEW),
+    "eval-code mbpp --model MODEL --n 32 --temperature 0.7": Typed("MBPP+", FEW),
+    "eval-code humaneval --model RUN --step 40": Typed("HumanEval+", FEW, {"40": "2"}),
+    "eval-code humaneval --samples FILE": Typed("HumanEval+"),
+    "eval-code compare A B": Typed("B - A"),
+    "eval-code sanitise humaneval RAW.jsonl": Typed("solutions"),
+    "eval-tests ult": Typed("results in", "--limit 2 --max-new-tokens 24 --out eval-tests/fetched"),
+    "eval-tests ult --data CLONE --model my-run --step 200": Typed(
+        "results in", "--limit 2 --max-new-tokens 24", {"200": "1"}
+    ),
+    "eval-tests ult --data CLONE --suites suites.jsonl": Typed("results in", "--limit 2"),
+    "eval-tests mine.py --model my-run": Typed("mutants killed", "--out eval-tests/B"),
+    "eval-tests compare eval-tests/A eval-tests/B": Typed("functions"),
+    "eval-tests mine.py": Typed("mutants killed"),
+    "plan --recipe 1.5b data.train=problems.jsonl": Typed("GiB"),
+    "train --recipe 1.5b data.train=problems.jsonl": PLAN,
+    "plan --gpu h200 --mean-completion 2048": Typed("GiB", "--recipe 1.5b"),
+    "judge FILE.jsonl '[--json]' '[--workers' 'N]' '[--python' 'PATH]' '[--require' 'LAYER]' '[--sandbox' fusion --endpoint 'URL]'": Typed(
+        "passed", instead="judge FILE.jsonl"
+    ),
+    "train --recipe tiny method=golden-tests": Typed("steps", "--dry-run"),
+    "train --recipe 135m method=golden-tests data.train=train.jsonl game.golden=all": GOLDEN,
+    "train --recipe 135m method=golden-tests data.train=train.jsonl 'data.solve_rate=[0.1, 0.9]'": GOLDEN,
+    "train --recipe 1.5b method=golden-tests": GOLDEN,
+    "compare golden code-a1": Typed("pass@1"),
+    "compare runs/golden runs/code-a1": Typed("pass@1"),
+    "plan --recipe 1.5b": Typed("GiB"),
+    "plan --recipe 7b --gpu h200 train.sharding=fsdp2": Typed("GiB"),
+    "plan --recipe 1.5b --gpu h100 --gpus 8 --json": Typed('"fits"'),
+    "train --dry-run": Typed("steps", "--recipe tiny"),
+    "recipes list": Typed("135m"),
+    "recipes show tiny": Typed("problems_per_step: 12"),
+    "recipes check mine.yaml": Typed("ok     mine.yaml"),
+    "train --recipe tiny --dry-run": Typed("steps"),
+    "train --recipe tiny game.alpha=0.25 train.max_steps=20 code.max_completion_tokens=96": Typed(
+        "20 of 12", "--dry-run"
+    ),
+    "train --run NAME --resume": Typed("steps", "--dry-run"),
+    "train --run NAME --resume train.max_steps=40": Typed("changed from here on", "--max-steps 3"),
+    "export RUN --role code --to DIR": Typed("DIR"),
+    "runs prune --run NAME --whole": Typed("NAME", "--yes"),
+    "sandbox check --sandbox fusion --endpoint URL": Typed("right", instead="sandbox check"),
+    "train --recipe tiny game.kill=own": Typed("steps", "--dry-run"),
+    "prepare-data FOLDER --out mydata": Typed("train --recipe tiny data.train=mydata", put={"FOLDER": "src/mypackage"}),
+}
+
+
+@contextlib.contextmanager
+def ground(folder: Path, shared: Path, monkeypatch: Any) -> Iterator[Any]:
+    """An empty folder with what the commands name, and what runs one there: it returns what is wrong, or nothing."""
+    bench, raw = shared / "data" / "bench", shared / "data" / "raw"
+    monkeypatch.chdir(folder)
+    for name in ("CODEA1_RUNS", "CODEA1_SHARED", "CODEA1_BENCHMARKS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    (folder / "src" / "mypackage").mkdir(parents=True)
+    (folder / "CLONE").mkdir()
+    for source, target in (
+        (SHOP, "src/mypackage/shop.py"), (raw / "mbpp.jsonl", "mbpp.jsonl"), (bench / "ult_lite.json", "ult_lite.json"),
+        (bench / "ult_lite.json", "CLONE/ult_lite.json"), (problems_path("train"), "problems.jsonl"),
+    ):  # fmt: skip
+        shutil.copy(source, folder / target)
+    shutil.copytree(model_path(), folder / "MODEL")
+    functions = SHOP.read_text().split("\n\n\n")
+    for name in ("FILE.py", "mine.py"):
+        (folder / name).write_text("\n\n\n".join([functions[3], functions[5]]) + "\n")
+    (folder / "mine.yaml").write_text("extends: tiny\ndata:\n  train: problems.jsonl\n")
+    (folder / "mine.csv").write_text(
+        "prompt,answer,checks\n"
+        + "".join(f'Add {n}.,"def add_{n}(x):\n    return x + {n}",assert add_{n}(1) == {n + 1}\n' for n in range(5))
+    )
+    sample = {"task_id": "HumanEval/0", "solution": "def has_close_elements(numbers, threshold):\n    return False"}
+    for name in ("FILE", "A", "B", "RAW.jsonl"):
+        (folder / name).write_text(json.dumps(sample) + "\n")
+    row = {"id": "1", "reference": "def f(x): return x", "candidate": "def f(x): return x", "entry_point": "f"}
+    (folder / "FILE.jsonl").write_text(json.dumps({**row, "tests": ["assert f(1) == 1"]}) + "\n")
+    suite = {
+        "task_id": str(json.loads((bench / "ult_lite.json").read_text())[0]["task_id"]),
+        "suite": "assert f(1) == 1",
+    }
+    (folder / "suites.jsonl").write_text(json.dumps(suite) + "\n")
+    with published(folder, shared, monkeypatch):
+        yield lambda call, text, one: _run(call, folder, text, one)
+
+
+@contextlib.contextmanager
+def published(folder: Path, shared: Path, monkeypatch: Any) -> Iterator[None]:
+    """The stand-in of the hub, with all that codea1 reads there."""
+    from huggingface_hub import close_session, constants
+
+    with serving() as (hub, address):
+        for name, value in environment(address, folder / "caches").items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr("codea1_cli.hub._unreachable", {})
+        close_session()
+        publish_all(hub, shared, monkeypatch)
+        yield
+    close_session()
+
+
+def _run(call: Any, folder: Path, text: str, one: Typed) -> str | None:
+    words = shlex.split(one.instead or f"{text} {one.more}")
+    words = [one.put.get(word, word).replace("{problem}", _problem(folder)) for word in words]
+    began = time.monotonic()
+    if words[0] == "train" and "--dry-run" not in words:
+        done = subprocess.run([CODEA1, *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        code, said = done.returncode, done.stdout + done.stderr
+    else:
+        called = call(app, *words)
+        code, said = called.code, called.out + called.err
+    _prepare(folder, text)
+    print(f"{time.monotonic() - began:6.1f} s  {text}")
+    if code or one.says not in said:
+        return f"exit {code}, {one.says!r} is {'' if one.says in said else 'not '}said:\n{said[-1500:]}"
+    return None
+
+
+def _prepare(folder: Path, text: str) -> None:
+    """What later commands find: the first run under other names, and results to compare."""
+    if text == "train --recipe tiny" and (folder / "runs" / "RUN").is_dir():
+        for name in ("NAME", "my-run", "OTHER", "golden", "code-a1"):
+            shutil.copytree(folder / "runs" / "RUN", folder / "runs" / name, symlinks=True)
+        os.utime(folder / "runs" / "RUN")
+    if text == "eval-code humaneval --samples FILE":
+        for name in "AB":
+            there = json.loads((folder / "FILE.results.json").read_text())
+            (folder / f"{name}.results.json").write_text(json.dumps(there))
+
+
+def _problem(folder: Path) -> str:
+    """A problem of the run, as `run.json` names it."""
+    info = folder / "runs" / "RUN" / "run.json"
+    ids: list[str] = json.loads(info.read_text())["problem_ids"] if info.is_file() else ["none"]
+    return ids[0]
