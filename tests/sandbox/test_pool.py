@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from codea1_cli.sandbox.base import Limits, ProgramRun
+from codea1_cli.sandbox.base import Limits, ProgramRun, SandboxEnvironment
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.local.worker import Worker, WorkerLost
 from codea1_cli.sandbox.verdicts import AnswerKind
@@ -228,10 +228,13 @@ def test_a_closed_sandbox_answers_unscored_at_once():
     assert "closed" in run.load_detail
 
 
-def test_a_module_that_starts_a_thread_when_it_is_imported_is_left_to_the_programs() -> None:
-    """pyarrow's allocator does, and pandas imports it; the kernel makes no user namespace for several threads."""
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_module_that_starts_a_thread_when_it_is_imported_is_left_to_the_programs(threads: bool) -> None:
+    """The kernel makes no user namespace for several threads. pyarrow's allocator starts one, and pandas imports it,
+    unless it is told not to."""
     program = "import sys\nbefore = set(sys.modules)\nimport pyarrow\ndef f(): return [n in before for n in ('pyarrow', 'numpy')]"
-    with LocalSandbox(1, warm=("numpy", "pyarrow")) as box:
+    around = SandboxEnvironment(env={"JE_ARROW_MALLOC_CONF": "background_thread:true"} if threads else {})
+    with LocalSandbox(1, warm=("numpy", "pyarrow"), environment=around) as box:
         run = box.run(program, "f", ["f()"], replace(QUICK, time_s=20.0))
         assert run.answers[0].value is not None, run
-        assert run.answers[0].value.data == [False, True]
+        assert run.answers[0].value.data == [not threads, True]
