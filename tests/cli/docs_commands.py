@@ -49,6 +49,7 @@ COMMANDS: dict[str, Typed] = {
     "mistakes list": Typed("Mistake Book of"),
     "mistakes inspect PROBLEM_ID": Typed("live tests", put={"PROBLEM_ID": "{problem}"}),
     "export RUN --role code --to model/": Typed("model"),
+    "prepare-data src/mypackage --out mine/": Typed("train --recipe tiny data.train=mine"),
     "prepare-data mbpp --out problems/": Typed("train --recipe", "--limit 60"),
     "plan --recipe 1.5b --gpu h100 --gpus 8": Typed("GiB"),
     "train --recipe 135m": Typed("mbpp", instead="plan --recipe 135m --gpu a100"),
