@@ -29,7 +29,7 @@ from codea1_cli.files import kept_json
 Kind = Literal["dataset", "model"]
 T = TypeVar("T")
 
-REACH_S = 3.5  # that an answer may take; with a command's start this stays below five seconds
+REACH_S = 3.0  # that an answer may take; with a command's start this stays below five seconds
 _AGAIN_S = 30.0  # how long a hub that did not answer is taken for unreachable
 _TRIES = 3  # of one file, each of which huggingface_hub tries to resume by itself
 _COMMIT = re.compile(r"[0-9a-f]{40}")

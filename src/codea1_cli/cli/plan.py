@@ -58,7 +58,6 @@ def plan(
     from dataclasses import replace
 
     from codea1_cli.cli.plan_view import estimate_data, show_estimate
-    from codea1_cli.models.loading import check_model
     from codea1_cli.planning.estimate import best_gpu_splits, check_disk, check_fits, estimate_run, suggestions
     from codea1_cli.planning.gpu_assignment import gpu_ids
     from codea1_cli.recipe.batching import fitted
@@ -69,8 +68,6 @@ def plan(
         raise UserError("no recipe given", hint=f"--recipe NAME, one of {', '.join(recipe_names())}, or a file")
     chosen = load_recipe(recipe, overrides or [])
     shapes = known_shapes(chosen)
-    for role in shapes:
-        check_model(chosen.model_of(role), look=True)
     notes: list[str] = []
     chosen, count = first_use(chosen, problems, notes)
     blind = len(notes)
@@ -160,10 +157,12 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
     from codea1_cli.environment import hub_cache
     from codea1_cli.errors import size_text
     from codea1_cli.methods.registry import method_of
-    from codea1_cli.models.loading import resolve_model
+    from codea1_cli.models.loading import check_model, resolve_model
     from codea1_cli.planning.shapes import find_shape
     from codea1_cli.recipe.resources import training_problems
 
+    for role in method_of(recipe).roles:
+        check_model(recipe.model_of(role), look=True)
     notes += [
         f"first use: fetches {model}, about {size_text(2 * shape.parameters)}, kept in {hub_cache()}"
         for model in dict.fromkeys(recipe.model_of(role) for role in method_of(recipe).roles)

@@ -12,6 +12,8 @@ from codea1_cli.cli.console import JsonOption, VerboseOption
 from codea1_cli.errors import CodeA1Error, UserError
 
 if TYPE_CHECKING:
+    from codea1_cli.planning.gpu_assignment import GpuAssignment
+    from codea1_cli.problems.problem import Problem
     from codea1_cli.recipe.schema import DataSource, Recipe
 
 app = typer.Typer(no_args_is_help=True, help="List, show and check recipes.")
@@ -171,6 +173,27 @@ def with_training_data(recipe: "Recipe", wait: bool = False, look: bool = False)
     if data.heldout is None and heldout.is_file() and heldout.stat().st_size:
         data.heldout = str(heldout)
     return recipe.model_copy(update={"data": data})
+
+
+def fetched(recipe: "Recipe", ranks: "GpuAssignment", wait: bool) -> "tuple[Recipe, list[Problem]]":
+    """The recipe with its training data named, and the problems, once its models and its data are here.
+
+    ranks: of this machine, where that is known: what cannot fit there is told before anything is fetched.
+
+    Raises:
+        UserError, EnvironmentFault: a model or the data cannot be used, or fetched.
+    """
+    from codea1_cli.cli.plan import estimate_here, first_use
+    from codea1_cli.methods.registry import method_of
+    from codea1_cli.models.loading import check_model
+    from codea1_cli.recipe.resources import training_problems
+
+    if recipe.data.train is None and recipe.data.source is not None and ranks:
+        estimate_here(*first_use(recipe, None, []), ranks)
+    for role in method_of(recipe).roles:
+        check_model(recipe.model_of(role))
+    recipe = with_training_data(recipe, wait)
+    return recipe, training_problems(recipe)
 
 
 def _kept(source: "DataSource") -> list[Path]:

@@ -67,17 +67,15 @@ def train(
     """Train both policies; a run directory holds everything that it leaves."""
     from codea1_cli.cli.plan import estimate_here, first_use, free_disk
     from codea1_cli.cli.plan_view import headline, run_data, show_run
-    from codea1_cli.cli.recipes import with_training_data
+    from codea1_cli.cli.recipes import fetched
     from codea1_cli.engine.resume import begin_anew
     from codea1_cli.engine.run_setup import run_length
     from codea1_cli.engine.shutdown import stoppable
-    from codea1_cli.methods.registry import method_of
-    from codea1_cli.models.loading import check_model
     from codea1_cli.planning.estimate import check_disk
     from codea1_cli.planning.gpu_assignment import assign_gpus, settle_precision, visible_gpus
     from codea1_cli.recipe.batching import fitted
     from codea1_cli.recipe.files import resumed_recipe
-    from codea1_cli.recipe.resources import check_benchmarks, heldout_problems, training_problems
+    from codea1_cli.recipe.resources import check_benchmarks, heldout_problems
     from codea1_cli.runs.run_dir import runs_root
 
     root = runs_root(runs)
@@ -94,14 +92,15 @@ def train(
             raise UserError("--start-over goes with --resume", hint="a new run begins at its first step anyway")
         chosen, source = _new(recipe, overrides or [], run, root, options)
         directory = _directory(chosen.name, run, root, resume, options)
+    ranks = assign_gpus(chosen, visible_gpus(), cores()) if address is None else {}
     notes: list[str] = []
-    chosen, count = first_use(chosen, None, notes) if dry_run else (with_training_data(chosen, wait), 0)
-    problems = [] if dry_run else training_problems(chosen)
-    count = count or len(problems)
+    if dry_run:
+        chosen, count = first_use(chosen, None, notes)
+    else:
+        chosen, problems = fetched(chosen, ranks, wait)
+        count = len(problems)
     heldout_problems(chosen)  # a broken held-out file or a missing benchmark shall be found now, not after an hour
     notes += check_benchmarks(chosen, look=dry_run)
-    for role in method_of(chosen).roles:
-        check_model(chosen.model_of(role), look=dry_run)
     if address is not None:
         from codea1_cli.engine.ranks import survey
 
@@ -114,8 +113,6 @@ def train(
             )
         offered = [gpu for node in nodes for gpu in node.gpus]
         ranks = assign_gpus(chosen, offered, sum(node.cores for node in nodes), f"the cluster at {address}")
-    else:
-        ranks = assign_gpus(chosen, visible_gpus(), cores())
     chosen, fewer = fitted(chosen, count, {role: len(group) for role, group in ranks.items()})
     if fewer:
         console.note(fewer)
