@@ -24,6 +24,7 @@ test: {max_prompt_tokens: 1500}
 @pytest.mark.shared
 @pytest.mark.slow
 @pytest.mark.e2e
+@pytest.mark.timeout(900)
 def test_a_recipe_brings_its_data(cli: Cli, shared: Path, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(RECIPE)
     functions = tmp_path / "benchmarks" / "clone" / "whatever.json"
