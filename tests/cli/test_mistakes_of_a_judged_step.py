@@ -4,7 +4,6 @@ import pytest
 
 from codea1_cli.cli import mistakes
 from codea1_cli.engine.run_writer import RunWriter
-from codea1_cli.judging.step_judge import JudgedProblem
 from codea1_cli.problems.problem import write_problems
 from codea1_cli.recipe.files import recipe_text
 from codea1_cli.recipe.resources import open_step_judge
@@ -45,8 +44,7 @@ def judged(tmp_path_factory):
         candidates = judge.load_candidates(problem, [f"```python\n{source}\n```" for source in sources])
         book = writer.replayed(RATIO)
         judged = [judge.judge_suites(problem, candidate, [SUITE], book) for candidate in candidates]
-        pool = judge.judge_pool(problem, judged, writer.pool(RATIO), step)
-        writer.score_step(step, {RATIO: JudgedProblem(judged, pool)})
+        writer.score_step(step, {RATIO: judge.judge_pool(problem, judged, writer.pool(RATIO), step)})
     writer.close()
     judge.close()
     return run

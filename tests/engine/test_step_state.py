@@ -31,7 +31,7 @@ class Judge:
     def attacked(self, candidates):
         return [bool(candidate.loaded) for candidate in candidates]
 
-    def judge_suites(self, problem, candidate, texts, book):
+    def judge_suites(self, problem, candidate, texts, book, later):
         return Judged(candidate, JudgedCandidate(candidate.code, candidate.loaded))
 
 

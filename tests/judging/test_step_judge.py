@@ -13,6 +13,7 @@ from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.files import load_recipe
 from codea1_cli.recipe.resources import open_step_judge
 from codea1_cli.runs.run_dir import RunDir
+from codea1_cli.sandbox.base import ProgramRun
 from codea1_cli.sandbox.verdicts import Expected, Verdict
 
 DOUBLE = Problem(
@@ -247,7 +248,7 @@ def test_this_steps_wrong_programs_and_earlier_ones_are_the_pool(judge):
     plus = "```python\ndef double(n):\n    return n + 3\n```"
     problem = played(one, [WRONG, RIGHT, plus, WRONG], suite("assert double(2) == 4", "assert double(5) == 11"))
     before = (PoolMember(ADD_TWO, "assert double(3) == 6", True, 1),)
-    pool = one.judge_pool(DOUBLE, problem, before, 2)
+    pool = one.judge_pool(DOUBLE, problem, before, 2).pool
     assert [(member.code, member.step, member.own) for member in pool.members] == [
         (problem[0].candidate.code, 2, True),
         (problem[2].candidate.code, 2, True),
@@ -268,7 +269,7 @@ def test_alike_programs_and_those_that_run_out_of_time_are_no_members(judge):
         PoolMember(LOOPS, "assert double(3) == 6", True, 1),
         PoolMember(SQUARE, "assert double(4) == 8", False, 1),
     )
-    pool = one.judge_pool(DOUBLE, problem, before, 2)
+    pool = one.judge_pool(DOUBLE, problem, before, 2).pool
     assert [member.code for member in pool.members] == [problem[0].candidate.code]
     assert pool.after(before) == pool.members
 
@@ -279,12 +280,45 @@ def test_a_member_on_which_the_sandbox_fails_stays_and_counts_for_nothing(judge,
     before = (PoolMember(ADD_TWO, "assert double(3) == 6", True, 1),)
     check = one.judge.check
 
-    def failing(code, entry, calls, expected):
-        found = check(code, entry, calls, expected)
+    def failing(code, entry, calls, expected, **rest):
+        found = check(code, entry, calls, expected, **rest)
         lost = {call: replace(test, verdict=Verdict.UNSCORED) for call, test in found.verdicts.items()}
         return replace(found, verdicts=lost if code == ADD_TWO else found.verdicts)
 
     monkeypatch.setattr(one.judge, "check", failing)
-    pool = one.judge_pool(DOUBLE, problem, before, 2)
+    pool = one.judge_pool(DOUBLE, problem, before, 2).pool
     assert pool.members == ()
     assert pool.after(before) == before
+
+
+def test_a_wrong_candidate_that_waits_for_the_pool_is_judged_as_one_that_does_not(judge, monkeypatch):
+    one = judge()
+    plus = "```python\ndef double(n):\n    return n + 3 if n != 9 else 1 // 0\n```"
+    texts = [suite("assert double(2) == 4", "assert double(5) == 11"), suite("assert double(9) == 18", "double(1)")]
+    book, before = ("assert double(7) == 14",), (PoolMember(ADD_TWO, "assert double(3) == 6", True, 1),)
+    candidates = one.load_candidates(DOUBLE, [WRONG, RIGHT, plus, BROKEN, WRONG])
+    assert [candidate.is_wrong for candidate in candidates] == [True, False, True, False, True]
+
+    def judged(later):
+        found = [one.judge_suites(DOUBLE, c, texts if c.loaded else [], book, later) for c in candidates]
+        assert [game.later for game in found] == [later and candidate.is_wrong for candidate in candidates]
+        return one.judge_pool(DOUBLE, found, before, 2)
+
+    at_once, asked, check = judged(False), [], one.judge.check
+    monkeypatch.setattr(
+        one.judge, "check", lambda code, *rest, **more: asked.append(code) or check(code, *rest, **more)
+    )
+    assert judged(True) == at_once
+    assert at_once.pool.members
+    assert len(asked) == 4, "each wrong program runs once, the right one and the earlier member too"
+    assert not one.judge_suites(DOUBLE, candidates[0], texts, (), False).later
+
+
+def test_a_sandbox_that_fails_on_a_candidate_that_waited_leaves_it_unscored(judge, monkeypatch):
+    one = judge()
+    candidate = one.load_candidates(DOUBLE, [WRONG])[0]
+    waiting = one.judge_suites(DOUBLE, candidate, [suite("assert double(5) == 10")], (), True)
+    monkeypatch.setattr(one.sandbox, "run", lambda code, entry, calls, *_: ProgramRun.unscored(len(calls), "lost"))
+    found = one.judge_pool(DOUBLE, [waiting], (), 2)
+    assert found.candidates[0].game.suites[0].unscored
+    assert found.pool.members == ()

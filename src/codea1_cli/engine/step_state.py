@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from codea1_cli.errors import SandboxOutage, command
-from codea1_cli.game.pool import JudgedPool, Pool
+from codea1_cli.game.pool import Pool
 from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem, StepJudge
 from codea1_cli.methods.base import CandidateView
 from codea1_cli.problems.problem import Problem
@@ -106,7 +106,9 @@ class Step:
         try:
             candidate = (await self.candidates(problem_id))[index]
             book, started = self._replayed(problem_id), time.monotonic()
-            judged = await self._in_thread(self._judge.judge_suites, self._problems[problem_id], candidate, texts, book)
+            judged = await self._in_thread(
+                self._judge.judge_suites, self._problems[problem_id], candidate, texts, book, True
+            )
             self.judge_seconds += time.monotonic() - started
             partner = self._sparring(problem_id, await self.candidates(problem_id)).get(index) if texts else None
             slot.set_result(replace(judged, shown=partner))
@@ -117,9 +119,9 @@ class Step:
     async def judged(self, problem_id: str, index: int) -> Judged:
         return await _slot(self._judged, (problem_id, index))
 
-    async def judge_pool(self, problem_id: str, candidates: Sequence[Judged]) -> JudgedPool | None:
+    async def judge_pool(self, problem_id: str, candidates: Sequence[Judged]) -> JudgedProblem:
         if not self._judge.rules.has_pool:
-            return None
+            return JudgedProblem(candidates)
         started, pool = time.monotonic(), self._pool(problem_id)
         problem = self._problems[problem_id]
         judged = await self._in_thread(self._judge.judge_pool, problem, candidates, pool, self._number)

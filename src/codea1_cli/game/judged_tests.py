@@ -3,7 +3,7 @@ each assert."""
 
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from codea1_cli.extract import AssertStatement, Stated
@@ -185,6 +185,25 @@ def judged_book(
             )
         )
     return tuple(tests)
+
+
+def open_calls(candidate: JudgedCandidate) -> list[str]:
+    """The distinct calls of a candidate's valid tests, of the book and of its suites, that it has not been run on."""
+    tests = (*candidate.book, *(test for suite in candidate.suites for test in suite.tests))
+    return list(dict.fromkeys(t.call for t in tests if t.valid and t.call is not None and t.verdict is None))
+
+
+def answered(candidate: JudgedCandidate, verdicts: Mapping[str, TestVerdict]) -> JudgedCandidate:
+    """The candidate with what it made of its open calls."""
+
+    def filled(test: JudgedTest) -> JudgedTest:
+        found = verdicts.get(test.call or "")
+        return replace(test, verdict=found.verdict, got=found.got) if test.valid and found else test
+
+    suites = [replace(suite, tests=tuple(map(filled, suite.tests))) for suite in candidate.suites]
+    lost = [suite.unscored or any(t.verdict is Verdict.UNSCORED for t in suite.tests) for suite in suites]
+    scored = [replace(suite, unscored=unscored) for suite, unscored in zip(suites, lost, strict=True)]
+    return replace(candidate, book=tuple(map(filled, candidate.book)), suites=tuple(scored))
 
 
 def _judged(

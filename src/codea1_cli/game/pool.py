@@ -11,7 +11,7 @@ from codea1_cli.game.rules import Game
 from codea1_cli.sandbox.verdicts import Verdict
 
 # A time-out may only say that the machine was busy, and a program that ends the process costs a process per call.
-_SHOWS_WRONG = (Verdict.FAILED, Verdict.RAISED)
+SHOWS_WRONG = (Verdict.FAILED, Verdict.RAISED)
 Answers = Mapping[str, tuple[Verdict, str]]
 """What one program made of calls: by call, the verdict and what it gave, as text."""
 
@@ -83,10 +83,10 @@ def counting_tests(rules: Game, suite: JudgedSuite) -> list[JudgedTest]:
 def evidence(candidate: JudgedCandidate) -> tuple[JudgedTest, bool] | None:
     """A test that shows the candidate to be wrong, and whether it is one of the problem's own; None without one."""
     for test in candidate.own:
-        if test.valid and test.verdict in _SHOWS_WRONG:
+        if test.valid and test.verdict in SHOWS_WRONG:
             return test, True
     for test in (*candidate.book, *(test for suite in candidate.suites for test in suite.tests)):
-        if test.valid and test.verdict in _SHOWS_WRONG:
+        if test.valid and test.verdict in SHOWS_WRONG:
             return test, False
     return None
 
@@ -137,7 +137,7 @@ def judged_pool(members: Sequence[PoolMember], answers_of: Callable[[str], Answe
         verdicts = {verdict for verdict, _ in own.values()}
         if Verdict.UNSCORED in verdicts:
             unjudged.append(member)
-        if verdicts - {Verdict.PASSED, *_SHOWS_WRONG}:
+        if verdicts - {Verdict.PASSED, *SHOWS_WRONG}:
             continue
         if not any(_alike(own, answers[other.code]) for other in kept):
             kept.append(member)

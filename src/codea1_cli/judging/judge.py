@@ -46,6 +46,11 @@ class CandidateResult:
     verdicts: dict[str, TestVerdict] = field(default_factory=dict)
     load_verdict: Verdict | None = None
 
+    @property
+    def given(self) -> dict[str, tuple[Verdict, str]]:
+        """By call, the verdict and what the candidate gave."""
+        return {call: (test.verdict, test.got) for call, test in self.verdicts.items()}
+
 
 class Judge:
     """The one judge of training and evaluation. Thread-safe; every method blocks.
@@ -170,7 +175,13 @@ def _converted(test_code: str, entry_point: str) -> tuple[str, ...]:
 
 def own_calls(problem: Problem) -> list[str]:
     """The distinct calls that the problem's own tests make, in order."""
-    return list(dict.fromkeys(str(test.call) for test in own_tests(problem)))
+    return list(_distinct_calls(tuple(problem.tests), problem.test_code or "", problem.entry_point))
+
+
+@lru_cache(maxsize=4096)
+def _distinct_calls(tests: tuple[str, ...], test_code: str, entry_point: str) -> tuple[str, ...]:
+    tests = tests or _converted(test_code, entry_point)
+    return tuple(dict.fromkeys(str(test.call) for test in well_formed(tests, entry_point)))
 
 
 def own_answers(judge: Judge, problem: Problem, most: int | None = None) -> dict[str, Expected]:
@@ -192,3 +203,35 @@ def well_formed(tests: Sequence[str], entry_point: str) -> list[AssertStatement]
     """The asserts among `tests` that call the entry point as a suite must, in order."""
     found = [statement for test in tests for statement in parse_suite(test, entry_point)]
     return [statement for statement in found if statement.invalid is None and statement.call is not None]
+
+
+@dataclass(frozen=True)
+class SolveResult:
+    """One held-out problem: which of the sampled solutions pass all its tests."""
+
+    problem_id: str
+    passed: tuple[bool, ...]
+    wrong: tuple[str, ...]  # distinct programs that load and fail
+    unscored: int
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """One suite on one wrong program of a held-out problem, by its first K asserts.
+
+    asserts: how many there are, up to K. valid: whose call the reference answers. correct, misstated: valid ones that
+    state the reference's answer, and the others. kills: valid ones that the program fails by the
+    reference's answer, whatever they state. exposed: whether one of them states that answer, so that somebody without a
+    reference sees the program fail for a right reason. calls: the valid ones'. validity: the game's.
+    """
+
+    problem_id: str
+    asserts: int
+    valid: int
+    correct: int
+    misstated: int
+    kills: int
+    exposed: bool
+    calls: tuple[str, ...]
+    validity: float
+    unscored: bool

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from codea1_cli.errors import EnvironmentFault
@@ -13,13 +14,16 @@ from codea1_cli.game.judged_tests import (
     BookTest,
     JudgedCandidate,
     JudgedTest,
+    answered,
     calls_for_reference,
     judged_book,
     judged_suite,
+    open_calls,
     read_book_test,
     stated_answers,
 )
 from codea1_cli.game.pool import (
+    SHOWS_WRONG,
     Answers,
     JudgedPool,
     Pool,
@@ -31,8 +35,17 @@ from codea1_cli.game.pool import (
 )
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import score_problem
-from codea1_cli.judging.judge import CandidateResult, Judge, grade_on_tests, own_answers, own_calls
+from codea1_cli.judging.judge import (
+    CandidateResult,
+    Judge,
+    SolveResult,
+    SuiteResult,
+    grade_on_tests,
+    own_answers,
+    own_calls,
+)
 from codea1_cli.problems.problem import Problem
+from codea1_cli.sandbox.base import in_order
 from codea1_cli.sandbox.verdicts import Expected, Verdict
 
 OWN_CALLS = 8
@@ -55,14 +68,22 @@ class Candidate:
         """Whether it loads and nothing is known against it."""
         return bool(self.loaded) and evidence(JudgedCandidate(self.code, True, own=self.own)) is None
 
+    @property
+    def is_wrong(self) -> bool:
+        """Whether its own tests show that it is wrong, and it ended each of them."""
+        verdicts = {test.verdict for test in self.own}
+        return bool(self.loaded) and not verdicts <= {Verdict.PASSED} and verdicts <= {Verdict.PASSED, *SHOWS_WRONG}
+
 
 @dataclass(frozen=True)
 class Judged:
-    """A candidate with everything that ran on it. `shown`: the pool's member that the Test LLM saw in its place."""
+    """A candidate with everything that ran on it. `shown`: the pool's member that the Test LLM saw in its place.
+    `later`: its valid tests have not run yet, `StepJudge.judge_pool` runs them."""
 
     candidate: Candidate
     game: JudgedCandidate
     shown: str | None = None
+    later: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,41 +94,8 @@ class JudgedProblem:
     pool: JudgedPool | None = None
 
 
-@dataclass(frozen=True)
-class SolveResult:
-    """One held-out problem: which of the sampled solutions pass all its tests."""
-
-    problem_id: str
-    passed: tuple[bool, ...]
-    wrong: tuple[str, ...]  # distinct programs that load and fail
-    unscored: int
-
-
-@dataclass(frozen=True)
-class SuiteResult:
-    """One suite on one wrong program of a held-out problem, by its first K asserts.
-
-    asserts: how many there are, up to K. valid: whose call the reference answers. correct, misstated: valid ones that
-    state the reference's answer, and the others. kills: valid ones that the program fails by the
-    reference's answer, whatever they state. exposed: whether one of them states that answer, so that somebody without a
-    reference sees the program fail for a right reason. calls: the valid ones'. validity: the game's.
-    """
-
-    problem_id: str
-    asserts: int
-    valid: int
-    correct: int
-    misstated: int
-    kills: int
-    exposed: bool
-    calls: tuple[str, ...]
-    validity: float
-    unscored: bool
-
-
 class StepJudge:
-    """Judges what the policies sampled, by the rules of one game. Thread-safe: the arena calls it from as many threads
-    as there are sandbox workers.
+    """Judges what the policies sampled, by the rules of one game. Thread-safe.
 
     own_tests: how many of a problem's own tests a candidate faces when it is loaded; None: all.
     """
@@ -183,30 +171,35 @@ class StepJudge:
         """The reference's answers; the first of the problem's own calls say how long the others may take."""
         return self.judge.expected(problem.reference, problem.entry_point, calls, own_calls(problem)[:OWN_CALLS])
 
-    def judge_pool(self, problem: Problem, candidates: Sequence[Judged], pool: Pool, step: int) -> JudgedPool:
+    def judge_pool(self, problem: Problem, candidates: Sequence[Judged], pool: Pool, step: int) -> JudgedProblem:
         """Adds this step's wrong candidates to a problem's pool, and runs the members on the calls that count.
 
-        A candidate has answered its own suites' calls already; an earlier member is run until the pool is full.
+        A candidate has answered its own suites' calls already, or does so now, with the others' in one process, which
+        is cheaper (`later`). An earlier member is run until the pool is full.
         """
-        rules, entry = self.rules, problem.entry_point
-        games = [one.game for one in candidates]
-        suites = (suite for game in games for suite in game.suites)
-        calls = [str(test.call) for suite in suites for test in counting_tests(rules, suite)]
-        own = own_answers(self.judge, problem, OWN_CALLS)
-        expected = self._answers(problem, calls) | {call: answer for call, answer in own.items() if answer.valid}
+        entry, check = problem.entry_point, self.judge.check
+        suites = [suite for one in candidates for suite in one.game.suites]
+        calls = [str(test.call) for suite in suites for test in counting_tests(self.rules, suite)]
+        late = {one.game.code: one.game for one in candidates if one.later}
+        own = {call: known for call, known in own_answers(self.judge, problem, OWN_CALLS).items() if known.valid}
+        asked = {code: [*open_calls(game), *calls] for code, game in late.items()}
+        expected = self._answers(problem, [*calls, *chain.from_iterable(asked.values())]) | own
+        runs = in_order(lambda code: check(code, entry, asked[code], expected), late, min(len(late), self.workers) or 1)
+        found = dict(runs)
+        games = [answered(one.game, found[one.game.code].verdicts) if one.later else one.game for one in candidates]
+        known, count = known_answers(games), dict.fromkeys([*calls, *own])
+
+        def answers_of(code: str) -> Answers:
+            told = {**(found[code].given if code in found else {}), **known.get(code, {})}
+            if missing := [call for call in count if call not in told]:
+                told |= check(code, entry, missing, expected, stop_late=True).given  # it is no member then
+            return {call: answer for call, answer in told.items() if call in count}
+
         new = wrong_candidates(games, step)
         codes = {member.code for member in new}
         members = [*new, *(member for member in pool if member.code not in codes)]
-        known = known_answers(games)
-
-        def answers_of(code: str) -> Answers:
-            told = {call: answer for call, answer in known.get(code, {}).items() if call in expected}
-            if missing := [call for call in expected if call not in told]:
-                found = self.judge.check(code, entry, missing, expected).verdicts
-                told |= {call: (test.verdict, test.got) for call, test in found.items()}
-            return told
-
-        return judged_pool(members, answers_of, rules.pool_size)
+        judged = [replace(one, game=game, later=False) for one, game in zip(candidates, games, strict=True)]
+        return JudgedProblem(judged, judged_pool(members, answers_of, self.rules.pool_size))
 
     def owners(self, candidates: Sequence[Candidate]) -> list[int]:
         """For each candidate the one whose suites it is judged by: itself, or the first identical one if they share."""
@@ -223,14 +216,18 @@ class StepJudge:
             for index, candidate in enumerate(candidates)
         ]
 
-    def judge_suites(self, problem: Problem, candidate: Candidate, texts: Sequence[str], book: Sequence[str]) -> Judged:
-        """Runs the suites and the replayed book on one candidate."""
+    def judge_suites(
+        self, problem: Problem, candidate: Candidate, texts: Sequence[str], book: Sequence[str], later: bool = False
+    ) -> Judged:
+        """Runs the suites and the replayed book on one candidate. With `later` one that is wrong waits for
+        `judge_pool`, which runs it anyway: that costs one process in place of two."""
+        later = later and self.rules.has_pool and candidate.is_wrong
         rules, entry = self.rules, problem.entry_point
         suites = [parse_suite(text, entry, cap=rules.cap, mode=rules.mode) for text in texts]
         replayed = [test for source in book if (test := read_book_test(source)) is not None]
         if rules.validation:
             expected = self._answers(problem, calls_for_reference(rules, suites, replayed))
-            result = self._check(candidate, entry, expected)
+            result = CandidateResult(True) if later else self._check(candidate, entry, expected)
             judged = [
                 judged_suite(rules, text, statements, expected, result.verdicts, self.judge.equal)
                 for text, statements in zip(texts, suites, strict=True)
@@ -246,7 +243,7 @@ class StepJudge:
             usable = [test for test in replayed if test.call in stated]
             on_book = judged_book(usable, stated, self._check(candidate, entry, stated).verdicts)
         game = JudgedCandidate(candidate.code, candidate.loaded, on_book, tuple(judged), candidate.own)
-        return Judged(candidate, game)
+        return Judged(candidate, game, later=later)
 
     def _check(self, candidate: Candidate, entry_point: str, expected: Any) -> CandidateResult:
         calls = [call for call, answer in expected.items() if answer.valid]

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from codea1_cli.game.mistake_book import Entries
-from codea1_cli.game.pool import JudgedPool
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import ProblemOutcome
 from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem, StepJudge
@@ -43,16 +42,17 @@ class Step(Protocol):
         ...
 
     async def judge_suites(self, problem_id: str, index: int, texts: Sequence[str]) -> None:
-        """Runs the suites `texts` and the replayed Mistake Book on candidate `index`."""
+        """Runs the suites `texts` and the replayed Mistake Book on candidate `index`; on one that goes into the pool
+        `judge_pool` does."""
         ...
 
     async def judged(self, problem_id: str, index: int) -> Judged:
         """What `judge_suites` came to for candidate `index`; waits until its suites are posted and judged."""
         ...
 
-    async def judge_pool(self, problem_id: str, candidates: Sequence[Judged]) -> JudgedPool | None:
-        """The problem's pool with this step's wrong candidates in it, run on the calls that count; None in a game
-        without."""
+    async def judge_pool(self, problem_id: str, candidates: Sequence[Judged]) -> JudgedProblem:
+        """The problem's candidates with all that ran on them, and its pool with this step's wrong ones in it, run on
+        the calls that count; without a pool in a game that has none."""
         ...
 
     def attacked(self, candidates: Sequence[Candidate]) -> list[bool]:

@@ -44,7 +44,7 @@ class CodeA1(Method):
             replace(await step.judged(problem_id, owner), candidate=candidate)
             for candidate, owner in zip(candidates, owners, strict=True)
         ]
-        return JudgedProblem(judged, await step.judge_pool(problem_id, judged))
+        return await step.judge_pool(problem_id, judged)
 
     def score(self, game: Game, book: Entries, judged: JudgedProblem, problem_id: str) -> ProblemOutcome:
         outcome = score_problem(game, book, [one.game for one in judged.candidates], problem_id, judged.pool)
