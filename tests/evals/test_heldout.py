@@ -222,6 +222,14 @@ def test_near_misses_are_chosen_once(tmp_path):
     assert chosen(file, judge, 1, other) == first[:1]
 
 
+def test_a_problem_without_a_plain_call_has_no_near_misses(tmp_path):
+    judge = Direct()
+    judge.lost = True
+    indirect = COUNTING.model_copy(update={"tests": ["assert list(count(3)) == [1, 2, 3]"], "extra_tests": []})
+    assert chosen(tmp_path / "near_miss.json", judge, 2, indirect) == []
+    assert not judge.programs
+
+
 def test_a_lost_sandbox_and_a_broken_file_are_told(tmp_path):
     judge = Direct()
     judge.lost = True

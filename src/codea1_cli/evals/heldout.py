@@ -18,7 +18,7 @@ from codea1_cli.evals.statistics import pass_at_k
 from codea1_cli.evals.test_generation.mutants import make_mutants
 from codea1_cli.evals.test_generation.sampling import attack_prompts
 from codea1_cli.files import decode_json
-from codea1_cli.judging.judge import grade_on_tests
+from codea1_cli.judging.judge import grade_on_tests, own_calls
 from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.models.loading import render
 from codea1_cli.models.sampler import SamplingSettings
@@ -182,15 +182,17 @@ def near_misses(problem: Problem, judge: StepJudge, limit: int) -> list[str]:
     They are looked for among the problem's own wrong programs, then among mutants of its reference in the order of
     their hashes, which favours no operator and no place; `PROGRAMS_TRIED` at most. `tests` and `extra_tests` count,
     where the reference answers them. Of programs that fail the same calls only the first is taken, and none that times
-    out, which might be the machine's doing.
+    out, which might be the machine's doing. None are found where no test is a plain call of the function.
 
     Raises:
         EnvironmentFault: the sandbox failed on all of them.
     """
+    tested = problem.model_copy(update={"tests": [*problem.tests, *problem.extra_tests]})
+    if not own_calls(tested):
+        return []
     mutants = {mutant.source for mutant in make_mutants(problem.reference) if mutant.source is not None}
     by_hash = sorted(mutants, key=lambda source: hashlib.sha256(source.encode()).digest())
     programs = list(dict.fromkeys([*wrong_programs(problem), *by_hash]))[:PROGRAMS_TRIED]
-    tested = problem.model_copy(update={"tests": [*problem.tests, *problem.extra_tests]})
     grades = grade_on_tests(judge.judge, tested, programs, stop_late=True)
     if programs and all(grade.share is None for grade in grades) and judge.reference_fault(problem) is None:
         raise judge.outage(f"the sandbox failed on {problem.id}")
