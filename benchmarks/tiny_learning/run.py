@@ -171,8 +171,8 @@ def page(found: Arms, arms: dict[str, tuple[str, ...]]) -> str:
 
 PAGE = """# What the embedded model learns
 
-`uv run python benchmarks/tiny_learning/run.py --arms {arms} --seeds {seeds} --write docs/tiny-learning.md` made this page. Every arm
-is trained under the same seeds, and sees the same problems in the same steps under each. None of these seeds was used to find a
+`uv run python benchmarks/tiny_learning/run.py --arms {arms} --seeds {seeds} --write docs/tiny-learning.md` made this page. Arms share
+their seeds (`seeds` counts those that an arm has finished), and see the same problems in the same steps under each. None of these seeds was used to find a
 setting. All figures are of the held-out problems, before the first step and after the last one, in percent but for asserts per suite.
 A run took {took} s on two cores, both evaluations included.
 
