@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.engine.rehearsal import rehearse_commit
-from codea1_cli.environment import KEEP, cores, home, home_fault, settle
+from codea1_cli.environment import KEEP, cores, home, home_fault, installed_version, settle
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.planning.gpu_assignment import Gpu, physical_gpus, visible_gpus
 from codea1_cli.runs.run_dir import RunDir
@@ -58,11 +58,11 @@ class Check:
 def diagnose(runs: Path, sandbox: SandboxOptions | None = None) -> list[Check]:
     """All checks, in the order in which a run would meet the trouble. `runs` is the folder of runs; without `sandbox`
     this machine's is checked."""
-    installed = installed_versions()
+    there = installed_versions()
     steps: list[tuple[str, Callable[[], list[Check]]]] = [
         ("python", lambda: [_python()]),
-        ("packages", lambda: [*_packages(installed), _fit(installed)]),
-        ("devices", lambda: _devices(installed)),
+        ("packages", lambda: [*_packages(there), _fit(there)]),
+        ("devices", lambda: _devices(there)),
         ("sandbox", partial(sandbox_checks, sandbox) if sandbox else sandbox_checks),
         ("disk", lambda: [_disk(runs), _shared_memory(Path("/dev/shm"))]),
         ("environment", lambda: [_home(), _environment()]),
@@ -78,13 +78,7 @@ def diagnose(runs: Path, sandbox: SandboxOptions | None = None) -> list[Check]:
 
 def installed_versions() -> dict[str, str | None]:
     """Version of each package that matters, None where it is not installed; nothing is imported."""
-    versions: dict[str, str | None] = {}
-    for name in (*REQUIRED, *OPTIONAL):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = None
-    return versions
+    return {name: installed_version(name) for name in (*REQUIRED, *OPTIONAL)}
 
 
 def _python() -> Check:
@@ -263,15 +257,8 @@ def sandbox_checks(options: SandboxOptions = SandboxOptions(workers=1)) -> list[
         ]
         data = {"verdicts": {name: str(verdict) for name, verdict in found.items()}}
         if wrong:
-            return [
-                Check(
-                    "sandbox",
-                    Status.BROKEN,
-                    "; ".join(wrong),
-                    "`codea1 sandbox check` says more" if here else None,
-                    data,
-                )
-            ]
+            hint = "`codea1 sandbox check` says more" if here else None
+            return [Check("sandbox", Status.BROKEN, "; ".join(wrong), hint, data)]
         checks = [Check("sandbox", Status.OK, f"{len(found)} canary programs judged rightly", data=data)]
         expected = judge.expected(REFERENCE, "f", ["f(1)"])
         numpy = judge.check(_NUMPY, "f", ["f(1)"], expected).verdicts["f(1)"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from codea1_cli.errors import EnvironmentFault, UserError
 
@@ -37,7 +38,13 @@ def write_atomic(path: Path, data: str | bytes) -> None:
     fsync_folder(path.parent)
 
 
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Writes JSON lines, whole or not at all."""
+    write_atomic(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
 def fsync_folder(folder: Path) -> None:
+    """Flushes the entries of a folder, or a file, to disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -49,11 +56,7 @@ def fsync_tree(folder: Path) -> None:
     """Flushes every file and folder below `folder` to disk."""
     for parent, _, names in os.walk(folder):
         for name in names:
-            handle = os.open(os.path.join(parent, name), os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            fsync_folder(Path(parent) / name)
         fsync_folder(Path(parent))
 
 
@@ -100,6 +103,27 @@ def only_writer(target: Path, shown: object = None, wait: bool | None = None, op
             with contextlib.suppress(OSError):  # what was made for the lock alone
                 for folder in made:
                     folder.rmdir()
+
+
+@contextlib.contextmanager
+def locked_folder(
+    folder: Path, name: str, hint: str, taken: Callable[[str], UserError], wait: bool
+) -> Iterator[IO[str]]:
+    """Holds a folder, which is made where it is not there, by the file `lock` in it; yields that file. `name` is the
+    folder's in the message where it cannot be written, `hint` what to do then.
+
+    Raises:
+        UserError: as `take_lock`.
+        EnvironmentFault: it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / "lock", "a+", encoding="utf-8")  # noqa: SIM115
+    except OSError as error:
+        raise EnvironmentFault(f"cannot write {name}: {error.strerror}", hint=hint) from None
+    with file:
+        take_lock(file, taken, wait)
+        yield file
 
 
 def take_lock(file: IO[str], taken: Callable[[str], UserError], wait: bool = False) -> None:

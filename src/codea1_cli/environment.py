@@ -140,6 +140,16 @@ def program_environment(hash_seed: int) -> dict[str, str]:
     }
 
 
+def installed_version(package: str) -> str | None:
+    """The version of a package, None where it is not installed; nothing is imported."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
 def cores() -> int:
     """The CPU cores that this process may use: taskset, a container's cpuset or a batch system may leave it fewer than
     the machine has."""

@@ -195,14 +195,7 @@ _KINDS: dict[type, str] = {dict: "an object", list: "a list"}
 
 def name_of(value: object) -> str:
     """What a value is called in JSON, with its article, for a message."""
-    names = {
-        bool: "true or false",
-        int: "a number",
-        float: "a number",
-        str: "a text",
-        list: "a list",
-        dict: "an object",
-    }
+    names = {bool: "true or false", int: "a number", float: "a number", str: "a text", **_KINDS}
     return names.get(type(value), "null")
 
 

@@ -7,12 +7,12 @@ import pytest
 from codea1_cli import doctor as checks
 from codea1_cli.cli.doctor import doctor
 from codea1_cli.doctor import Status, sandbox_checks, version_clashes
-from codea1_cli.planning.gpu_assignment import PhysicalGpu, visible_gpus
+from codea1_cli.planning.gpu_assignment import Gpu, visible_gpus
 from codea1_cli.sandbox.base import LAYERS, ProgramRun
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
-GPUS = [PhysicalGpu(i, f"GPU-{letter}{i}", "NVIDIA H100", 81559, 10) for i, letter in enumerate("abcd")]
+GPUS = [Gpu(i, str(i), "NVIDIA H100", f"GPU-{letter}{i}", 81559, 10) for i, letter in enumerate("abcd")]
 
 
 @pytest.mark.parametrize(

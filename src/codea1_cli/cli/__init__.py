@@ -4,6 +4,7 @@ import sys
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from codea1_cli.cli import (
     compare,
@@ -55,9 +56,7 @@ def _version(show: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
 ) -> None:
     """Train a Code LLM and a Test LLM against each other."""
 

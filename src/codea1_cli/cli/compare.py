@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
@@ -43,7 +43,7 @@ class Arm:
 
 def compare(
     names: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Runs, by name or folder, or folders of runs over seeds.")
+        list[str], Argument(metavar="RUN...", help="Runs, by name or folder, or folders of runs over seeds.")
     ],
     runs: RunsOption = None,
     as_json: JsonOption = False,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from codea1_cli.cli import streams
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, did_you_mean
@@ -66,21 +67,17 @@ def begin(value: bool) -> bool:
 
 
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Put the data alone on stdout, as one JSON document.", callback=begin)
+    bool, Option("--json", help="Put the data alone on stdout, as one JSON document.", callback=begin)
 ]
 VerboseOption = Annotated[
-    bool,
-    typer.Option("--verbose", "-v", help="Show tracebacks.", callback=_set_verbose, is_eager=True),
+    bool, Option("--verbose", "-v", help="Show tracebacks.", callback=_set_verbose, is_eager=True)
 ]
 WaitOption = Annotated[
-    bool, typer.Option("--wait", help="Wait for another process that writes the same output, rather than be refused.")
+    bool, Option("--wait", help="Wait for another process that writes the same output, rather than be refused.")
 ]
-RunOption = Annotated[
-    str | None, typer.Option("--run", metavar="RUN", help="A run's name or folder; the newest run when left out.")
-]
+RunOption = Annotated[str | None, Option(metavar="RUN", help="A run's name or folder; the newest run when left out.")]
 RunsOption = Annotated[
-    Path | None,
-    typer.Option("--runs", metavar="DIR", help="The folder of runs; CODEA1_RUNS or ./runs when left out."),
+    Path | None, Option(metavar="DIR", help="The folder of runs; CODEA1_RUNS or ./runs when left out.")
 ]
 
 

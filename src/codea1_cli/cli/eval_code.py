@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
@@ -15,10 +16,6 @@ from codea1_cli.cli.judge import EndpointOption, SandboxOption
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError
 from codea1_cli.evals import registry
-
-if TYPE_CHECKING:
-    from codea1_cli.evals.benchmark import CodeBenchmark
-    from codea1_cli.models.sampler import SamplingSettings
 
 _NAMES = registry.names("code")
 _PARTED = [row for row in registry.ROWS.values() if len(row.subsets) > 1]
@@ -35,113 +32,92 @@ def evaluate(
     context: typer.Context,
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model", metavar="MODEL", help="A run, a model or adapter folder, a hub id; the newest run when left out."
-        ),
+        Option(metavar="MODEL", help="A run, a model or adapter folder, a hub id; the newest run when left out."),
     ] = None,
-    step: Annotated[int | None, typer.Option("--step", min=0, help="Of the run; its newest checkpoint else.")] = None,
+    step: Annotated[int | None, Option(min=0, help="Of the run; its newest checkpoint else.")] = None,
     runs: RunsOption = None,
-    samples: Annotated[
-        Path | None, typer.Option("--samples", metavar="FILE", help="Score this sample file, and sample nothing.")
-    ] = None,
-    sanitize: Annotated[bool, typer.Option("--sanitise", help="Sanitise what --samples holds before scoring.")] = False,
+    samples: Annotated[Path | None, Option(metavar="FILE", help="Score this sample file, and sample nothing.")] = None,
+    sanitize: Annotated[bool, Option("--sanitise", help="Sanitise what --samples holds before scoring.")] = False,
     data: Annotated[
-        Path | None,
-        typer.Option("--data", metavar="PATH", help="Its file or folder; CODEA1_BENCHMARKS, or fetched once, else."),
+        Path | None, Option(metavar="PATH", help="Its file or folder; CODEA1_BENCHMARKS, or fetched once, else.")
     ] = None,
-    subset: Annotated[
-        str, typer.Option("--subset", metavar="|".join(_PARTED[0].subsets), help=f"Of {_PARTED[0].title}.")
-    ] = "full",
+    subset: Annotated[str, Option(metavar="|".join(_PARTED[0].subsets), help=f"Of {_PARTED[0].title}.")] = "full",
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", metavar="FILE.jsonl", help="Sample file; below ./evals when left out. With --samples: the result."
-        ),
+        Option(metavar="FILE.jsonl", help="Sample file; below ./evals when left out. With --samples: the result."),
     ] = None,
-    n: Annotated[int | None, typer.Option("--n", min=1, help="Samples a task; the protocol's when left out.")] = None,
+    n: Annotated[int | None, Option(min=1, help="Samples a task; the protocol's when left out.")] = None,
     temperature: Annotated[
-        float | None,
-        typer.Option("--temperature", min=0.0, help="0 is greedy; the protocol's, 0.7 with several, else."),
+        float | None, Option(min=0.0, help="0 is greedy; the protocol's, 0.7 with several, else.")
     ] = None,
-    top_p: Annotated[float, typer.Option("--top-p", min=0.01, max=1.0, help="Of the samples.")] = 0.95,
-    max_new_tokens: Annotated[
-        int | None, typer.Option("--max-new-tokens", min=1, help="Of a sample; the protocol's when left out.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the samples.")] = 0,
+    top_p: Annotated[float, Option(min=0.01, max=1.0, help="Of the samples.")] = 0.95,
+    max_new_tokens: Annotated[int | None, Option(min=1, help="Of a sample; the protocol's when left out.")] = None,
+    seed: Annotated[int, Option(help="Of the samples.")] = 0,
     prompt: Annotated[
-        str | None, typer.Option("--prompt", metavar="STYLE", help="Prompt style; the published one when left out.")
+        str | None, Option(metavar="STYLE", help="Prompt style; the published one when left out.")
     ] = None,
-    engine: Annotated[str, typer.Option("--engine", metavar="auto|vllm|transformers", help="What samples.")] = "auto",
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first tasks.")] = None,
-    sample_only: Annotated[bool, typer.Option("--sample-only", help="Write samples, and score nothing.")] = False,
+    engine: Annotated[str, Option(metavar="auto|vllm|transformers", help="What samples.")] = "auto",
+    limit: Annotated[int | None, Option(min=1, help="Only the first tasks.")] = None,
+    sample_only: Annotated[bool, Option("--sample-only", help="Write samples, and score nothing.")] = False,
     workers: Annotated[
-        int | None,
-        typer.Option("--workers", min=1, help="Programs (or requests to a service) at once; one a CPU core else."),
+        int | None, Option(min=1, help="Programs (or requests to a service) at once; one a CPU core else.")
     ] = None,
     sandbox_python: Annotated[
-        str | None, typer.Option("--sandbox-python", metavar="PATH", help="The samples' interpreter; this one else.")
+        str | None, Option(metavar="PATH", help="The samples' interpreter; this one else.")
     ] = None,
     require: Annotated[
-        list[str] | None, typer.Option("--require", metavar="LAYER", help="A sandbox layer that must work, or `all`.")
+        list[str] | None, Option(metavar="LAYER", help="A sandbox layer that must work, or `all`.")
     ] = None,
     sandbox: SandboxOption = "local",
     endpoint: EndpointOption = None,
     cache: Annotated[
-        Path | None,
-        typer.Option("--cache", metavar="DIR", help="Expected outputs; CODEA1_CACHE or ~/.cache/codea1 else."),
+        Path | None, Option(metavar="DIR", help="Expected outputs; CODEA1_CACHE or ~/.cache/codea1 else.")
     ] = None,
     wait: WaitOption = False,
-    fail_under: Annotated[
-        float | None, typer.Option("--fail-under", min=0.0, max=1.0, help="Exit with 4 when pass@1 is lower.")
-    ] = None,
-    per_task: Annotated[bool, typer.Option("--per-task", help="List every task.")] = False,
+    fail_under: Annotated[float | None, Option(min=0.0, max=1.0, help="Exit with 4 when pass@1 is lower.")] = None,
+    per_task: Annotated[bool, Option("--per-task", help="List every task.")] = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> int:
     """Sample solutions and score them. Interrupted sampling goes on where it stopped."""
-    from codea1_cli.cli.eval_code_view import (
-        default_file,
-        given_samples,
-        refuse_what_has_no_effect,
-        sampled,
-        show_result,
-        tell_missing,
-        usable_cache,
-        warn_of_layers,
-    )
+    from codea1_cli.cli import eval_code_view as view
     from codea1_cli.cli.streams import Bar, interruptible
     from codea1_cli.durable import only_writer, write_atomic
     from codea1_cli.evals.benchmark import ScoreOptions
     from codea1_cli.evals.results import read_origin, result_file, samples_hash, writable
     from codea1_cli.evals.samples import missing_tasks
     from codea1_cli.evals.scoring import record, score_samples
+    from codea1_cli.models.sampler import SamplingSettings
     from codea1_cli.runs.policy_folders import find_model
 
-    refuse_what_has_no_effect(context)
+    view.refuse_what_has_no_effect(context)
     benchmark = registry.open_benchmark(context.info_name or "", subset)
     style = _one_of(prompt, benchmark.styles, "--prompt")
     tasks = benchmark.load(data)[:limit]
     options = ScoreOptions(
-        workers or cores(), sandbox_python, tuple(require or ()), usable_cache(cache), sandbox, endpoint
+        workers or cores(), sandbox_python, tuple(require or ()), view.usable_cache(cache), sandbox, endpoint
     )
     options.of_sandbox()  # which refuses what is wrong before anything is sampled
     if not sample_only:
-        warn_of_layers(options)
-        tell_missing(benchmark, tasks, options)
+        view.warn_of_layers(options)
+        view.tell_missing(benchmark, tasks, options)
     said = _SCORES_AGAIN if samples is not None else "the same command goes on where it stopped"
     with interruptible(said), Bar() as bar, ExitStack() as stack:
         if samples is not None:
             file, target = samples, writable(result_file(samples, out))
-            made = given_samples(samples, sanitize, benchmark, tasks)
+            made = view.given_samples(samples, sanitize, benchmark, tasks)
             stack.enter_context(only_writer(target, target, wait))
             about = {**read_origin(samples), "label": samples.name, "sanitised": sanitize}
         else:
             ref = find_model(model, role="code", step=step, runs_root=runs)
-            settings = _settings(benchmark, n, temperature, top_p, max_new_tokens, seed, style)
-            file = out or default_file(benchmark, ref.label, style, settings)
+            count: int = n if n is not None else getattr(benchmark, "n", 1)
+            if temperature is None:
+                temperature = getattr(benchmark, "temperature", 0.0 if count == 1 else 0.7)
+            settings = SamplingSettings(count, temperature, top_p, max_new_tokens or benchmark.max_new_tokens, seed)
+            file = out or view.default_file(benchmark, ref.label, style, settings)
             target = writable(result_file(file))
             stack.enter_context(only_writer(target, file, wait))
-            made, about = sampled(benchmark, tasks, ref, settings, style, engine, file, bar)
+            made, about = view.sampled(benchmark, tasks, ref, settings, style, engine, file, bar)
         if sample_only:
             console.note(f"{len(made)} samples of {len(tasks)} tasks: {file}")
             if as_json:
@@ -158,7 +134,7 @@ def evaluate(
     if as_json:
         console.emit(result)
     else:
-        show_result(result, per_task, target)
+        view.show_result(result, per_task, target)
     if result["unscored"]:
         console.warn(f"{result['unscored']} samples unscored: the sandbox itself failed on them")
     if fail_under is not None:
@@ -179,17 +155,14 @@ for _row in registry.ROWS.values():
 
 @app.command()
 def setup(
-    benchmark: Annotated[
-        str, typer.Argument(metavar="BENCHMARK", help="The one whose tasks need libraries: bigcodebench.")
-    ],
+    benchmark: Annotated[str, Argument(metavar="BENCHMARK", help="The one whose tasks need libraries: bigcodebench.")],
     to: Annotated[
-        Path | None,
-        typer.Option("--to", metavar="DIR", help="Where; codea1's cache else, where eval-code finds it by itself."),
+        Path | None, Option(metavar="DIR", help="Where; codea1's cache else, where eval-code finds it by itself.")
     ] = None,
     python: Annotated[
-        str, typer.Option("--python", metavar="PYTHON", help="Version or path of the interpreter to make it with.")
+        str, Option(metavar="PYTHON", help="Version or path of the interpreter to make it with.")
     ] = "3.10",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be made, and do nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what would be made, and do nothing.")] = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -201,8 +174,8 @@ def setup(
 
 @app.command()
 def compare(
-    a: Annotated[Path, typer.Argument(metavar="A", help="A result file, or the sample file that it lies beside.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="The other one.")],
+    a: Annotated[Path, Argument(metavar="A", help="A result file, or the sample file that it lies beside.")],
+    b: Annotated[Path, Argument(metavar="B", help="The other one.")],
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -214,16 +187,8 @@ def compare(
     first, second = read_result(a), read_result(b)
     found, alone = compared(first, second), unshared(first, second)
     if as_json:
-        console.emit(
-            {
-                "benchmark": first["benchmark"],
-                "a": str(a),
-                "b": str(b),
-                "only_a": alone[0],
-                "only_b": alone[1],
-                "columns": found,
-            }
-        )
+        sides = {"a": str(a), "b": str(b), "only_a": alone[0], "only_b": alone[1]}
+        console.emit({"benchmark": first["benchmark"], **sides, "columns": found})
     else:
         show_comparison(first, second, found)
     if any(alone):
@@ -232,18 +197,16 @@ def compare(
 
 @app.command("sanitise")
 def sanitize_file(
-    benchmark: Annotated[str, typer.Argument(metavar="BENCHMARK", help=f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}.")],
-    samples: Annotated[Path, typer.Argument(metavar="SAMPLES", help="A raw sample file.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.jsonl", help="SAMPLES-sanitized.jsonl when left out.")
-    ] = None,
-    data: Annotated[Path | None, typer.Option("--data", metavar="PATH", help="The benchmark's release file.")] = None,
+    benchmark: Annotated[str, Argument(metavar="BENCHMARK", help=f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}.")],
+    samples: Annotated[Path, Argument(metavar="SAMPLES", help="A raw sample file.")],
+    out: Annotated[Path | None, Option(metavar="FILE.jsonl", help="SAMPLES-sanitized.jsonl when left out.")] = None,
+    data: Annotated[Path | None, Option(metavar="PATH", help="The benchmark's release file.")] = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Write a sample file's solutions as the benchmark's own sanitiser would."""
     from codea1_cli.cli.eval_code_view import given_samples
-    from codea1_cli.durable import only_writer, write_atomic
+    from codea1_cli.durable import only_writer, write_rows
 
     chosen = registry.open_benchmark(benchmark)
     tasks = chosen.load(data)
@@ -251,7 +214,7 @@ def sanitize_file(
     target = out or samples.with_name(samples.name.removesuffix(".jsonl") + "-sanitized.jsonl")
     rows = ({"task_id": one.task_id, "solution": one.solution} for one in made)
     with only_writer(target):
-        write_atomic(target, "".join(json.dumps(row) + "\n" for row in rows))
+        write_rows(target, rows)
     console.note(f"{len(made)} solutions: {target}")
     if as_json:
         console.emit({"samples": len(made), "file": target})
@@ -261,20 +224,3 @@ def _one_of(value: str | None, known: tuple[str, ...], option: str) -> str:
     if value is not None and value not in known:
         raise UserError(f"{option} {value} is unknown", hint=f"one of {', '.join(known)}")
     return value or known[0]
-
-
-def _settings(
-    benchmark: CodeBenchmark,
-    n: int | None,
-    temperature: float | None,
-    top_p: float,
-    tokens: int | None,
-    seed: int,
-    style: str,
-) -> SamplingSettings:
-    from codea1_cli.models.sampler import SamplingSettings
-
-    count: int = n if n is not None else getattr(benchmark, "n", 1)
-    if temperature is None:
-        temperature = getattr(benchmark, "temperature", 0.0 if count == 1 else 0.7)
-    return SamplingSettings(count, temperature, top_p, tokens or benchmark.max_new_tokens, seed)

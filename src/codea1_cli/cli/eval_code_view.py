@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from codea1_cli.cli import console
 from codea1_cli.errors import EnvironmentFault, UserError, command, some
 from codea1_cli.evals import registry
 from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample, ScoreOptions
-from codea1_cli.evals.samples import missing_tasks, read_samples
+from codea1_cli.evals.samples import SampleFile, missing_tasks, read_samples
 from codea1_cli.extract.source import parse
 
 if TYPE_CHECKING:
@@ -78,16 +78,9 @@ def show_comparison(first: Mapping[str, Any], second: Mapping[str, Any], found: 
     rows = []
     for one in found:
         interval = one.difference
-        row = (
-            one.column,
-            one.tasks,
-            percent(one.a),
-            percent(one.b),
-            f"{100 * interval.mean:+.1f}",
-            f"{100 * interval.low:+.1f} to {100 * interval.high:+.1f}",
-            len(one.won),
-            len(one.lost),
-        )
+        mean, low, high = (f"{100 * part:+.1f}" for part in (interval.mean, interval.low, interval.high))
+        rates = percent(one.a), percent(one.b)
+        row = (one.column, one.tasks, *rates, mean, f"{low} to {high}", len(one.won), len(one.lost))
         rows.append([console.cell(item, "bold" if interval.excludes_zero else "") for item in row])
     columns = ("", ">tasks", ">A", ">B", ">B - A", ">95 %", ">won", ">lost")
     title = f"A {first['label']}, B {second['label']}"
@@ -104,18 +97,8 @@ def percent(value: float | None) -> str:
 
 
 _OF_SAMPLING = (
-    "model",
-    "step",
-    "n",
-    "temperature",
-    "top_p",
-    "max_new_tokens",
-    "seed",
-    "prompt",
-    "engine",
-    "sample_only",
-)
-
+    "model", "step", "n", "temperature", "top_p", "max_new_tokens", "seed", "prompt", "engine", "sample_only",
+)  # fmt: skip
 _OF_SCORING = ("fail_under", "per_task")  # what a user would wait for in vain
 
 
@@ -197,12 +180,10 @@ def default_file(benchmark: CodeBenchmark, label: str, style: str, settings: Sam
 
 def warn_of_layers(options: ScoreOptions) -> None:
     """Names the layers of the sandbox that are missing here."""
-    from codea1_cli.sandbox.base import layer_warning
-    from codea1_cli.sandbox.make import make_sandbox
+    from codea1_cli.cli.judge import open_sandbox
 
-    with closing(make_sandbox(options.of_sandbox(workers=1, warm=()))) as sandbox:
-        if text := layer_warning(sandbox.layers):
-            console.warn(text)
+    with open_sandbox(options.of_sandbox(workers=1, warm=())):
+        pass  # it warns when it opens
 
 
 def tell_missing(benchmark: CodeBenchmark, tasks: Sequence[CodeTask], options: ScoreOptions) -> None:
@@ -264,35 +245,23 @@ def sampled(
 ) -> tuple[list[Sample], dict[str, Any]]:
     """The samples of these tasks, sampled as far as `file` lacks them, and what a result says of their making."""
     import time
-    from dataclasses import asdict, replace
 
     from codea1_cli.evals.results import keep_origin, read_origin
-    from codea1_cli.evals.samples import SampleFile
     from codea1_cli.evals.scoring import sample_tasks
     from codea1_cli.models.sampler import open_sampler
 
-    kept = {
-        **asdict(settings),
-        "model": ref.path,
-        "adapter": ref.adapter,
-        "style": style,
-        "data": benchmark.data_hash(),
-    }
-    target = SampleFile(file, {key: value for key, value in kept.items() if key != "stop"})
+    kept = {key: value for key, value in asdict(settings).items() if key != "stop"}
+    kept |= {"model": ref.path, "adapter": ref.adapter, "style": style, "data": benchmark.data_hash()}
+    target = SampleFile(file, kept)
     about: dict[str, Any] = {"label": ref.label, "style": style, "sampling": asdict(settings), "seconds_sampling": 0.0}
     if all(target.counts[task.id] >= settings.n for task in tasks):
-        from codea1_cli.evals.samples import read_samples
-
         console.note(f"all samples are there: {file}")
         about["model"] = {"model": ref.path, "label": ref.label}
         return read_samples(file, benchmark, tasks), {**about, **read_origin(file)}
-    sampler = open_sampler(ref, engine)
-    try:
+    with closing(open_sampler(ref, engine)) as sampler:
         began = time.monotonic()
         made = sample_tasks(benchmark, tasks, sampler, replace(settings), style, target, bar)
         about["seconds_sampling"] = time.monotonic() - began
         about["model"] = sampler.describe()
-    finally:
-        sampler.close()
     keep_origin(file, about)
     return made, about

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
@@ -14,9 +15,6 @@ from codea1_cli.cli.judge import EndpointOption, PythonOption, RequireOption, Sa
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError
 from codea1_cli.evals import registry
-
-if TYPE_CHECKING:
-    pass
 
 BOTH = "both"
 REPLY_TOKENS = 1024
@@ -26,51 +24,42 @@ _GOES_ON = "the same command goes on where it stopped"
 
 def eval_tests(
     target: Annotated[
-        str, typer.Argument(metavar=f"{'|'.join(_BENCHMARKS)}|FILE.py|compare", help="What to test, or `compare A B`.")
+        str, Argument(metavar=f"{'|'.join(_BENCHMARKS)}|FILE.py|compare", help="What to test, or `compare A B`.")
     ],
-    results: Annotated[list[Path] | None, typer.Argument(metavar="[A B]", help="Two folders of results.")] = None,
+    results: Annotated[list[Path] | None, Argument(metavar="[A B]", help="Two folders of results.")] = None,
     model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="PATH|RUN", help="Run, model folder or hub id; the newest run's Test policy."),
+        str | None, Option(metavar="PATH|RUN", help="Run, model folder or hub id; the newest run's Test policy.")
     ] = None,
-    step: Annotated[int | None, typer.Option("--step", min=0, help="A run's checkpoint; the newest.")] = None,
-    suites: Annotated[
-        Path | None, typer.Option("--suites", metavar="FILE", help="Score these suites, sample nothing.")
-    ] = None,
+    step: Annotated[int | None, Option(min=0, help="A run's checkpoint; the newest.")] = None,
+    suites: Annotated[Path | None, Option(metavar="FILE", help="Score these suites, sample nothing.")] = None,
     data: Annotated[
-        Path | None,
-        typer.Option("--data", metavar="PATH", help="The benchmark's; CODEA1_BENCHMARKS, or fetched, else."),
+        Path | None, Option(metavar="PATH", help="The benchmark's; CODEA1_BENCHMARKS, or fetched, else.")
     ] = None,
-    protocol: Annotated[str, typer.Option("--protocol", help="published, one-shot or both.")] = BOTH,
-    k: Annotated[int, typer.Option("--k", min=1, help="Rounds of one test each (published).")] = 5,
-    tests: Annotated[int, typer.Option("--tests", min=1, help="Tests a suite is asked for (one-shot).")] = 8,
-    sample: Annotated[
-        Path | None, typer.Option("--sample", metavar="FILE", help="JSON list: the functions that mut@k is about.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first functions.")] = None,
-    engine: Annotated[str, typer.Option("--engine", help="auto, vllm or transformers.")] = "auto",
-    temperature: Annotated[float, typer.Option("--temperature", min=0.0, help="0 is greedy.")] = 0.0,
-    top_p: Annotated[float, typer.Option("--top-p", min=0.01, max=1.0, help="Nucleus of the sampling.")] = 0.95,
+    protocol: Annotated[str, Option(help="published, one-shot or both.")] = BOTH,
+    k: Annotated[int, Option(min=1, help="Rounds of one test each (published).")] = 5,
+    tests: Annotated[int, Option(min=1, help="Tests a suite is asked for (one-shot).")] = 8,
+    sample: Annotated[Path | None, Option(metavar="FILE", help="JSON list: the functions that mut@k is about.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Only the first functions.")] = None,
+    engine: Annotated[str, Option(help="auto, vllm or transformers.")] = "auto",
+    temperature: Annotated[float, Option(min=0.0, help="0 is greedy.")] = 0.0,
+    top_p: Annotated[float, Option(min=0.01, max=1.0, help="Nucleus of the sampling.")] = 0.95,
     max_new_tokens: Annotated[
-        int | None,
-        typer.Option("--max-new-tokens", min=1, help="Tokens of a reply; 1024, or half of what a small model takes."),
+        int | None, Option(min=1, help="Tokens of a reply; 1024, or half of what a small model takes.")
     ] = None,
-    context: Annotated[int, typer.Option("--context", min=64, help="Tokens of a chat and its reply.")] = 16_384,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
+    context: Annotated[int, Option(min=64, help="Tokens of a chat and its reply.")] = 16_384,
+    seed: Annotated[int, Option(help="Seed of the sampling.")] = 0,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Results; the same folder goes on where it stopped.")
+        Path | None, Option(metavar="DIR", help="Results; the same folder goes on where it stopped.")
     ] = None,
-    test_seconds: Annotated[float, typer.Option("--test-seconds", min=0.05, help="Limit of a test.")] = 4.0,
+    test_seconds: Annotated[float, Option(min=0.05, help="Limit of a test.")] = 4.0,
     mutant_seconds: Annotated[
-        float,
-        typer.Option("--mutant-seconds", min=0.05, help="A mutant's limit at most; 20 x the test's time, 1 s up."),
+        float, Option(min=0.05, help="A mutant's limit at most; 20 x the test's time, 1 s up.")
     ] = 10.0,
-    memory_mb: Annotated[int, typer.Option("--memory-mb", min=64, help="Memory of a test, in MiB.")] = 1024,
+    memory_mb: Annotated[int, Option(min=64, help="Memory of a test, in MiB.")] = 1024,
     only_sample: Annotated[
-        bool,
-        typer.Option("--only-sample", help="Score nothing; the same command without this goes on, here or elsewhere."),
+        bool, Option("--only-sample", help="Score nothing; the same command without this goes on, here or elsewhere.")
     ] = False,
-    table: Annotated[bool, typer.Option("--table", help="Show every function.")] = False,
+    table: Annotated[bool, Option("--table", help="Show every function.")] = False,
     workers: WorkersOption = None,
     python: PythonOption = None,
     require: RequireOption = None,

@@ -55,7 +55,7 @@ def _lines(protocol: str, figures: dict[str, Any], scoring: dict[str, Any]) -> l
             ("line coverage", "line_coverage", "", "by valid calls, summed over functions"),
             ("branch coverage", "branch_coverage", "", "by valid calls, summed over functions"),
         ]
-    k = scoring["k"]
+    k, unconditional = scoring["k"], "mutation, unconditional"
     some = f"{figures[f'mut@{k}_functions']} of {figures['sample']} sampled functions: all {k} tests pass"
     every = f"{figures[f'mut@{k}_all_functions']} functions: all {k} tests pass"
     passes = [(f"pass@{j}", f"pass@{j}", "pass" if j == k else "", "tests that pass") for j in (1, 2, 5, k) if j <= k]
@@ -67,12 +67,7 @@ def _lines(protocol: str, figures: dict[str, Any], scoring: dict[str, Any]) -> l
         ("Mul", "mul", "", f"pass@{k} x mut@{k} / 100"),
         (f"mut@{k}, all functions", f"mut@{k}_all", "", every),
         ("Mul, all functions", "mul_all", "", "the same, without the sample"),
-        (
-            "mutation, unconditional",
-            "mutation_unconditional",
-            "mutation, unconditional",
-            "by passing tests, all functions",
-        ),
+        (unconditional, "mutation_unconditional", unconditional, "by passing tests, all functions"),
     ]
 
 

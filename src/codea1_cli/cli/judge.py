@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import VerboseOption
@@ -17,46 +18,35 @@ if TYPE_CHECKING:
     from codea1_cli.sandbox.make import SandboxOptions
 
 PythonOption = Annotated[
-    str | None,
-    typer.Option(
-        "--python", metavar="PATH", help="Interpreter for candidates (3.10 or newer); this one when left out."
-    ),
+    str | None, Option(metavar="PATH", help="Interpreter for candidates (3.10 or newer); this one when left out.")
 ]
 RequireOption = Annotated[
-    list[str] | None,
-    typer.Option("--require", metavar="LAYER", help="A layer whose absence is an error, or `all`; may be repeated."),
+    list[str] | None, Option(metavar="LAYER", help="A layer whose absence is an error, or `all`; may be repeated.")
 ]
-SandboxOption = Annotated[
-    str,
-    typer.Option("--sandbox", metavar="NAME", help="Where programs run: local, or fusion, a service."),
-]
+SandboxOption = Annotated[str, Option(metavar="NAME", help="Where programs run: local, or fusion, a service.")]
 RunSandboxOption = Annotated[
-    str | None,
-    typer.Option("--sandbox", metavar="NAME", help="Where programs run: local or fusion; as in the run when left out."),
+    str | None, Option(metavar="NAME", help="Where programs run: local or fusion; as in the run when left out.")
 ]
 EndpointOption = Annotated[
-    str | None,
-    typer.Option("--endpoint", metavar="URL", help="The service's address; SANDBOX_FUSION_ENDPOINT when left out."),
+    str | None, Option(metavar="URL", help="The service's address; SANDBOX_FUSION_ENDPOINT when left out.")
 ]
 WorkersOption = Annotated[
-    int | None,
-    typer.Option("--workers", min=1, help="Programs (or requests to a service) at once; one a CPU core when left out."),
+    int | None, Option(min=1, help="Programs (or requests to a service) at once; one a CPU core when left out.")
 ]
 
 
 def judge(
-    file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Rows to judge; see the docs for their fields.")],
+    file: Annotated[Path, Argument(metavar="FILE.jsonl", help="Rows to judge; see the docs for their fields.")],
     workers: WorkersOption = None,
     python: PythonOption = None,
     require: RequireOption = None,
     sandbox: SandboxOption = "local",
     endpoint: EndpointOption = None,
-    time_limit: Annotated[float, typer.Option("--time-limit", min=0.01, help="Seconds for one call at most.")] = 4.0,
-    memory_mb: Annotated[int, typer.Option("--memory-mb", min=64, help="Memory of a candidate, in MiB.")] = 1024,
-    tolerance: Annotated[float, typer.Option("--tolerance", min=0.0, help="Float tolerance.")] = 1e-6,
+    time_limit: Annotated[float, Option(min=0.01, help="Seconds for one call at most.")] = 4.0,
+    memory_mb: Annotated[int, Option(min=64, help="Memory of a candidate, in MiB.")] = 1024,
+    tolerance: Annotated[float, Option(min=0.0, help="Float tolerance.")] = 1e-6,
     as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Put the data alone on stdout, one JSON object a row.", callback=console.begin),
+        bool, Option("--json", help="Put the data alone on stdout, one JSON object a row.", callback=console.begin)
     ] = False,
     verbose: VerboseOption = False,
 ) -> None:

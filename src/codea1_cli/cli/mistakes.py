@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunOption, RunsOption, VerboseOption
@@ -27,7 +28,7 @@ app = typer.Typer(no_args_is_help=True, help="Show, inspect and export the Mista
 def list_(
     run: RunOption = None,
     runs: RunsOption = None,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Rows of the table; 0 shows all.")] = 30,
+    limit: Annotated[int, Option(min=0, help="Rows of the table; 0 shows all.")] = 30,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -56,14 +57,11 @@ def list_(
 
 @app.command()
 def inspect(
-    problem_id: Annotated[str, typer.Argument(metavar="PROBLEM_ID", help="As `codea1 mistakes list` shows it.")],
+    problem_id: Annotated[str, Argument(metavar="PROBLEM_ID", help="As `codea1 mistakes list` shows it.")],
     run: RunOption = None,
     runs: RunsOption = None,
     replay: Annotated[
-        bool,
-        typer.Option(
-            "--replay", help="Run the live tests again on the candidates that failed them, and find the line."
-        ),
+        bool, Option("--replay", help="Run the live tests again on the candidates that failed them, and find the line.")
     ] = False,
     sandbox: RunSandboxOption = None,
     endpoint: EndpointOption = None,
@@ -106,17 +104,12 @@ def inspect(
 
 @app.command()
 def export(
-    to: Annotated[
-        Path | None, typer.Option("--to", metavar="FILE", help="Where to write; stdout when left out.")
-    ] = None,
+    to: Annotated[Path | None, Option(metavar="FILE", help="Where to write; stdout when left out.")] = None,
     format_: Annotated[
-        Literal["jsonl", "pytest"] | None,
-        typer.Option("--format", help="jsonl, or pytest; by FILE's suffix when left out."),
+        Literal["jsonl", "pytest"] | None, Option("--format", help="jsonl, or pytest; by FILE's suffix when left out.")
     ] = None,
-    problem: Annotated[
-        list[str] | None, typer.Option("--problem", metavar="ID", help="Only this problem; may be repeated.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE when it exists.")] = False,
+    problem: Annotated[list[str] | None, Option(metavar="ID", help="Only this problem; may be repeated.")] = None,
+    force: Annotated[bool, Option("--force", help="Replace FILE when it exists.")] = False,
     run: RunOption = None,
     runs: RunsOption = None,
     sandbox: RunSandboxOption = None,

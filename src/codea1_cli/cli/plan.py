@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
@@ -21,34 +21,24 @@ _PROBLEMS = 9688
 
 def plan(
     overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Recipe keys to override, such as code.gpus=2."),
+        list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Recipe keys to override, such as code.gpus=2.")
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option("--recipe", "-r", metavar="NAME|FILE", help="A shipped recipe or a YAML file.")
+        str | None, Option("--recipe", "-r", metavar="NAME|FILE", help="A shipped recipe or a YAML file.")
     ] = None,
     gpu: Annotated[
-        str | None,
-        typer.Option(
-            "--gpu", metavar="KIND", help="Plan for h100, h200, a100, a100-40 or cpu instead of this machine."
-        ),
+        str | None, Option(metavar="KIND", help="Plan for h100, h200, a100, a100-40 or cpu instead of this machine.")
     ] = None,
     gpus: Annotated[
         int | None,
-        typer.Option(
-            "--gpus", min=1, max=1024, help="How many GPUs there are; as many as the recipe asks for when left out."
-        ),
+        Option(min=1, max=1024, help="How many GPUs there are; as many as the recipe asks for when left out."),
     ] = None,
     problems: Annotated[
-        int | None,
-        typer.Option("--problems", min=1, help="Training problems, where the recipe's data is not at hand."),
+        int | None, Option(min=1, help="Training problems, where the recipe's data is not at hand.")
     ] = None,
-    mean_prompt: Annotated[
-        float | None, typer.Option("--mean-prompt", min=1, help="Tokens of a mean prompt, for the expected time.")
-    ] = None,
+    mean_prompt: Annotated[float | None, Option(min=1, help="Tokens of a mean prompt, for the expected time.")] = None,
     mean_completion: Annotated[
-        float | None,
-        typer.Option("--mean-completion", min=1, help="Tokens of a mean completion, for the expected time."),
+        float | None, Option(min=1, help="Tokens of a mean completion, for the expected time.")
     ] = None,
     runs: RunsOption = None,
     as_json: JsonOption = False,

@@ -82,13 +82,7 @@ def estimate_data(
         "hint": refusal.hint if refusal else None,
         "device": estimate.target.device,
         "places": [
-            {
-                "gpu": gpu,
-                "ranks": list(load.ranks),
-                "total": load.total,
-                "needed": load.needed,
-                "peak": load.peak(most),
-            }
+            {"gpu": gpu, "ranks": list(load.ranks), "total": load.total, "needed": load.needed, "peak": load.peak(most)}
             for gpu, load in estimate.loads.items()
         ],
         "roles": {
@@ -99,9 +93,7 @@ def estimate_data(
                 "ranks": estimate.batches[role].ranks,
                 "batches": estimate.batches[role],
                 "memory": {
-                    "held": memory.held,
-                    "update": memory.update,
-                    "sampling": memory.sampling,
+                    **_parts(memory),
                     "training_peak": memory.training,
                     "smallest": memory.smallest,
                     "engine": memory.engine,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption, WaitOption
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def option_groups(command: Callable[..., int]) -> Callable[..., int]:
     """Makes an option of each field of the command's parameters that are dataclasses.
 
-    A field is `name: Annotated[TYPE, typer.Option(...)] = DEFAULT`; `--help` lists them in the order of the signature.
+    A field is `name: Annotated[TYPE, Option(...)] = DEFAULT`; `--help` lists them in the order of the signature.
     """
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {
@@ -56,16 +57,16 @@ def prepare_data(
     context: typer.Context,
     source: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="SOURCE",
             help="kodcode, mbpp, evalplus, a .jsonl/.parquet/.csv file, a hub id OWNER/NAME, a .py file or a folder.",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder, or one to go on with.")],
+    out: Annotated[Path, Option(metavar="DIR", help="A new folder, or one to go on with.")],
     rows: SourceOptions,
     options: Options,
     report: Annotated[
-        bool, typer.Option("--report", help="List each removed row with the row that it collides with.")
+        bool, Option("--report", help="List each removed row with the row that it collides with.")
     ] = False,
     wait: WaitOption = False,
     as_json: JsonOption = False,

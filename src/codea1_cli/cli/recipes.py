@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption
@@ -47,8 +48,8 @@ def list_(as_json: JsonOption = False, verbose: VerboseOption = False) -> None:
 
 @app.command()
 def show(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A shipped name or a .yaml file.")],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes to it.")] = None,
+    recipe: Annotated[str, Argument(metavar="RECIPE", help="A shipped name or a .yaml file.")],
+    overrides: Annotated[list[str] | None, Argument(metavar="KEY=VALUE", help="Changes to it.")] = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -66,9 +67,8 @@ def show(
 def check(
     recipes: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="RECIPE|KEY=VALUE",
-            help="Names or files, and changes to them; all shipped ones when left out.",
+        Argument(
+            metavar="RECIPE|KEY=VALUE", help="Names or files, and changes to them; all shipped ones when left out."
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="List, show and prune runs.")
 
-NameArgument = Annotated[
-    str | None, typer.Argument(metavar="RUN", help="A run's name or folder; the newest when left out.")
-]
+NameArgument = Annotated[str | None, Argument(metavar="RUN", help="A run's name or folder; the newest when left out.")]
 
 
 @app.command("list")
@@ -39,25 +38,12 @@ def list_(runs: RunsOption = None, as_json: JsonOption = False, verbose: Verbose
     if not rows:
         console.note(f"no run in {root}; next: {command('train', '--recipe', 'tiny', *runs_option(root))}")
         return
-    styles = {
-        "running": "ok",
-        "finished": "ok",
-        "interrupted": "warn",
-        "stopped": "ok",
-        "stopped before step 1": "warn",
-        "failed": "bad",
-    }
-    cells = [
-        (
-            row.name,
-            row.recipe,
-            f"{row.step}/{row.total}" if row.total else row.step,
-            console.cell(row.state, styles[row.state]),
-            (row.started or "").replace("T", " ")[:16],
-            size_text(row.bytes),
-        )
-        for row in rows
-    ]
+    styles = {"running": "ok", "finished": "ok", "stopped": "ok", "failed": "bad"}
+    cells = []
+    for row in rows:
+        step = f"{row.step}/{row.total}" if row.total else row.step
+        state, started = console.cell(row.state, styles.get(row.state, "warn")), (row.started or "").replace("T", " ")
+        cells.append((row.name, row.recipe, step, state, started[:16], size_text(row.bytes)))
     console.out().print(console.table(None, ("run", "<recipe", ">step", "<state", "<started", ">size"), cells))
 
 
@@ -65,11 +51,12 @@ def list_(runs: RunsOption = None, as_json: JsonOption = False, verbose: Verbose
 def show(
     name: NameArgument = None,
     runs: RunsOption = None,
-    steps: Annotated[int, typer.Option("--steps", min=0, help="Last steps to show.")] = 5,
+    steps: Annotated[int, Option(min=0, help="Last steps to show.")] = 5,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Show one run: where it stands, its checkpoints, its last steps and evaluations."""
+    from codea1_cli.recipe.files import flat
     from codea1_cli.runs.run_dir import find_run, runs_root
     from codea1_cli.runs.summary import checkpoints, last_metrics, summarise
 
@@ -95,7 +82,8 @@ def show(
         facts["command"] = shlex.join(map(str, info["command"]))
     if info.get("resumed"):
         facts["resumed"] = "; ".join(map(_resumed, info["resumed"]))
-    for key, value in {**facts, **_flat(info, skip=(*facts, "name", "problem_ids"))}.items():
+    told = {key: value for key, value in info.items() if key not in (*facts, "name", "problem_ids")}
+    for key, value in {**facts, **flat(told)}.items():
         out.print(f"  {key:<14} {console.printable(str(value))}", markup=False, soft_wrap=True)
     _print_lines("last steps", step_lines, _STEP_COLUMNS)
     _print_lines("evaluations", eval_lines, _EVAL_COLUMNS)
@@ -144,7 +132,9 @@ _EVAL_COLUMNS = {
 
 def _print_lines(title: str, lines: list[dict[str, Any]], columns: dict[str, str]) -> None:
     """A table of the columns that any of the lines fills."""
-    rows = [_flat(line) for line in lines]
+    from codea1_cli.recipe.files import flat
+
+    rows = [flat(line) for line in lines]
     used = {key: heading for key, heading in columns.items() if any(row.get(key) is not None for row in rows)}
     if not used:
         return
@@ -154,14 +144,12 @@ def _print_lines(title: str, lines: list[dict[str, Any]], columns: dict[str, str
 
 @app.command()
 def prune(
-    run: Annotated[
-        str | None, typer.Option("--run", metavar="RUN", help="Only this run; all runs when left out.")
-    ] = None,
+    run: Annotated[str | None, Option(metavar="RUN", help="Only this run; all runs when left out.")] = None,
     runs: RunsOption = None,
-    keep: Annotated[int, typer.Option("--keep", min=1, help="Newest checkpoints to keep in each run.")] = 1,
-    whole: Annotated[bool, typer.Option("--whole", help="Delete the whole run named by --run.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be freed.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    keep: Annotated[int, Option(min=1, help="Newest checkpoints to keep in each run.")] = 1,
+    whole: Annotated[bool, Option("--whole", help="Delete the whole run named by --run.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be freed.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -247,31 +235,17 @@ def size_text(count: int) -> str:
     return f"{value:.1f} TB"
 
 
-def _flat(data: dict[str, Any], prefix: str = "", skip: tuple[str, ...] = ()) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in data.items():
-        if key in skip:
-            continue
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat
-
-
 def _number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else console.printable(str(value))
 
 
 def export(
-    role: Annotated[Literal["code", "test"], typer.Option("--role", help="Which of the two policies.")],
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="A new or empty folder.")],
+    role: Annotated[Literal["code", "test"], Option(help="Which of the two policies.")],
+    to: Annotated[Path, Option(metavar="DIR", help="A new or empty folder.")],
     run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="A run's name or folder; the newest run when left out.")
+        str | None, Argument(metavar="RUN", help="A run's name or folder; the newest run when left out.")
     ] = None,
-    step: Annotated[
-        int | None, typer.Option("--step", min=1, help="A checkpoint's step; the newest when left out.")
-    ] = None,
+    step: Annotated[int | None, Option(min=1, help="A checkpoint's step; the newest when left out.")] = None,
     runs: RunsOption = None,
     wait: WaitOption = False,
     as_json: JsonOption = False,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption
@@ -62,17 +63,14 @@ def _show_check(layers: dict[str, str], canaries: Sequence[Canary], version: str
 @app.command()
 def bench(
     problems: Annotated[
-        Path | None,
-        typer.Option("--problems", metavar="FILE", help="Problems to judge; the built-in ones when left out."),
+        Path | None, Option(metavar="FILE", help="Problems to judge; the built-in ones when left out.")
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", min=8, help="Suites of 8 tests to judge.")] = 480,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Jobs (or requests to a service) at once.")] = 2,
+    jobs: Annotated[int, Option(min=8, help="Suites of 8 tests to judge.")] = 480,
+    workers: Annotated[int, Option(min=1, help="Jobs (or requests to a service) at once.")] = 2,
     python: PythonOption = None,
     sandbox: SandboxOption = "local",
     endpoint: EndpointOption = None,
-    evalplus: Annotated[
-        bool, typer.Option("--evalplus/--no-evalplus", help="Compare with EvalPlus (needs uv).")
-    ] = True,
+    evalplus: Annotated[bool, Option("--evalplus/--no-evalplus", help="Compare with EvalPlus (needs uv).")] = True,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:

@@ -222,13 +222,8 @@ class Bar:
         if console.err().is_terminal:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-            self._progress = Progress(
-                TextColumn("{task.description:<18}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
-                console=console.err(),
-            )
+            columns = TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+            self._progress = Progress(*columns, console=console.err())
             self._progress.start()
         return self
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
@@ -26,38 +26,31 @@ Changes = dict[str, list[object]]
 def train(
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[KEY=VALUE]...",
             help="Recipe keys to override, such as train.max_steps=20; with --resume only the length of the run, "
             "checkpoint.*, eval.*, faults.* and preflight.*.",
         ),
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option("--recipe", "-r", metavar="NAME|FILE", help="A shipped recipe or a YAML file.")
+        str | None, Option("--recipe", "-r", metavar="NAME|FILE", help="A shipped recipe or a YAML file.")
     ] = None,
     run: Annotated[
-        str | None,
-        typer.Option("--run", metavar="NAME", help="The run's name; the recipe's name and the time when left out."),
+        str | None, Option(metavar="NAME", help="The run's name; the recipe's name and the time when left out.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run: --run, or the newest one.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Go on with a run: --run, or the newest one.")] = False,
     start_over: Annotated[
-        bool, typer.Option("--start-over", help="With --resume: begin at the first step again, whatever is saved.")
+        bool, Option("--start-over", help="With --resume: begin at the first step again, whatever is saved.")
     ] = False,
     max_steps: Annotated[
-        int | None,
-        typer.Option(
-            "--max-steps", min=1, help="Stop after this step and save; the schedule stays that of the whole run."
-        ),
+        int | None, Option(min=1, help="Stop after this step and save; the schedule stays that of the whole run.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and start nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the plan and start nothing.")] = False,
     no_preflight: Annotated[
-        bool, typer.Option("--no-preflight", help="Begin without trying a few samples of both sides first.")
+        bool, Option("--no-preflight", help="Begin without trying a few samples of both sides first.")
     ] = False,
     address: Annotated[
-        str | None,
-        typer.Option(
-            "--address", help="A running Ray cluster, of one node or several; left out, the run starts its own."
-        ),
+        str | None, Option(help="A running Ray cluster, of one node or several; left out, the run starts its own.")
     ] = None,
     runs: RunsOption = None,
     wait: WaitOption = False,
@@ -171,10 +164,7 @@ def _new(
 
     if recipe is None:
         if run and (there := RunDir(root / run)).exists():
-            raise UserError(
-                f"no recipe given, and run {there.name} exists already",
-                hint=_goes_on(there, options),
-            )
+            raise UserError(f"no recipe given, and run {there.name} exists already", hint=_goes_on(there, options))
         raise UserError(
             "no recipe given",
             hint=f"--recipe NAME, one of {', '.join(recipe_names())}; "

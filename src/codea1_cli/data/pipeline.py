@@ -14,11 +14,12 @@ from pathlib import Path
 from codea1_cli.data.card import Card
 from codea1_cli.data.publish import WORK, check_out, new_card, publish
 from codea1_cli.data.sources.base import Source
-from codea1_cli.data.stages import Line, Prepared, Progress, Stages, digest
+from codea1_cli.data.stages import Line, Prepared, ProblemSampler, Progress, PromptCounter, Stages, digest, solve_rate
 from codea1_cli.data.work import Stage, Work
 from codea1_cli.problems.benchmark_files import Task
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.data_options import Options
+from codea1_cli.sandbox.base import in_order
 
 
 def prepare(
@@ -94,10 +95,8 @@ class Pipeline(Stages):
         if count < self.options.min_tests:
             left = problem.meta.get("tests_left_out", {})
             why = ", ".join(f"{reason}: {n}" for reason, n in left.items())
-            return {
-                "reason": "too_few_tests",
-                "detail": f"{count} of {self.options.min_tests}" + (f" ({why})" if why else ""),
-            }
+            detail = f"{count} of {self.options.min_tests}" + (f" ({why})" if why else "")
+            return {"reason": "too_few_tests", "detail": detail}
         return {}
 
     def _decontaminate(self, tasks: Sequence[Task]) -> None:
@@ -120,8 +119,6 @@ class Pipeline(Stages):
         self.each("benchmarks", settings, judge)
 
     def _tokens(self, tokenizer: str) -> None:
-        from codea1_cli.data.stages import PromptCounter
-
         o = self.options
         counter = PromptCounter(tokenizer, o.chat_template)
         template = hashlib.sha256(str(counter.tokenizer.chat_template).encode()).hexdigest()
@@ -185,20 +182,15 @@ class Pipeline(Stages):
     def _found(self, stage: Stage, pairs: Iterator[tuple[int, str, int, float | None]]) -> None:
         total = self.out.rows.count()
         if not stage.done:
-            try:
+            with closing(stage):
                 for row, reason, other, score in pairs:
                     line: Line = {"row": row, "reason": reason, "other": other}
                     stage.append(line if score is None else {**line, "score": score})
-            finally:
-                stage.close()
             stage.finish()
         self.progress(stage.name, total, total)
         self.remove(stage.name, stage)
 
     def _solve(self) -> None:
-        from codea1_cli.data.stages import ProblemSampler, solve_rate
-        from codea1_cli.sandbox.base import in_order
-
         rule, seed = self.options.solve, self.options.seed
         assert rule is not None
         key = self.key_of_living("solve", seed, rule.model, rule.n, rule.temperature, rule.max_new_tokens)
@@ -207,7 +199,7 @@ class Pipeline(Stages):
         if not stage.done:
             sampler, rate = ProblemSampler(rule), partial(solve_rate, self.sandbox(), self.limits())
             living = self.out.rows.living()
-            try:
+            with closing(stage):
                 for first in range(0, total, SOLVE_BATCH):
                     batch = list(islice(living, SOLVE_BATCH))
                     if first + len(batch) <= len(stage):
@@ -219,22 +211,12 @@ class Pipeline(Stages):
                         for (number, _, _), found in islice(judged, max(0, len(stage) - first), None):
                             stage.append({"row": number, "rate": found.rate, "scored": found.scored})
                             self.progress("solve", len(stage), total)
-            finally:
-                stage.close()
             stage.finish()
         self.out.rates = {line["row"]: line["rate"] for line in stage if line["rate"] is not None}
         gone: list[Line] = []
         for line in stage:
             rate = line["rate"]
-            reason = (
-                "no_solve_rate"
-                if rate is None
-                else "too_hard"
-                if rate < rule.low
-                else "too_easy"
-                if rate > rule.high
-                else ""
-            )
-            if reason:
+            if rate is None or not rule.low <= rate <= rule.high:
+                reason = "no_solve_rate" if rate is None else "too_hard" if rate < rule.low else "too_easy"
                 gone.append({"row": line["row"], "reason": reason, "detail": f"solve rate {rate} of {line['scored']}"})
         self.remove("solve", stage, gone)

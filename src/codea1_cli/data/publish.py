@@ -23,16 +23,8 @@ from codea1_cli.recipe.data_options import Options
 
 CARD, WORK = "card.json", ".work"
 REMOVED, SLOW = "removed.jsonl", "slow.jsonl"
-_OURS = {
-    WORK,
-    CARD,
-    "README.md",
-    REMOVED,
-    SLOW,
-    *(f"{s}.{k}" for s in ("train", "val", "test") for k in ("jsonl", "parquet")),
-}
-
-
+_SPLITS = (f"{split}.{kind}" for split in ("train", "val", "test") for kind in ("jsonl", "parquet"))
+_OURS = {WORK, CARD, "README.md", REMOVED, SLOW, *_SPLITS}
 _GROUP = 1024  # rows of a parquet row group; fixed, since the bytes depend on it
 
 

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from codea1_cli.data.sources.base import NOT_UNICODE, Source
 from codea1_cli.data.work import Rows, Stage, Work
@@ -23,10 +23,7 @@ from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.prompts import code_messages, known_names, real_reply, shown_problem
 from codea1_cli.problems.row_files import Skipped
 from codea1_cli.recipe.data_options import Options, SolveRule
-from codea1_cli.sandbox.base import Limits, Sandbox
-
-if TYPE_CHECKING:
-    from codea1_cli.sandbox.base import Limits, Sandbox
+from codea1_cli.sandbox.base import Limits, Sandbox, in_order
 
 FORMAT = 2  # of the work folder, and of what becomes of a row: what another version wrote is made again
 
@@ -70,13 +67,11 @@ class Stages:
         self.read_key = digest(FORMAT, self.identity, self.options.limit)
         stage = self.work.stage("read", self.read_key, resumable=True)
         if not stage.done:
-            try:
+            with closing(stage):
                 limit = None if self.options.limit is None else min(self.options.limit, sys.maxsize)
                 for place, row in islice(self.source.records(), len(stage), limit):
                     stage.append(self._converted(place, row))
                     self.progress("read", len(stage), self.options.limit)
-            finally:
-                stage.close()
             stage.finish()
         rows = Rows(stage)
         for number, line in enumerate(stage):
@@ -99,8 +94,6 @@ class Stages:
     # -- stages that look at each row alone ------------------------------------------------------------------------
     def each(self, name: str, settings: dict[str, Any], judge: Callable[[Problem], Line], workers: int = 1) -> Stage:
         """Applies `judge` to the living rows that have no line yet; a line with a `reason` removes its row."""
-        from codea1_cli.sandbox.base import in_order
-
         stage = self.work.stage(name, digest(self.read_key, name, settings), resumable=True)
         rows = self.out.rows
         known = {line["row"] for line in stage}
@@ -136,8 +129,6 @@ class Stages:
 
     def limits(self) -> Limits:
         """The limits on one program."""
-        from codea1_cli.sandbox.base import Limits
-
         return Limits(time_s=self.options.time_limit_s, memory_mb=self.options.memory_mb)
 
     def sandbox(self) -> Sandbox:
@@ -145,13 +136,9 @@ class Stages:
         if self._sandbox is None:
             from codea1_cli.sandbox.make import SandboxOptions, make_sandbox
 
+            o = self.options
             self._sandbox = make_sandbox(
-                SandboxOptions(
-                    self.options.sandbox,
-                    self.options.endpoint,
-                    python=self.options.python,
-                    workers=self.options.workers or cores(),
-                )
+                SandboxOptions(o.sandbox, o.endpoint, python=o.python, workers=o.workers or cores())
             )
         return self._sandbox
 

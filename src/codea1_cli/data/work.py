@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from codea1_cli.durable import take_lock, write_atomic
-from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.durable import locked_folder, write_atomic
+from codea1_cli.errors import UserError
 from codea1_cli.files import kept_json
 from codea1_cli.problems.problem import Problem
 
@@ -39,22 +39,14 @@ class Work:
             UserError: another process prepares data here.
             EnvironmentFault: it cannot be written.
         """
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = open(self.folder / "lock", "a+", encoding="utf-8")  # noqa: SIM115
-        except OSError as error:
-            raise EnvironmentFault(
-                f"cannot write {self.folder}: {error.strerror}", hint="choose another --out"
-            ) from None
-        with lock:
-            take_lock(
-                lock,
-                lambda holder: UserError(
-                    f"process {holder} prepares data in {self.folder.parent}",
-                    hint="wait for it with --wait, or choose another --out",
-                ),
-                wait,
+
+        def taken(holder: str) -> UserError:
+            return UserError(
+                f"process {holder} prepares data in {self.folder.parent}",
+                hint="wait for it with --wait, or choose another --out",
             )
+
+        with locked_folder(self.folder, str(self.folder), "choose another --out", taken, wait):
             self.manifest = kept_json(self.folder / "manifest.json")
             yield self
 

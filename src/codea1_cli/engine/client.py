@@ -131,11 +131,8 @@ class Heartbeats:
     def at_work(self) -> dict[str, tuple[str, int, float]]:
         """(phase, step, seconds since it began) of every rank that works, and of the judge when all ranks wait."""
         now = time.monotonic()
-        working = {
-            label: (phase, step, now - since)
-            for label, (phase, step, since) in self._beats.items()
-            if phase != "waiting"
-        }
+        beats = self._beats.items()
+        working = {who: (phase, step, now - since) for who, (phase, step, since) in beats if phase != "waiting"}
         if working or not self._beats:
             return working
         since = max([self._judged, *(since for _, _, since in self._beats.values())])

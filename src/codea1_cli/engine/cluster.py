@@ -104,14 +104,11 @@ def _signals_left_alone(ray: Any) -> Iterator[None]:
     """Ray sets two handlers of its own for SIGTERM: one in C++, which writes stacks, and one in Python, which exits
     with the signal's number. Ours is set again in the place of the second."""
     ours = signal.getsignal(signal.SIGTERM)
-    utils = ray._private.utils
-    plain = utils.set_sigterm_handler
-    utils.set_sigterm_handler = lambda handler: signal.signal(signal.SIGTERM, ours)
-    try:
-        yield
-    finally:
-        utils.set_sigterm_handler = plain
-        signal.signal(signal.SIGTERM, ours)
+    with patch.object(ray._private.utils, "set_sigterm_handler", lambda handler: signal.signal(signal.SIGTERM, ours)):
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, ours)
 
 
 @contextlib.contextmanager
@@ -126,11 +123,8 @@ def _in_a_session_of_their_own() -> Iterator[None]:
     def start(self: Any, *arguments: Any, **options: Any) -> None:
         plain(self, *arguments, **{**options, "start_new_session": True})
 
-    subprocess.Popen.__init__ = start  # type: ignore[method-assign]
-    try:
+    with patch.object(subprocess.Popen, "__init__", start):
         yield
-    finally:
-        subprocess.Popen.__init__ = plain  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
@@ -202,13 +196,9 @@ def lets_anybody_in(address: str) -> bool:
         "GcsClient(address=sys.argv[1]).internal_kv_get(b'x', namespace=b'x')"
     )
     stranger = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    stranger["RAY_AUTH_MODE"], asking = "disabled", [sys.executable, "-c", ask, address]
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", ask, address],
-            env=stranger | {"RAY_AUTH_MODE": "disabled"},
-            capture_output=True,
-            timeout=_STRANGER_S,
-        )
+        done = subprocess.run(asking, env=stranger, capture_output=True, timeout=_STRANGER_S)
     except subprocess.TimeoutExpired:
         return False
     return done.returncode == 0

@@ -36,12 +36,7 @@ _REFERENCES_AT_ONCE = 256  # so that each call of the arena ends within the pati
 
 class Driver:
     def __init__(
-        self,
-        recipe: Recipe,
-        run: RunDir,
-        ranks: dict[str, list[Gpu | None]],
-        view: View,
-        nodes: Sequence[Node] = (),
+        self, recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]], view: View, nodes: Sequence[Node] = ()
     ) -> None:
         """`nodes`: those of the cluster that the run joins, the driver's first; none for a run on this machine."""
         self.recipe, self.run, self.view = recipe, run, view

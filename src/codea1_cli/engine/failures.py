@@ -85,11 +85,7 @@ def _last_words(run: RunDir, who: str) -> str:
     """The last line that names an error in a dead rank's log, if any."""
     log = run.logs / f"{who.replace('[', '-').rstrip(']')}.log"
     with contextlib.suppress(OSError):
-        lines = [
-            line
-            for line in log.read_text(errors="replace").rpartition(LOG_HEAD)[2].splitlines()
-            if re.search(r"error|fatal|killed", line, re.I)
-        ]
-        if lines:
+        text = log.read_text(errors="replace").rpartition(LOG_HEAD)[2]
+        if lines := [line for line in text.splitlines() if re.search(r"error|fatal|killed", line, re.I)]:
             return f"; its log says: {lines[-1].strip()[:200]}"
     return ""

@@ -146,15 +146,10 @@ def _loopback_store(spec: RankSpec) -> Any:
     from torch.distributed import TCPStore
 
     with socket.socket() as listener:
-        listener.bind((spec.master_host, spec.master_port))
+        address = spec.master_host, spec.master_port
+        listener.bind(address)
         listener.listen()
-        return TCPStore(
-            spec.master_host,
-            spec.master_port,
-            is_master=True,
-            wait_for_workers=False,
-            master_listen_fd=listener.detach(),
-        )
+        return TCPStore(*address, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
 
 
 def _own_log(path: Path) -> None:

@@ -46,14 +46,8 @@ class PreflightCounts:
     longest_prompt: int = 0
 
     def __add__(self, other: PreflightCounts) -> PreflightCounts:
-        return PreflightCounts(
-            self.replies + other.replies,
-            self.clipped + other.clipped,
-            self.usable + other.usable,
-            self.prompts + other.prompts,
-            self.too_long + other.too_long,
-            max(self.longest_prompt, other.longest_prompt),
-        )
+        summed = {name: count + getattr(other, name) for name, count in vars(self).items()}
+        return PreflightCounts(**summed | {"longest_prompt": max(self.longest_prompt, other.longest_prompt)})
 
 
 @dataclass(frozen=True)
@@ -78,13 +72,10 @@ def findings(recipe: Recipe, counts: Mapping[str, PreflightCounts]) -> list[Find
     for role, seen in counts.items():
         limit = recipe.role(role).max_completion_tokens
         if 2 * seen.clipped > seen.replies:
-            found.append(
-                Finding(
-                    f"{seen.clipped} of {seen.replies} {role} replies do not end within "
-                    f"{role}.max_completion_tokens={limit}",
-                    f"raise {role}.max_completion_tokens, or take a model that was taught to end its replies",
-                )
-            )
+            key = f"{role}.max_completion_tokens"
+            what = f"{seen.clipped} of {seen.replies} {role} replies do not end within {key}={limit}"
+            advice = f"raise {key}, or take a model that was taught to end its replies"
+            found.append(Finding(what, advice))
     test = counts.get("test", PreflightCounts())
     if 2 * test.too_long > test.prompts:
         found.append(
@@ -96,12 +87,9 @@ def findings(recipe: Recipe, counts: Mapping[str, PreflightCounts]) -> list[Find
             )
         )
     if test.replies and not test.usable:
-        found.append(
-            Finding(
-                f"no suite parses: none of {test.replies} replies holds an assert of the asked form",
-                "take a model that follows the format (model, test.model), or raise test.max_completion_tokens",
-            )
-        )
+        what = f"no suite parses: none of {test.replies} replies holds an assert of the asked form"
+        advice = "take a model that follows the format (model, test.model), or raise test.max_completion_tokens"
+        found.append(Finding(what, advice))
     return found
 
 
@@ -210,7 +198,7 @@ def preflight(rank: TrainingRank) -> None:
     flat = [ids for group in completions for ids in group]
     counts = PreflightCounts(
         replies=len(flat),
-        clipped=sum(_clipped(ids, section.max_completion_tokens, tokenizer.eos_token_id) for ids in flat),
+        clipped=sum(len(ids) >= section.max_completion_tokens and ids[-1] != tokenizer.eos_token_id for ids in flat),
         prompts=len(prompts),
         too_long=len(prompts) - len(fitting),
         longest_prompt=max(map(len, prompts)),
@@ -234,10 +222,7 @@ class FirstPass:
         self.sampler: Any = None
         longest = recipe.code.max_completion_tokens
         self.rule = SolveRule(
-            recipe.model_of("code"),
-            recipe.game.n_code,
-            temperature=recipe.sampling.temperature,
-            max_new_tokens=longest,
+            recipe.model_of("code"), recipe.game.n_code, temperature=recipe.sampling.temperature, max_new_tokens=longest
         )
 
     def load(self) -> None:
@@ -288,7 +273,3 @@ def measure_solve_rates(
         call(sampler.close.remote(), label, patience)
         ray.kill(sampler)
     return rates
-
-
-def _clipped(ids: Sequence[int], limit: int, eos: int) -> bool:
-    return len(ids) >= limit and ids[-1] != eos

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.engine.cluster import free_ports
+from codea1_cli.engine.cluster import connect, free_ports, lets_anybody_in
 from codea1_cli.environment import cores, rank_environment
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.methods.registry import method_of
@@ -55,8 +55,6 @@ def survey(address: str) -> list[Node]:
             "--address takes the address of the cluster's head, not of Ray's client",
             hint="start it on one of the nodes, with --address auto or --address HOST:6379",
         )
-    from codea1_cli.engine.cluster import connect, lets_anybody_in
-
     with connect(address) as ray:
         closed = not lets_anybody_in(ray.get_runtime_context().gcs_address)
         own = ray.get_runtime_context().get_node_id()
@@ -144,26 +142,22 @@ def _sees(file: str, token: str) -> bool:
 
 def _probe() -> dict[str, Any]:
     """What a node has. Ray hides GPUs from a task that asks for none; its parent process knows which were offered."""
-    from codea1_cli import __version__
-
     environment: Mapping[str, str] = {}
     with contextlib.suppress(OSError):
         pairs = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
         environment = dict(pair.decode(errors="replace").split("=", 1) for pair in pairs if b"=" in pair)
-    return {
-        "gpus": visible_gpus(physical_gpus(), environment),
-        "codea1": __version__,
-        "interpreter": sys.executable,
-        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
-    }
+    return {"gpus": visible_gpus(physical_gpus(), environment), "interpreter": sys.executable, **_software()}
+
+
+def _software() -> dict[str, str]:
+    from codea1_cli import __version__
+
+    return {"codea1": __version__, "python": f"{sys.version_info.major}.{sys.version_info.minor}"}
 
 
 def _same_software(alive: Sequence[dict[str, Any]], found: Mapping[str, dict[str, Any]]) -> None:
-    from codea1_cli import __version__
-
-    ours = {"codea1": __version__, "python": f"{sys.version_info.major}.{sys.version_info.minor}"}
     for node in alive:
-        for name, version in ours.items():
+        for name, version in _software().items():
             theirs = found[node["NodeID"]][name]
             if theirs != version:
                 raise EnvironmentFault(
@@ -174,8 +168,6 @@ def _same_software(alive: Sequence[dict[str, Any]], found: Mapping[str, dict[str
 
 def meeting_points(ray: Any, placed: Mapping[str, Sequence[Node]]) -> dict[str, tuple[str, int]]:
     """Where the ranks of each policy meet: rank 0's address and a port that is free there, another for each policy."""
-    from codea1_cli.engine.cluster import free_ports
-
     roles = list(placed)
     ports = {
         role: ray.get(on_node(ray, placed[role][0].id, free_ports, len(roles)), timeout=_PATIENCE_S)[number]
@@ -247,6 +239,7 @@ def rank_specs(
         meet = {role: ("127.0.0.1", port) for role, port in zip(roles, free_ports(len(roles)), strict=True)}
     for role in roles:
         for rank, gpu in enumerate(ranks[role]):
+            others = [other for other in roles if other != role and gpu is not None and gpu in ranks[other]]
             specs.append(
                 RankSpec(
                     role=role,
@@ -259,11 +252,7 @@ def rank_specs(
                     use_vllm=wants_vllm(recipe, gpu),
                     node=placed[role][rank].id if placed else None,
                     master_host=meet[role][0],
-                    others=tuple(
-                        (other, len(ranks[other]))
-                        for other in roles
-                        if other != role and gpu is not None and gpu in ranks[other]
-                    ),
+                    others=tuple((other, len(ranks[other])) for other in others),
                 )
             )
     return specs

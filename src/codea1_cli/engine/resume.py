@@ -6,12 +6,13 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.durable import fsync_folder, write_atomic
+from codea1_cli.durable import fsync_folder, write_rows
 from codea1_cli.errors import UserError, command
 from codea1_cli.files import kept_json
 from codea1_cli.game.mistake_book import Book
@@ -124,9 +125,9 @@ def set_aside(run: RunDir, point: ResumePoint) -> tuple[Path, list[str]] | None:
     lines = [(line["step"] > step or not step, line) for line in run.metrics()]
     if cut := [line for late, line in lines if late]:
         target.mkdir(parents=True)
-        _write_lines(target / "metrics.jsonl", cut)
+        write_rows(target / "metrics.jsonl", cut)
         moved.append(_count(len(cut), "line", "of metrics"))
-    _write_lines(run.metrics_file, [line for late, line in lines if not late])
+    write_rows(run.metrics_file, [line for late, line in lines if not late])
     if run.mistakes_file.is_file():
         moved += _move_events(run, step, target)
     for folder, (noun, rest) in _FILES.items():
@@ -184,15 +185,5 @@ def _is_late(path: Path, point: ResumePoint) -> bool:
 
 
 def _free_name(folder: Path, name: str) -> Path:
-    def names() -> Iterator[str]:
-        yield name
-        number = 2
-        while True:
-            yield f"{name}-{number}"
-            number += 1
-
-    return next(folder / free for free in names() if not (folder / free).exists())
-
-
-def _write_lines(file: Path, lines: list[dict[str, Any]]) -> None:
-    write_atomic(file, "".join(json.dumps(line) + "\n" for line in lines))
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(folder / free for free in names if not (folder / free).exists())

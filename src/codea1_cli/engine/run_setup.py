@@ -15,11 +15,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from codea1_cli.durable import write_atomic
+from codea1_cli.environment import installed_version
 from codea1_cli.errors import UserError, command, some
 from codea1_cli.judging.judge import own_calls
 from codea1_cli.methods.registry import method_of
@@ -238,14 +238,8 @@ class RunSetup:
         return schedule, kept
 
     def _schedule(self, ids: list[str]) -> Schedule:
-        train = self.recipe.train
-        return make_schedule(
-            ids,
-            problems_per_step=train.problems_per_step,
-            epochs=train.epochs,
-            seed=self.recipe.seed,
-            max_steps=train.max_steps,
-        )
+        lengths = self.recipe.train.model_dump(include={"problems_per_step", "epochs", "max_steps"})
+        return make_schedule(ids, seed=self.recipe.seed, **lengths)
 
     def _info(self, schedule: Schedule, kept: list[str], devices: Mapping[str, str]) -> dict[str, Any]:
         train = self.recipe.data.train or ""
@@ -276,13 +270,7 @@ class RunSetup:
 
 
 def versions() -> dict[str, str]:
-    found = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+    return {package: there for package in _PACKAGES if (there := installed_version(package)) is not None}
 
 
 def git_revision() -> str | None:

@@ -118,20 +118,14 @@ class RunWriter:
             now, stats = time.monotonic(), self.stats.pop(report.step)
             tail = stats.pop("judge_tail_s", 0.0)
             del self.reports[report.step]
+            seconds = [(role, *one) for role in self.method.roles for one in parts[role].seconds.items()]
+            spent = {f"{role}_{part}_s": round(took, 3) for role, part, took in seconds}
             line = {
                 "step": report.step,
                 "time": round(time.time(), 3),
                 **{role: parts[role].logs for role in self.method.roles},
                 "arena": stats,
-                "timing": {
-                    "step_s": round(now - self.last_line, 3),
-                    "judge_tail_s": tail,
-                    **{
-                        f"{role}_{part}_s": round(seconds, 3)
-                        for role in self.method.roles
-                        for part, seconds in parts[role].seconds.items()
-                    },
-                },
+                "timing": {"step_s": round(now - self.last_line, 3), "judge_tail_s": tail, **spent},
             }
             self.last_line = now
             self.run.append_metrics(line)

@@ -127,53 +127,41 @@ class CodeBenchmark(Protocol):
 
     def load(self, data: Path | None) -> list[CodeTask]:
         """The tasks, from a file or folder, or the hub. Raises UserError or EnvironmentFault with the way out."""
-        ...
 
     def public_task(self, row: Mapping[str, Any]) -> Task:
         """A published row as training data is compared with it. Raises KeyError or TypeError for another row."""
-        ...
 
     def data_hash(self) -> str:
         """The hash of the loaded data; equal hashes are equal tasks."""
-        ...
 
     def prompts(self, tasks: Sequence[CodeTask], tokenizer: Any, style: str) -> list[list[int]]:
         """Token ids of each task's prompt."""
-        ...
 
     def stop(self, style: str) -> tuple[str, ...]:
         """Strings that end a sampled text."""
-        ...
 
     def sample(self, task: CodeTask, text: str, number: int, style: str) -> Sample:
         """A sampled text as a sample: raw and sanitised."""
-        ...
 
     def read(self, row: dict[str, Any], task: CodeTask, number: int) -> Sample:
         """A row of a sample file (`solution` or `completion`) as a sample; nothing is sanitised."""
-        ...
 
     def sanitize(self, task: CodeTask, raw: str) -> str:
         """The program in a raw solution, as the benchmark's own sanitiser finds it."""
-        ...
 
     def missing(self, tasks: Sequence[CodeTask], options: ScoreOptions) -> dict[str, int]:
         """Libraries that these tasks need and the samples' interpreter lacks, with the number of tasks of each."""
-        ...
 
     def check_references(
         self, options: ScoreOptions, progress: Progress, ids: Collection[str] | None = None
     ) -> ReferenceReport:
         """Runs the references of these tasks, or of all; their times set the limits of `score`."""
-        ...
 
     def score(self, samples: Sequence[Sample], options: ScoreOptions, progress: Progress) -> list[Scored]:
         """Verdicts in the order of the samples. Equal programs of a task are run once."""
-        ...
 
     def close(self) -> None:
         """Ends the sandbox."""
-        ...
 
 
 class TestBenchmark(Protocol):
@@ -183,11 +171,9 @@ class TestBenchmark(Protocol):
 
     def load(self, data: Path | None) -> list[Function]:
         """The functions, from a file or folder. Raises UserError with the way out."""
-        ...
 
     def public_task(self, row: Mapping[str, Any]) -> Task:
         """A published row as training data is compared with it. Raises KeyError or TypeError for another row."""
-        ...
 
 
 # -- as a set that a run is evaluated on -------------------------------------------------------------------------------
@@ -225,24 +211,19 @@ class EvalSet(Protocol):
     def load(self) -> Sequence[Any]:
         """The items, each with an `id` and an `entry_point`; they go to the ranks. Raises UserError or EnvironmentFault
         where the data is not there."""
-        ...
 
     def prompts(self, tokenizer: Any, items: Sequence[Any]) -> list[list[int]]:
         """Token ids of each item's prompt."""
-        ...
 
     def sampling(self) -> SamplingSettings | None:
         """How the prompts are sampled, None for the training's own settings. To be asked after `prompts`: stop strings
         may depend on the tokenizer."""
-        ...
 
     def score(self, texts: Texts) -> tuple[Figures, Any]:
         """The figures of a metrics line, and rows of the items for a file, of what was sampled. Blocking."""
-        ...
 
     def close(self) -> None:
         """Ends what scored."""
-        ...
 
 
 class CodeSet:

@@ -46,8 +46,7 @@ def writable(file: Path) -> Path:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     except OSError as fault:
         raise EnvironmentFault(
-            f"the result {file} cannot be written: {fault.strerror}",
-            hint="choose another place with --out",
+            f"the result {file} cannot be written: {fault.strerror}", hint="choose another place with --out"
         ) from None
     return file
 
@@ -81,13 +80,7 @@ def _origin_file(samples: Path) -> Path:
 
 def references_record(report: ReferenceReport) -> dict[str, Any]:
     """How the references fared, as a result file has it."""
-    return {
-        "tasks": report.tasks,
-        "rate": report.rate,
-        "failing": report.failing,
-        "not_run": report.not_run,
-        "lacking": report.lacking,
-    }
+    return {"tasks": report.tasks, "rate": report.rate, **vars(report)}
 
 
 def verdict_rows(scored: Sequence[Scored]) -> list[dict[str, Any]]:
@@ -191,15 +184,7 @@ def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Compared]:
         before = [a["tasks"][task][column] / a["tasks"][task]["n"] for task in tasks]
         after = [b["tasks"][task][column] / b["tasks"][task]["n"] for task in tasks]
         pairs = list(zip(tasks, before, after, strict=True))
-        found.append(
-            Compared(
-                column,
-                len(tasks),
-                sum(before) / len(tasks),
-                sum(after) / len(tasks),
-                paired_bootstrap(before, after),
-                [task for task, x, y in pairs if y > x],
-                [task for task, x, y in pairs if y < x],
-            )
-        )
+        won, lost = [task for task, x, y in pairs if y > x], [task for task, x, y in pairs if y < x]
+        means = sum(before) / len(tasks), sum(after) / len(tasks)
+        found.append(Compared(column, len(tasks), *means, paired_bootstrap(before, after), won, lost))
     return found

@@ -185,16 +185,7 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 _COLLECTIONS: dict[str, Callable[..., Any]] = {
-    "list": list,
-    "tuple": tuple,
-    "set": set,
-    "frozenset": frozenset,
-    "sorted": sorted,
-    "bytes": bytes,
-    "bytearray": bytearray,
-    "deque": deque,
-    "Counter": Counter,
-    "OrderedDict": OrderedDict,
+    kind.__name__: kind for kind in (list, tuple, set, frozenset, sorted, bytes, bytearray, deque, Counter, OrderedDict)
 }
 
 _TIMES: dict[str, Callable[..., Any]] = {"date": date, "datetime": datetime, "time": time, "timedelta": timedelta}

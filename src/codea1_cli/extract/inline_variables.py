@@ -3,7 +3,8 @@
 import ast
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from codea1_cli.extract.source import parse
 
@@ -160,21 +161,13 @@ class Scope:
 
     def resolve_call(self, call: ast.Call) -> ast.Call | None:
         """The call with its arguments resolved; with one level, only arguments that are variables themselves."""
-        if self._one_level:
-            args = [self._variable(argument) for argument in call.args]
-            keywords = [ast.keyword(k.arg, self._variable(k.value)) for k in call.keywords]
-            return ast.Call(call.func, args, keywords)
-        if sum(self._size(part) for part in (*call.args, *call.keywords)) > MAX_NODES:
+        change: Callable[[ast.expr], Any] = self._variable if self._one_level else self.resolve
+        if not self._one_level and sum(self._size(part) for part in (*call.args, *call.keywords)) > MAX_NODES:
             return None
-        resolved = [self.resolve(argument) for argument in call.args]
-        named = [(k.arg, self.resolve(k.value)) for k in call.keywords]
-        if any(part is None for part in resolved) or any(value is None for _, value in named):
-            return None
-        return ast.Call(
-            call.func,
-            [part for part in resolved if part is not None],
-            [ast.keyword(name, value) for name, value in named if value is not None],
-        )
+        args = [change(argument) for argument in call.args]
+        keywords = [ast.keyword(keyword.arg, change(keyword.value)) for keyword in call.keywords]
+        whole = None not in args and all(keyword.value is not None for keyword in keywords)
+        return ast.Call(call.func, args, keywords) if whole else None
 
     def _variable(self, node: ast.expr) -> ast.expr:
         return self._values.get(node.id, node) if isinstance(node, ast.Name) else node

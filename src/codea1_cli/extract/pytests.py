@@ -11,20 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from codea1_cli.extract import pytest_rules
 from codea1_cli.extract.inline_variables import InlineVariables, bound_names
-from codea1_cli.extract.pytest_rules import (
-    asserts_in,
-    assigned,
-    class_reason,
-    decorator,
-    decorators,
-    ending,
-    function_reason,
-    jumps,
-    mark_reason,
-    name_of,
-    returned,
-)
 from codea1_cli.extract.source import names_in, parse, unparse
 from codea1_cli.extract.suite import parse_suite
 
@@ -74,8 +62,8 @@ class _Reader:
         tests: dict[str, ast.FunctionDef | ast.ClassDef] = {}
         for place, node in enumerate(tree.body):
             if isinstance(node, ast.FunctionDef):
-                if decorator(node, "fixture") is not None:
-                    self.fixtures[node.name] = returned(node)
+                if pytest_rules.decorator(node, "fixture") is not None:
+                    self.fixtures[node.name] = pytest_rules.returned(node)
                 elif node.name.startswith("test"):
                     self.add(node, tests)
                 env.pop(node.name, None)
@@ -87,7 +75,7 @@ class _Reader:
                 for unread in (*tests.values(), *tree.body[place + 1 :]):
                     self.leave(unread, "unreachable")
                 return
-        marked = mark_reason(env.get("pytestmark"))
+        marked = pytest_rules.mark_reason(env.get("pytestmark"))
         for test in tests.values():
             self.collected(test, env, marked)
 
@@ -100,14 +88,14 @@ class _Reader:
     def collected(self, node: ast.FunctionDef | ast.ClassDef, env: Env, reason: str | None) -> None:
         """A test function, or a class of them, with the reason to leave it out that holds around it."""
         marks = [self.resolve(mark, env) for mark in node.decorator_list]
-        reason = reason or next(filter(None, map(mark_reason, marks)), None)
+        reason = reason or next(filter(None, map(pytest_rules.mark_reason, marks)), None)
         if isinstance(node, ast.FunctionDef):
-            if reason := reason or function_reason(node):
+            if reason := reason or pytest_rules.function_reason(node):
                 return self.leave(node, reason)
             return self.test(node, dict(env))
-        if (mark := assigned(node.body, "pytestmark")) is not None:
-            reason = reason or mark_reason(self.resolve(mark, env))
-        reason = reason or class_reason(node)
+        if (mark := pytest_rules.assigned(node.body, "pytestmark")) is not None:
+            reason = reason or pytest_rules.mark_reason(self.resolve(mark, env))
+        reason = reason or pytest_rules.class_reason(node)
         methods: dict[str, ast.FunctionDef | ast.ClassDef] = {}
         for method in node.body:
             if isinstance(method, ast.FunctionDef) and method.name.startswith("test"):
@@ -118,7 +106,7 @@ class _Reader:
 
     def test(self, function: ast.FunctionDef, env: Env) -> None:
         wanted = [a.arg for a in (*function.args.posonlyargs, *function.args.args) if a.arg not in ("self", "cls")]
-        grids = [self.cases(function, mark, env) for mark in decorators(function, "parametrize")]
+        grids = [self.cases(function, mark, env) for mark in pytest_rules.decorators(function, "parametrize")]
         if any(grid is None for grid in grids):
             return self.leave(function, "fixture")
         rows = list(itertools.islice(itertools.product(*(grid or [] for grid in grids)), MAX_CASES))
@@ -150,9 +138,9 @@ class _Reader:
             return None
         cases: list[Env] = []
         for item in items.elts:
-            if isinstance(item, ast.Call) and name_of(item) == "param":
+            if isinstance(item, ast.Call) and pytest_rules.name_of(item) == "param":
                 marks = next((k.value for k in item.keywords if k.arg == "marks"), None)
-                if (reason := mark_reason(marks)) is not None:
+                if (reason := pytest_rules.mark_reason(marks)) is not None:
                     self.leave(function, reason)
                     continue
                 if not item.args:
@@ -192,7 +180,7 @@ class _Reader:
             case ast.Expr(ast.Constant()) | ast.Expr(ast.Call(ast.Name("print"))) | ast.Import() | ast.ImportFrom():
                 pass
             case ast.For(target, iterable, body, []) if (
-                not jumps(body) and (items := _items(self.resolve(iterable, env))) is not None
+                not pytest_rules.jumps(body) and (items := _items(self.resolve(iterable, env))) is not None
             ):
                 for item in items:
                     self.assign(target, item, env)
@@ -207,7 +195,7 @@ class _Reader:
             case _:
                 self.leave(node, "loop" if isinstance(node, ast.For | ast.While) else "nested")
                 self.forget(node, env)
-        return ending(node)
+        return pytest_rules.ending(node)
 
     def assign(self, target: ast.expr, value: ast.expr, env: Env) -> None:
         if isinstance(target, ast.Name):
@@ -223,7 +211,7 @@ class _Reader:
             env.pop(name, None)
 
     def leave(self, node: ast.AST, reason: str) -> None:
-        self.out.skipped[reason] += asserts_in(node)
+        self.out.skipped[reason] += pytest_rules.asserts_in(node)
 
     def resolve(self, node: ast.expr, env: Mapping[str, ast.expr]) -> ast.expr:
         if not any(
@@ -245,7 +233,7 @@ class _Reader:
             case ast.Compare(left, [ast.Eq()], [right]):
                 if not self.is_call(left) and self.is_call(right):
                     left, right = right, left
-                if isinstance(right, ast.Call) and name_of(right) == "approx":
+                if isinstance(right, ast.Call) and pytest_rules.name_of(right) == "approx":
                     if len(right.args) != 1 or right.keywords:
                         skipped["approx"] += 1
                         return
@@ -268,7 +256,9 @@ class _Reader:
             self.out.tests.append(text)
 
     def is_call(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and name_of(node) == self.entry
+        return (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and pytest_rules.name_of(node) == self.entry
+        )
 
 
 def _items(node: ast.expr) -> list[ast.expr] | None:

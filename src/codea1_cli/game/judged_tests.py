@@ -11,7 +11,7 @@ from codea1_cli.extract.folding import fold
 from codea1_cli.extract.source import parse, unparse
 from codea1_cli.game.rules import Game
 from codea1_cli.sandbox.values import show
-from codea1_cli.sandbox.verdicts import Verdict
+from codea1_cli.sandbox.verdicts import Expected, Verdict
 
 DUPLICATE = "duplicate"
 LATE_SHARE, LATE_STEPS = 0.1, 2
@@ -21,20 +21,6 @@ NOT_FOLDABLE = "not_foldable"
 UNSCORED = "unscored"
 
 
-class ExpectedAnswer(Protocol):
-    """What a call should give: a `value` and the `text` that tests state it by. `valid` is False, with the `reason`,
-    when there is no answer to test against."""
-
-    @property
-    def valid(self) -> bool: ...
-    @property
-    def reason(self) -> str | None: ...
-    @property
-    def value(self) -> Any: ...
-    @property
-    def text(self) -> str: ...
-
-
 class TestVerdict(Protocol):
     """What a candidate made of one call: the verdict, and what it gave as text."""
 
@@ -42,16 +28,6 @@ class TestVerdict(Protocol):
     def verdict(self) -> Verdict: ...
     @property
     def got(self) -> str: ...
-
-
-@dataclass(frozen=True)
-class StatedAnswer:
-    """An ExpectedAnswer taken from the model itself, with validation off."""
-
-    value: Any
-    text: str
-    valid: bool = True
-    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -121,15 +97,15 @@ def calls_for_reference(
     return list(dict.fromkeys(calls))
 
 
-def stated_answers(tests: Iterable[AssertStatement | BookTest]) -> dict[str, StatedAnswer]:
+def stated_answers(tests: Iterable[AssertStatement | BookTest]) -> dict[str, Expected]:
     """What the tests themselves state, by call, the first statement of each call: expected values with validation off.
 
     One suite (or the book) at a time: two suites may state two answers to one call.
     """
-    answers: dict[str, StatedAnswer] = {}
+    answers: dict[str, Expected] = {}
     for test in tests:
         if test.call is not None and test.stated is not None:
-            answers.setdefault(test.call, StatedAnswer(test.stated.value, show(test.stated.value)))
+            answers.setdefault(test.call, Expected(test.call, True, test.stated.value, show(test.stated.value)))
     return answers
 
 
@@ -137,7 +113,7 @@ def judged_suite(
     rules: Game,
     text: str,
     statements: Sequence[AssertStatement],
-    expected: Mapping[str, ExpectedAnswer],
+    expected: Mapping[str, Expected],
     verdicts: Mapping[str, TestVerdict],
     equal: Callable[[Any, Any], bool],
 ) -> JudgedSuite:
@@ -166,7 +142,7 @@ def late_calls(suites: Iterable[JudgedSuite]) -> tuple[int, int]:
 
 
 def judged_book(
-    book: Sequence[BookTest], expected: Mapping[str, ExpectedAnswer], verdicts: Mapping[str, TestVerdict]
+    book: Sequence[BookTest], expected: Mapping[str, Expected], verdicts: Mapping[str, TestVerdict]
 ) -> tuple[JudgedTest, ...]:
     """The replayed tests of the Mistake Book on one candidate, in order; keeps the book's own text of each test."""
     tests = []
@@ -209,7 +185,7 @@ def answered(candidate: JudgedCandidate, verdicts: Mapping[str, TestVerdict]) ->
 def _judged(
     rules: Game,
     statement: AssertStatement,
-    expected: Mapping[str, ExpectedAnswer],
+    expected: Mapping[str, Expected],
     verdicts: Mapping[str, TestVerdict],
     equal: Callable[[Any, Any], bool],
     seen: set[str],
@@ -236,5 +212,5 @@ def _judged(
     )
 
 
-def _reason(answer: ExpectedAnswer) -> str:
+def _reason(answer: Expected) -> str:
     return str(answer.reason or "no_answer")

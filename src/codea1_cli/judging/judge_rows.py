@@ -13,7 +13,7 @@ from codea1_cli.errors import UserError
 from codea1_cli.extract import AssertStatement, parse_suite
 from codea1_cli.game.judged_tests import NOT_FOLDABLE, judged_suite
 from codea1_cli.game.rules import Game
-from codea1_cli.judging.judge import CandidateResult, Expected, Judge
+from codea1_cli.judging.judge import Judge
 from codea1_cli.problems.row_files import whole_rows
 from codea1_cli.sandbox.base import Limits, Sandbox, in_order
 from codea1_cli.sandbox.verdicts import Verdict
@@ -22,15 +22,9 @@ NO_VALID_TEST = "no_valid_test"
 _TEXTS = ("id", "reference", "candidate", "entry_point")
 _NUMBERS = ("tolerance", "time_limit_s", "memory_mb")
 _WORST_FIRST = (
-    Verdict.UNSCORED,
-    Verdict.LOAD_ERROR,
-    Verdict.CRASHED,
-    Verdict.MEMORY,
-    Verdict.TIMEOUT,
-    Verdict.OUTPUT_LIMIT,
-    Verdict.RAISED,
-    Verdict.FAILED,
-)
+    Verdict.UNSCORED, Verdict.LOAD_ERROR, Verdict.CRASHED, Verdict.MEMORY, Verdict.TIMEOUT, Verdict.OUTPUT_LIMIT,
+    Verdict.RAISED, Verdict.FAILED,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +105,6 @@ class RowJudge:
         calls = [s.call for s in statements if s.call is not None and s.invalid is None]
         expected = judge.expected(row.reference, row.entry_point, calls)
         result = judge.check(row.candidate, row.entry_point, calls, expected)
-        return self._report(row.id, texts, statements, expected, result, judge)
-
-    def _report(
-        self,
-        name: str,
-        texts: list[str],
-        statements: list[AssertStatement],
-        expected: dict[str, Expected],
-        result: CandidateResult,
-        judge: Judge,
-    ) -> dict[str, Any]:
         rules = Game(mode="paper")  # no cap: a suite was capped when it was parsed
         suite = judged_suite(rules, "", statements, expected, result.verdicts, judge.equal)
         tests = [
@@ -143,7 +126,7 @@ class RowJudge:
             verdicts.add(result.load_verdict)
         worst = next((verdict.value for verdict in _WORST_FIRST if verdict in verdicts), "")
         status = worst or ("ok" if verdicts else NO_VALID_TEST)
-        return {"id": name, "status": status, "load_detail": result.load_detail or None, "tests": tests}
+        return {"id": row.id, "status": status, "load_detail": result.load_detail or None, "tests": tests}
 
     def stream(self, rows: Iterable[Row], workers: int) -> Iterator[dict[str, Any]]:
         """The reports in the rows' order, `workers` rows at a time."""

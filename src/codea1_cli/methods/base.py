@@ -57,11 +57,9 @@ class Step(Protocol):
 
     def attacked(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Which of a problem's candidates the Test LLM writes suites for."""
-        ...
 
     def owners(self, candidates: Sequence[Candidate]) -> list[int]:
         """For each candidate the index of the one whose suites it is judged by."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -131,12 +129,10 @@ class Rank(Protocol):
     @property
     def arena(self) -> Exchange:
         """The calls to the arena."""
-        ...
 
     @property
     def step(self) -> int:
         """The step at work, counted from 1."""
-        ...
 
     @property
     def tokenizer(self) -> Any: ...
@@ -144,37 +140,29 @@ class Rank(Protocol):
     @property
     def reports_logprobs(self) -> bool:
         """Whether the sampling engine reports log-probs (vLLM does)."""
-        ...
 
     def waiting(self) -> AbstractContextManager[None]:
         """Around a call that waits for the arena: a hang inside is not blamed on this rank."""
-        ...
 
     def sampling(self) -> AbstractContextManager[None]:
         """Around what the rank samples itself."""
-        ...
 
     def sampled_by_trl(self, completions: Sequence[Sequence[int]]) -> None:
         """TRL has sampled: counts the tokens, and books the time until now as sampling."""
-        ...
 
     def count_tokens(self, completions: Sequence[Sequence[int]]) -> None:
         """Counts sampled tokens for the step's report."""
-        ...
 
     def update_begins(self) -> None:
         """The rewards are there: what follows is TRL's update."""
-        ...
 
     def sync_weights(self) -> None:
         """Brings the policy's weights into the sampling engine. A collective under FSDP2: every rank calls it."""
-        ...
 
     def sample(
         self, prompts: Sequence[Ids], n: int, on_chunk: OnChunk | None = None
     ) -> tuple[list[list[Ids]], list[list[list[float]]] | None]:
         """`n` completions per prompt: token ids [prompt][n][tokens], and log-probs in the same shape or None."""
-        ...
 
 
 class Rollouts(ABC):

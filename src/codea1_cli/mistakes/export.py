@@ -34,15 +34,8 @@ def jsonl(rows: Iterable[BookRow], problems: Mapping[str, Problem]) -> str:
     lines = []
     for row in rows:
         problem = problems.get(row.problem_id)
-        record = {
-            "problem_id": row.problem_id,
-            "entry_point": problem.entry_point if problem else None,
-            "test": row.test,
-            "call": call_of(row.test),
-            "count": row.count,
-            "first_step": row.first_step,
-            "last_step": row.last_step,
-        }
+        named = {"problem_id": row.problem_id, "entry_point": problem.entry_point if problem else None}
+        record = {**named, "test": row.test, "call": call_of(row.test), **vars(row)}
         lines.append(json.dumps(record, ensure_ascii=False) + "\n")
     return "".join(lines)
 

@@ -115,15 +115,9 @@ def summaries(store: MistakeStore) -> list[ProblemSummary]:
     found = []
     for problem_id, group in groupby(rows, key=lambda row: row.problem_id):
         tests = list(group)
-        found.append(
-            ProblemSummary(
-                problem_id,
-                tests=len(tests),
-                mistakes=sum(row.count for row in tests),
-                last_step=max(row.last_step for row in tests),
-                worst=max(tests, key=lambda row: row.count).test,
-            )
-        )
+        mistakes, last_step = sum(row.count for row in tests), max(row.last_step for row in tests)
+        worst = max(tests, key=lambda row: row.count).test
+        found.append(ProblemSummary(problem_id, len(tests), mistakes, last_step, worst))
     return sorted(found, key=lambda summary: (-summary.mistakes, summary.problem_id))
 
 
@@ -179,19 +173,11 @@ def _pool(pool: Pool, rollouts: Path, problem_id: str) -> list[PoolProgram]:
     newest = next(history(rollouts, problem_id), []) if pool else []
     at = newest[0].step if newest else None
     suites = [broken for candidate in newest for broken in candidate.breaks]
-    return [
-        PoolProgram(
-            member.id,
-            member.code,
-            member.step,
-            member.evidence,
-            member.own,
-            at,
-            sum(member.id in broken for broken in suites) if newest else None,
-            len(suites) if newest else None,
-        )
-        for member in pool
-    ]
+    found = []
+    for one in pool:
+        seen = (at, sum(one.id in broken for broken in suites), len(suites)) if newest else (None, None, None)
+        found.append(PoolProgram(one.id, one.code, one.step, one.evidence, one.own, *seen))
+    return found
 
 
 def _newest(
@@ -209,19 +195,8 @@ def _newest(
             candidate, test = (failures or records)[-1]
             if failures and failing is None:
                 failing = (candidate, test)
-            latest.setdefault(
-                row.test,
-                Latest(
-                    candidate.step,
-                    candidate.index,
-                    test.verdict,
-                    test.expected,
-                    test.got,
-                    len(failures),
-                    len(records),
-                    candidate.code,
-                ),
-            )
+            ran = (candidate.step, candidate.index, test.verdict, test.expected, test.got)
+            latest.setdefault(row.test, Latest(*ran, len(failures), len(records), candidate.code))
         if failing is not None and len(latest) == len(rows):
             break
     return latest, failing
@@ -232,15 +207,8 @@ def _failing_candidate(found: tuple[CandidateRecord, RecordedTest] | None, entry
         return None
     candidate, test = found
     detail = candidate.load_detail if test.verdict == "load_error" else test.got
-    return FailingCandidate(
-        candidate.step,
-        candidate.index,
-        candidate.code,
-        test.test,
-        test.verdict,
-        test.got,
-        possible_lines(candidate.code, entry_point, test.verdict, detail),
-    )
+    lines = possible_lines(candidate.code, entry_point, test.verdict, detail)
+    return FailingCandidate(candidate.step, candidate.index, candidate.code, test.test, test.verdict, test.got, lines)
 
 
 def _from_events(events: Sequence[StoredEvent], rows: Sequence[BookRow], entry_point: str) -> FailingCandidate | None:

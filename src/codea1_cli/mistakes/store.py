@@ -44,6 +44,7 @@ CREATE VIEW IF NOT EXISTS book(problem_id, test, count, first_step, last_step) A
     SELECT problem_id, test, total - floor, first_step, last_step FROM walks
     WHERE from_end = 1 AND total > floor ORDER BY problem_id, total - floor DESC, first_step, at;
 """
+_EVENTS = "SELECT step, problem_id, test, change, text FROM changes LEFT JOIN sources ON sources.id = source"
 _BUSY_SECONDS = 30.0
 
 
@@ -175,10 +176,7 @@ class MistakeStore:
         """Moves the events later than `step` to a Mistake Book of their own in the new file `target`, its folder made,
         and returns their number; without any, no file is made. A crash leaves them in both."""
         with self._faults():
-            query = (
-                "SELECT step, problem_id, test, change, text FROM changes LEFT JOIN sources ON sources.id = source "
-                "WHERE step > ? ORDER BY changes.rowid"
-            )
+            query = f"{_EVENTS} WHERE step > ? ORDER BY changes.rowid"
             rows = groupby(self._db.execute(query, (step,)).fetchall(), key=lambda event: event[0])
             books = {number: [event[1:] for event in events] for number, events in rows}
             pools = pool_log.later_events(self._db, step)
@@ -236,10 +234,7 @@ class MistakeStore:
 
     def events(self, problem_id: str) -> list[StoredEvent]:
         """One problem's events in order."""
-        query = (
-            "SELECT step, problem_id, test, change, text FROM changes LEFT JOIN sources ON sources.id = source "
-            "WHERE problem_id = ? ORDER BY changes.rowid"
-        )
+        query = f"{_EVENTS} WHERE problem_id = ? ORDER BY changes.rowid"
         with self._faults():
             return [StoredEvent(*row) for row in self._db.execute(query, (problem_id,))]
 

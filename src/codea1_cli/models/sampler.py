@@ -53,15 +53,12 @@ class Sampler(Protocol):
 
     def generate(self, prompts: Sequence[list[int]], settings: SamplingSettings) -> list[list[str]]:
         """`n` texts for each prompt of token ids, without special tokens."""
-        ...
 
     def describe(self) -> dict[str, Any]:
         """Model, tokenizer, hash of the chat template, engine, number type, versions."""
-        ...
 
     def close(self) -> None:
         """Ends the engine."""
-        ...
 
 
 def open_sampler(model: ModelRef, engine: str = "auto") -> Sampler:

@@ -11,17 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from codea1_cli.errors import EnvironmentFault, UserError, first_line, some
+from codea1_cli.models import sampler
 from codea1_cli.models.loading import from_library
-from codea1_cli.models.sampler import (
-    ModelRef,
-    SamplingSettings,
-    cut_at_stop,
-    describe_model,
-    end_tokens,
-    load_model_tokenizer,
-    prompt_seed,
-    versions,
-)
 
 BATCH = {"cuda": 256, "cpu": 32}  # sequences sampled together; halved whenever memory does not suffice
 _STOP_EVERY = 8  # tokens between two looks for stop strings
@@ -34,21 +25,21 @@ class TransformersSampler:
         UserError: the model or its adapter cannot be loaded.
     """
 
-    def __init__(self, model: ModelRef, batch: int | None = None) -> None:
+    def __init__(self, model: sampler.ModelRef, batch: int | None = None) -> None:
         import torch
         from transformers.utils import logging
 
         logging.disable_progress_bar()
         logging.set_verbosity_error()
         self.ref = model
-        self.tokenizer: Any = load_model_tokenizer(model)
+        self.tokenizer: Any = sampler.load_model_tokenizer(model)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.dtype = torch.bfloat16 if self.device == "cuda" else torch.float32
         self.batch = batch or BATCH[self.device]
         self.model = _load(model, self.dtype).to(self.device).eval()
-        self._ends = end_tokens(model.path, self.tokenizer)
+        self._ends = sampler.end_tokens(model.path, self.tokenizer)
 
-    def generate(self, prompts: Sequence[list[int]], settings: SamplingSettings) -> list[list[str]]:
+    def generate(self, prompts: Sequence[list[int]], settings: sampler.SamplingSettings) -> list[list[str]]:
         """`n` texts for each prompt.
 
         Raises:
@@ -76,7 +67,7 @@ class TransformersSampler:
             texts.update(zip(part, answers, strict=True))
         return [[texts[i, number % copies] for number in range(settings.n)] for i in range(len(prompts))]
 
-    def _batch(self, prompts: list[list[int]], numbers: list[int], settings: SamplingSettings) -> list[str]:
+    def _batch(self, prompts: list[list[int]], numbers: list[int], settings: sampler.SamplingSettings) -> list[str]:
         import torch
         from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
@@ -102,17 +93,17 @@ class TransformersSampler:
                 stopping_criteria=criteria,
             )
         texts = self.tokenizer.batch_decode(out[:, width:], skip_special_tokens=True)
-        return [cut_at_stop(text, settings.stop) for text in texts]
+        return [sampler.cut_at_stop(text, settings.stop) for text in texts]
 
     def describe(self) -> dict[str, Any]:
         """Model, tokenizer, engine, device, number type and versions, for a result file."""
         return {
-            **describe_model(self.ref, self.tokenizer),
+            **sampler.describe_model(self.ref, self.tokenizer),
             "engine": "transformers",
             "device": self.device,
             "dtype": str(self.dtype).removeprefix("torch."),
             "batch": self.batch,
-            "versions": versions("torch", "transformers"),
+            "versions": sampler.versions("torch", "transformers"),
         }
 
     def close(self) -> None:
@@ -127,7 +118,7 @@ class TransformersSampler:
             torch.cuda.empty_cache()
 
 
-def _load(ref: ModelRef, dtype: Any) -> Any:
+def _load(ref: sampler.ModelRef, dtype: Any) -> Any:
     from transformers import AutoModelForCausalLM, GenerationConfig
 
     # A model's own defaults (penalties, beams, top-k) would otherwise join the settings that were asked for.
@@ -149,13 +140,13 @@ def _load(ref: ModelRef, dtype: Any) -> Any:
     return model
 
 
-def _draws(prompts: list[list[int]], numbers: list[int], settings: SamplingSettings) -> Any:
+def _draws(prompts: list[list[int]], numbers: list[int], settings: sampler.SamplingSettings) -> Any:
     """Uniform numbers, shape (rows, new tokens)."""
     import torch
 
     rows = []
     for prompt, number in zip(prompts, numbers, strict=True):
-        generator = torch.Generator().manual_seed(prompt_seed([*prompt, number], settings.seed))
+        generator = torch.Generator().manual_seed(sampler.prompt_seed([*prompt, number], settings.seed))
         rows.append(torch.rand(settings.max_new_tokens, generator=generator, dtype=torch.float64))
     return torch.stack(rows)
 

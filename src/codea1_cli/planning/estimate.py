@@ -66,11 +66,7 @@ class RunEstimate:
 
 
 def estimate_run(
-    recipe: Recipe,
-    shapes: Mapping[str, ModelShape],
-    gpus: Mapping[str, Sequence[GpuId]],
-    target: Target,
-    problems: int,
+    recipe: Recipe, shapes: Mapping[str, ModelShape], gpus: Mapping[str, Sequence[GpuId]], target: Target, problems: int
 ) -> RunEstimate:
     """The estimate of a recipe with the shapes of its models by role, and its ranks on `gpus`.
 

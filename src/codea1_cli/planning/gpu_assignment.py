@@ -25,17 +25,6 @@ _QUERY = ("nvidia-smi", "--query-gpu=index,uuid,name,memory.total,memory.used", 
 
 
 @dataclass(frozen=True)
-class PhysicalGpu:
-    """One GPU of the machine, as the driver numbers it; memory in MiB."""
-
-    index: int
-    uuid: str
-    name: str
-    memory_mb: int
-    used_mb: int
-
-
-@dataclass(frozen=True)
 class Gpu:
     """Logical GPU `logical` of this process; memory in MiB.
 
@@ -58,8 +47,8 @@ GpuAssignment = dict[str, list[Gpu | None]]
 """One entry per rank of each policy: its GPU, or None for a rank on the CPU."""
 
 
-def physical_gpus() -> list[PhysicalGpu]:
-    """The machine's GPUs by the driver's tool; empty where there is none or it does not answer."""
+def physical_gpus() -> list[Gpu]:
+    """The machine's GPUs by the driver's tool and its numbers; empty where there is none or it does not answer."""
     try:
         done = subprocess.run(_QUERY, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -69,7 +58,7 @@ def physical_gpus() -> list[PhysicalGpu]:
         fields = [field.strip() for field in line.split(",")]
         if len(fields) == 5 and fields[0].isdigit():
             index, uuid, name, total, used = fields
-            gpus.append(PhysicalGpu(int(index), uuid, name, _mebibytes(total), _mebibytes(used)))
+            gpus.append(Gpu(int(index), index, name, uuid, _mebibytes(total), _mebibytes(used)))
     return gpus
 
 
@@ -95,9 +84,7 @@ def _mebibytes(text: str) -> int:
     return int(text) if text.isdigit() else 0  # "[N/A]" on some devices
 
 
-def visible_gpus(
-    machine: Sequence[PhysicalGpu] | None = None, environment: Mapping[str, str] | None = None
-) -> list[Gpu]:
+def visible_gpus(machine: Sequence[Gpu] | None = None, environment: Mapping[str, str] | None = None) -> list[Gpu]:
     """The logical -> physical map under CUDA_VISIBLE_DEVICES, which holds indices or UUID prefixes.
 
     As CUDA does, the list ends at the first entry that names no device. Without arguments: this machine's GPUs and this
@@ -106,7 +93,7 @@ def visible_gpus(
     machine = physical_gpus() if machine is None else machine
     wanted = (os.environ if environment is None else environment).get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
-        return [_gpu(logical, gpu) for logical, gpu in enumerate(machine)]
+        return [replace(gpu, logical=logical) for logical, gpu in enumerate(machine)]
     visible: list[Gpu] = []
     for entry in (part.strip() for part in wanted.split(",")):
         if entry.startswith("MIG-"):
@@ -115,17 +102,13 @@ def visible_gpus(
         match = _find(entry, machine)
         if match is None or any(known.uuid == match.uuid for known in visible):
             break
-        visible.append(_gpu(len(visible), match))
+        visible.append(replace(match, logical=len(visible)))
     return visible
 
 
-def _gpu(logical: int, gpu: PhysicalGpu) -> Gpu:
-    return Gpu(logical, str(gpu.index), gpu.name, gpu.uuid, gpu.memory_mb, gpu.used_mb)
-
-
-def _find(entry: str, gpus: Sequence[PhysicalGpu]) -> PhysicalGpu | None:
+def _find(entry: str, gpus: Sequence[Gpu]) -> Gpu | None:
     if entry.isdigit():
-        return next((gpu for gpu in gpus if gpu.index == int(entry)), None)
+        return next((gpu for gpu in gpus if int(gpu.physical) == int(entry)), None)
     matches = [gpu for gpu in gpus if entry and gpu.uuid.startswith(entry)]
     return matches[0] if len(matches) == 1 else None
 

@@ -57,11 +57,7 @@ def _held(recipe: Recipe, shape: ModelShape, ranks: int, gpu: bool) -> dict[str,
     learned = trainable(recipe, shape)
     whole = shape.parameters + (learned if recipe.lora is not None else 0)
     share = ranks if recipe.train.sharding == "fsdp2" else 1
-    parts = {
-        "weights": 4 * whole // share,
-        "gradients": 4 * learned // share,
-        "optimizer": 8 * learned // share,
-    }
+    parts = {"weights": 4 * whole // share, "gradients": 4 * learned // share, "optimizer": 8 * learned // share}
     if recipe.optim.kl > 0 and recipe.lora is None:  # with adapters the reference is the model without them
         parts["reference model"] = 4 * shape.parameters // share
     if ranks > 1 and share == 1:
@@ -75,11 +71,8 @@ def _update(recipe: Recipe, role: str, shape: ModelShape, batches: Batches) -> d
     longest = section.max_prompt_tokens + section.max_completion_tokens
     tokens, scored = batches.micro_batch * longest, batches.micro_batch * section.max_completion_tokens
     bf16 = recipe.train.precision != "fp32"
-    layer = (
-        c.LAYER_HIDDEN_BYTES * shape.hidden
-        + c.LAYER_HEAD_BYTES * (shape.head_width + shape.kv_width)
-        + c.LAYER_MLP_BYTES * shape.mlp
-    )
+    layer = c.LAYER_HIDDEN_BYTES * shape.hidden + c.LAYER_MLP_BYTES * shape.mlp
+    layer += c.LAYER_HEAD_BYTES * (shape.head_width + shape.kv_width)
     layer = int(layer * tokens * (1.0 if bf16 else c.FP32_ACTIVATIONS))
     tile = min(scored, c.LOGIT_TOKENS) * min(shape.vocabulary, c.LOGIT_VOCABULARY) * c.LOGIT_BYTES
     logits = c.LOGIT_TILES * tile * (1 if bf16 else 2) + 4 * scored * shape.hidden

@@ -63,52 +63,31 @@ def role_time(
         cache: bytes for key/value caches on a rank.
         engine: `vllm`, `transformers` or `cpu`.
     """
-    sequences = sampled(recipe, role)
+    sequences, vllm = sampled(recipe, role), engine == "vllm"
     mine = sequences / batches.ranks
-    at_once = _at_once(recipe, shape, batches, lengths, cache, engine, mine)
-    trained = batches.rows_per_step * (lengths.prompt + lengths.completion)
-    return RoleTime(
-        sampling=_sampling_s(recipe, role, shape, device, lengths, mine, at_once, engine),
-        updating=_updating_s(recipe, shape, batches, device, lengths, engine),
-        sequences=sequences,
-        sampled_tokens=sequences * lengths.completion,
-        trained_tokens=trained,
-        at_once=at_once,
-    )
-
-
-def _at_once(
-    recipe: Recipe, shape: ModelShape, batches: Batches, lengths: Lengths, cache: int, engine: str, mine: float
-) -> int:
-    chunk = recipe.sampling.chunk or c.CHUNK["vllm" if engine == "vllm" else "transformers"]
-    bound = min(mine, chunk)
-    if engine == "vllm":
-        bound = min(bound, c.VLLM_SEQUENCES[1])
-        bound = min(bound, cache / (shape.kv_bytes * (lengths.prompt + lengths.completion)))
-    return max(1, int(bound))
-
-
-def _sampling_s(
-    recipe: Recipe,
-    role: str,
-    shape: ModelShape,
-    device: c.Device,
-    lengths: Lengths,
-    mine: float,
-    at_once: int,
-    engine: str,
-) -> float:
+    bound = min(mine, recipe.sampling.chunk or c.CHUNK["vllm" if vllm else "transformers"])
+    if vllm:
+        fitting = cache / (shape.kv_bytes * (lengths.prompt + lengths.completion))
+        bound = min(bound, c.VLLM_SEQUENCES[1], fitting)
+    at_once = max(1, int(bound))
     # A batch decodes as long as its longest row when nothing can take a finished row's place.
-    steps = lengths.completion if engine == "vllm" else recipe.role(role).max_completion_tokens
-    width = 2 if engine == "vllm" else 4
+    steps = lengths.completion if vllm else recipe.role(role).max_completion_tokens
+    width = 2 if vllm else 4
     reads = width * shape.working_parameters + at_once * shape.kv_bytes * (lengths.prompt + lengths.completion / 2)
     compute = 2 * shape.working_parameters * at_once / (device.flops * c.PREFILL_UTILISATION)
     one = c.DECODE_STEP_S[engine] + max(reads / (device.bandwidth * c.DECODE_BANDWIDTH), compute)
     group = method_of(recipe).plan(recipe.game, role).group
-    prompts = mine / group if engine == "vllm" else mine  # vLLM reads a group's prompt once
+    prompts = mine / group if vllm else mine  # vLLM reads a group's prompt once
     prefill = prompts * lengths.prompt * _forward_flops(shape, lengths.prompt) / (device.flops * c.PREFILL_UTILISATION)
-    sync = c.SYNC_S_PER_GIB * 2 * shape.parameters / c.GIB if engine == "vllm" else 0.0
-    return steps * one * mine / at_once + prefill + sync
+    sync = c.SYNC_S_PER_GIB * 2 * shape.parameters / c.GIB if vllm else 0.0
+    return RoleTime(
+        sampling=steps * one * mine / at_once + prefill + sync,
+        updating=_updating_s(recipe, shape, batches, device, lengths, engine),
+        sequences=sequences,
+        sampled_tokens=sequences * lengths.completion,
+        trained_tokens=batches.rows_per_step * (lengths.prompt + lengths.completion),
+        at_once=at_once,
+    )
 
 
 def _updating_s(

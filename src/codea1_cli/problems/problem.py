@@ -16,7 +16,7 @@ from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
 from codea1_cli.extract.source import parse
 from codea1_cli.files import Broken, decode_json
-from codea1_cli.problems.row_files import whole_rows
+from codea1_cli.problems.row_files import format_of, whole_rows
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,18 @@ def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
     The bytes depend on the problems alone. Raises UserError for another suffix.
     """
     path = Path(path)
-    data = _encode(path, [problem.model_dump() for problem in problems])
+    kind, rows = format_of(path), [problem.model_dump() for problem in problems]
+    if kind == ".parquet":
+        import pyarrow.parquet as pq
+
+        buffer = io.BytesIO()
+        pq.write_table(parquet_table(rows), buffer)
+        data = buffer.getvalue()
+    elif kind in (".jsonl", ".jsonl.gz"):
+        data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8")
+        data = gzip.compress(data, mtime=0) if kind == ".jsonl.gz" else data
+    else:
+        raise UserError(f"cannot tell the format of {path}", hint="name it .jsonl, .jsonl.gz or .parquet")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, data)
 
@@ -109,31 +120,6 @@ def _problem(row: dict[str, Any], where: str, unknown: dict[str, None]) -> Probl
         field = ".".join(str(part) for part in first["loc"])
         what = f"lacks the field {field}" if first["type"] == "missing" else f"field {field}: {first['msg']}"
         raise UserError(f"{where}: {what}", hint=_NEEDS) from None
-
-
-def _kind(path: Path) -> str:
-    name = path.name.lower()
-    for suffix, kind in ((".jsonl", "plain"), (".jsonl.gz", "gzip"), (".parquet", "parquet")):
-        if name.endswith(suffix):
-            return kind
-    raise UserError(f"cannot tell the format of {path}", hint="name it .jsonl, .jsonl.gz or .parquet")
-
-
-def _encode(path: Path, rows: list[dict[str, Any]]) -> bytes:
-    kind = _kind(path)
-    if kind == "parquet":
-        return _parquet_bytes(rows)
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    data = text.encode("utf-8")
-    return gzip.compress(data, mtime=0) if kind == "gzip" else data
-
-
-def _parquet_bytes(rows: list[dict[str, Any]]) -> bytes:
-    import pyarrow.parquet as pq
-
-    buffer = io.BytesIO()
-    pq.write_table(parquet_table(rows), buffer)
-    return buffer.getvalue()
 
 
 def parquet_table(rows: list[dict[str, Any]]) -> Any:

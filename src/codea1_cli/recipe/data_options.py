@@ -109,8 +109,7 @@ class Options:
         bool | None, Option(help="Remove what is or resembles a benchmark's task; on, except for evalplus.")
     ] = None
     benchmarks: Annotated[
-        Path | None,
-        Option(metavar="DIR", help="The benchmarks' files; CODEA1_BENCHMARKS, or fetched once, else."),
+        Path | None, Option(metavar="DIR", help="The benchmarks' files; CODEA1_BENCHMARKS, or fetched once, else.")
     ] = None
     threshold: Annotated[
         list[str] | None, Option(metavar="NAME=VALUE", help="Change one of the thresholds in docs/data.md.")

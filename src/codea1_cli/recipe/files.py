@@ -244,13 +244,8 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def with_absolute_paths(recipe: Recipe) -> Recipe:
     """The recipe with its files and model folders named in full: a run can be resumed from any folder."""
     pinned = recipe.model_copy(deep=True)
-    for section, key in (
-        (pinned, "model"),
-        (pinned.code, "model"),
-        (pinned.test, "model"),
-        (pinned.data, "train"),
-        (pinned.data, "heldout"),
-    ):
+    models = ((section, "model") for section in (pinned, pinned.code, pinned.test))
+    for section, key in (*models, (pinned.data, "train"), (pinned.data, "heldout")):
         name = getattr(section, key)
         if name is not None and (path := user_path(name)).exists():
             setattr(section, key, str(path.absolute()))

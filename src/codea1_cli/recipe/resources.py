@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 from codea1_cli.environment import cache_folder
@@ -118,11 +118,8 @@ def judge_of(recipe: Recipe) -> Iterator[Judge]:
         EnvironmentFault: as `open_judge`.
     """
     judge = open_judge(recipe, workers=recipe.judge.workers or 1)
-    try:
+    with closing(judge.cache), closing(judge.sandbox):
         yield judge
-    finally:
-        judge.sandbox.close()
-        judge.cache.close()
 
 
 def open_step_judge(recipe: Recipe, run_path: Path, *, spread: bool = False) -> StepJudge:

@@ -11,30 +11,20 @@ from pathlib import Path
 from codea1_cli.durable import fsync_folder, fsync_tree
 from codea1_cli.errors import EnvironmentFault, UserError, did_you_mean
 from codea1_cli.files import kept_json, user_path
+from codea1_cli.models.loading import BUILTIN, from_library, load_tokenizer, resolve_model
 from codea1_cli.models.sampler import ModelRef
 from codea1_cli.runs.run_dir import RunDir, find_run, list_runs
 from codea1_cli.runs.run_dir import runs_root as default_root
 
 # Everything that `from_pretrained` reads; optimizer, scheduler, RNG and trainer state stay behind.
 _MODEL_FILES = (
-    "config.json",
-    "generation_config.json",
-    "model*.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model-*.bin",
-    "pytorch_model.bin.index.json",
-)
+    "config.json", "generation_config.json", "model*.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+    "pytorch_model-*.bin", "pytorch_model.bin.index.json",
+)  # fmt: skip
 _TOKENIZER_FILES = (
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.*",
-    "merges.txt",
-    "chat_template*",
-    "*.model",
+    "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "chat_template*", "*.model",
     "*.tiktoken",
-)
+)  # fmt: skip
 
 
 def find_model(
@@ -57,7 +47,7 @@ def find_model(
     folder = user_path(text)
     if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
         return _adapter(folder)
-    return ModelRef(_model_path(text, root), label=_label(text))
+    return ModelRef(_model_path(text, root), label=folder.resolve().name if folder.is_dir() else text)
 
 
 def _named_run(text: str | None, root: Path) -> RunDir | None:
@@ -70,9 +60,6 @@ def _named_run(text: str | None, root: Path) -> RunDir | None:
 
 
 def _policy(run: RunDir, role: str, step: int | None) -> ModelRef:
-    from codea1_cli.models.loading import resolve_model
-    from codea1_cli.runs.policy_folders import policy_folder
-
     base = run.recipe().model_of(role)
     if step == 0:
         return ModelRef(resolve_model(base), label=f"{run.name}:{role}@0", run=str(run.path), step=0)
@@ -84,8 +71,6 @@ def _policy(run: RunDir, role: str, step: int | None) -> ModelRef:
 
 
 def _adapter(folder: Path) -> ModelRef:
-    from codea1_cli.models.loading import resolve_model
-
     base = kept_json(folder / "adapter_config.json").get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise UserError(f"the adapter in {folder} does not name its base model", hint="merge it, and give the result")
@@ -93,8 +78,6 @@ def _adapter(folder: Path) -> ModelRef:
 
 
 def _model_path(text: str, root: Path) -> str:
-    from codea1_cli.models.loading import BUILTIN, resolve_model
-
     if "/" not in text and text != BUILTIN and not user_path(text).is_dir():  # a hub id has an owner
         raise UserError(
             f"no run and no model is named {text!r}",
@@ -102,10 +85,6 @@ def _model_path(text: str, root: Path) -> str:
             or "give a run, a model folder, OWNER/NAME, builtin:tiny",
         )
     return resolve_model(text)
-
-
-def _label(text: str) -> str:
-    return user_path(text).resolve().name if user_path(text).is_dir() else text
 
 
 @dataclass(frozen=True)
@@ -210,8 +189,6 @@ def _merge(run: RunDir, role: str, source: Path, staged: Path) -> None:
     from peft import PeftModel
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.utils import logging
-
-    from codea1_cli.models.loading import from_library, load_tokenizer, resolve_model
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -28,45 +28,16 @@ def schema() -> pa.Schema:
     """The file's columns; docs/run-directory.md describes them."""
     import pyarrow as pa
 
-    book_test = pa.struct([(name, pa.string()) for name in ("test", "verdict", "expected", "got")])
-    test = pa.struct(
-        [
-            ("test", pa.string()),
-            ("valid", pa.bool_()),
-            ("reason", pa.string()),
-            ("stated_correctly", pa.bool_()),
-            ("verdict", pa.string()),
-            ("expected", pa.string()),
-            ("got", pa.string()),
-        ]
-    )
-    suite = pa.struct(
-        [
-            ("text", pa.string()),
-            ("reward", pa.float64()),
-            ("validity", pa.float64()),
-            ("adversarial", pa.float64()),
-            ("breaks", pa.list_(pa.string())),
-            ("tests", pa.list_(test)),
-        ]
-    )
-    return pa.schema(
-        [
-            ("step", pa.int64()),
-            ("problem_id", pa.string()),
-            ("candidate_index", pa.int64()),
-            ("completion", pa.string()),
-            ("code", pa.string()),
-            ("loaded", pa.bool_()),
-            ("load_detail", pa.string()),
-            ("reward", pa.float64()),
-            ("selected", pa.bool_()),
-            ("shown", pa.string()),
-            ("book", pa.list_(book_test)),
-            ("own", pa.list_(book_test)),
-            ("suites", pa.list_(suite)),
-        ]
-    )
+    text, flag, number, count = pa.string(), pa.bool_(), pa.float64(), pa.int64()
+    ran = {"verdict": text, "expected": text, "got": text}
+    book_test = pa.struct({"test": text, **ran})
+    test = pa.struct({"test": text, "valid": flag, "reason": text, "stated_correctly": flag, **ran})
+    figures = {"reward": number, "validity": number, "adversarial": number}
+    suite = pa.struct({"text": text, **figures, "breaks": pa.list_(text), "tests": pa.list_(test)})
+    candidate = {"step": count, "problem_id": text, "candidate_index": count, "completion": text, "code": text}
+    outcome = {"loaded": flag, "load_detail": text, "reward": number, "selected": flag, "shown": text}
+    tests = {"book": pa.list_(book_test), "own": pa.list_(book_test), "suites": pa.list_(suite)}
+    return pa.schema(candidate | outcome | tests)
 
 
 def write_rollouts(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -100,12 +71,8 @@ def _row(step: int, pid: str, index: int, judged: Judged, outcome: ProblemOutcom
             "adversarial": part.adversarial,
             "breaks": list(breaks),
             "tests": [
-                {
-                    **_ran(test),
-                    "valid": test.valid,
-                    "reason": test.reason or "",
-                    "stated_correctly": test.stated_correctly,
-                }
+                _ran(test)
+                | {"valid": test.valid, "reason": test.reason or "", "stated_correctly": test.stated_correctly}
                 for test in suite.tests
             ],
         }

@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.durable import fsync_folder, fsync_tree, held_by, take_lock, write_atomic
-from codea1_cli.errors import EnvironmentFault, UserError, command, did_you_mean
+from codea1_cli.durable import fsync_folder, fsync_tree, held_by, locked_folder, write_atomic
+from codea1_cli.errors import UserError, command, did_you_mean
 from codea1_cli.files import kept_json, kept_rows, read_json
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
@@ -148,23 +148,15 @@ class RunDir:
             UserError: another process is training here.
             EnvironmentFault: the folder cannot be written.
         """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            file = open(self.path / "lock", "a+", encoding="utf-8")  # noqa: SIM115
-        except OSError as error:
-            raise EnvironmentFault(
-                f"cannot write the run directory {self.path}: {error.strerror}",
-                hint="check its permissions; new runs may lie elsewhere: --runs DIR",
-            ) from None
-        with file:
-            take_lock(
-                file,
-                lambda holder: UserError(
-                    f"run {self.name} is being trained by process {holder}",
-                    hint="wait for it (with --wait), stop it, or choose another name with --run",
-                ),
-                wait,
+
+        def taken(holder: str) -> UserError:
+            return UserError(
+                f"run {self.name} is being trained by process {holder}",
+                hint="wait for it (with --wait), stop it, or choose another name with --run",
             )
+
+        hint = "check its permissions; new runs may lie elsewhere: --runs DIR"
+        with locked_folder(self.path, f"the run directory {self.path}", hint, taken, wait) as file:
             self.lock_file = file.fileno()
             try:
                 yield

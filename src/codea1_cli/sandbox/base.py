@@ -136,11 +136,9 @@ class Sandbox(Protocol):
         self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0
     ) -> ProgramRun:
         """Loads a program and evaluates expressions in its module, in a process that hashes by `hash_seed`."""
-        ...
 
     def close(self) -> None:
         """Ends what the backend holds; a program that is asked for afterwards is unscored."""
-        ...
 
 
 A = TypeVar("A")
@@ -174,18 +172,9 @@ def in_order(function: Callable[[A], B], items: Iterable[A], workers: int) -> Ge
 
 
 LAYERS = (
-    "rlimits",
-    "no_new_privs",
-    "user_namespace",
-    "pid_namespace",
-    "net_namespace",
-    "ipc_namespace",
-    "mount_namespace",
-    "landlock",
-    "seccomp",
-    "pids_cgroup",
-    "memory_cgroup",
-)
+    "rlimits", "no_new_privs", "user_namespace", "pid_namespace", "net_namespace", "ipc_namespace", "mount_namespace",
+    "landlock", "seccomp", "pids_cgroup", "memory_cgroup",
+)  # fmt: skip
 
 
 def check_layers(names: Iterable[str]) -> frozenset[str]:

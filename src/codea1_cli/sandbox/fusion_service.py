@@ -71,12 +71,7 @@ class Service:
         self.closed = False
 
     def ask(
-        self,
-        jobs: Iterable[Mapping[str, Any]],
-        seconds: float,
-        run_s: float,
-        warm: Iterable[str] = (),
-        check: str = "",
+        self, jobs: Iterable[Mapping[str, Any]], seconds: float, run_s: float, warm: Iterable[str] = (), check: str = ""
     ) -> dict[str, Any]:
         """What the guest answers to these jobs; it begins none after `seconds`. Raises ServiceFailure.
 

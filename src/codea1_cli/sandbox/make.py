@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from codea1_cli.environment import cores
@@ -65,13 +65,7 @@ def make_local(options: SandboxOptions) -> LocalSandbox:
     """
     from codea1_cli.sandbox.local import LocalSandbox
 
-    return LocalSandbox(
-        options.workers or cores(),
-        python=options.python,
-        require=options.require,
-        warm=options.warm,
-        environment=options.environment,
-    )
+    return LocalSandbox(options.workers or cores(), **_shared(options))
 
 
 def _local_or_cluster(options: SandboxOptions) -> Sandbox:
@@ -85,15 +79,12 @@ def _local_or_cluster(options: SandboxOptions) -> Sandbox:
 def _fusion(options: SandboxOptions) -> Sandbox:
     from codea1_cli.sandbox.fusion import FusionSandbox
 
-    return FusionSandbox(
-        options.endpoint,
-        options.workers or 8,
-        options.patience_s,
-        python=options.python,
-        require=options.require,
-        warm=options.warm,
-        environment=options.environment,
-    )
+    return FusionSandbox(options.endpoint, options.workers or 8, options.patience_s, **_shared(options))
+
+
+def _shared(options: SandboxOptions) -> dict[str, Any]:
+    """What every backend is made with."""
+    return {name: getattr(options, name) for name in ("python", "require", "warm", "environment")}
 
 
 BACKENDS: dict[str, Callable[[SandboxOptions], Sandbox]] = {"local": _local_or_cluster, "fusion": _fusion}

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal, InvalidOperation
@@ -102,7 +103,7 @@ class _Decoder:
         if type(raw) is not dict:
             return raw
         ((tag, body),) = raw.items()
-        return getattr(self, f"tag_{tag}")(body, depth + 1)
+        return _TAGS[tag](self, body, depth + 1)
 
     def parts(self, body: Any, depth: int, count: int | None = None) -> list[Any]:
         if type(body) is not list or (count is not None and len(body) != count):
@@ -119,62 +120,20 @@ class _Decoder:
         _check_hashes(parts)
         return parts
 
-    def tag_i(self, body: str, depth: int) -> int:
+    def integer(self, body: str, depth: int) -> int:
         if len(body) > MAX_INT_DIGITS + 1:
             raise Undecodable("an integer beyond the cap")
         return int(body, 16)
 
-    def tag_f(self, body: str, depth: int) -> float:
-        return {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}[body]
-
-    def tag_c(self, body: Any, depth: int) -> complex:
+    def complex(self, body: Any, depth: int) -> complex:
         real, imag = self.parts(body, depth, 2)
         return complex(float(real), float(imag))
 
-    def tag_b(self, body: str, depth: int) -> bytes:
-        return bytes.fromhex(body)
-
-    def tag_ba(self, body: str, depth: int) -> bytearray:
-        return bytearray.fromhex(body)
-
-    def tag_t(self, body: Any, depth: int) -> tuple[Any, ...]:
-        return tuple(self.parts(body, depth))
-
-    def tag_s(self, body: Any, depth: int) -> set[Any]:
-        return set(self.hashable(body, depth))
-
-    def tag_z(self, body: Any, depth: int) -> frozenset[Any]:
-        return frozenset(self.hashable(body, depth))
-
-    def tag_dq(self, body: Any, depth: int) -> deque[Any]:
-        return deque(self.parts(body, depth))
-
-    def tag_d(self, body: Any, depth: int) -> dict[Any, Any]:
-        return dict(self.pairs(body, depth))
-
-    def tag_od(self, body: Any, depth: int) -> OrderedDict[Any, Any]:
-        return OrderedDict(self.pairs(body, depth))
-
-    def tag_cn(self, body: Any, depth: int) -> Counter[Any]:
-        return Counter(dict(self.pairs(body, depth)))
-
-    def tag_r(self, body: Any, depth: int) -> range:
-        return range(*self.parts(body, depth, 3))
-
-    def tag_sl(self, body: Any, depth: int) -> slice:
-        return slice(*self.parts(body, depth, 3))
-
-    def tag_k(self, body: str, depth: int) -> object:
-        return {"...": Ellipsis, "NotImplemented": NotImplemented}[body]
-
-    def tag_D(self, body: str, depth: int) -> Decimal:
-        return Decimal(body)
-
-    def tag_F(self, body: Any, depth: int) -> Fraction:
+    def fraction(self, body: Any, depth: int) -> Fraction:
         above, below = self.parts(body, depth, 2)
         return Fraction(_int(above), _int(below))
 
-    def tag_T(self, body: Any, depth: int) -> object:
+    def moment(self, body: Any, depth: int) -> object:
         kind, *numbers = self.parts(body, depth)
         if kind == "date":
             return date(*numbers)
@@ -187,17 +146,44 @@ class _Decoder:
         moment: Any = {"time": time, "moment": datetime}[kind]
         return moment(*clock, tzinfo=offset, fold=fold)
 
-    def tag_A(self, body: Any, depth: int) -> Array:
+    def array(self, body: Any, depth: int) -> Array:
         shape, items = self.parts(body, depth, 2)
         return Array(tuple(_int(n) for n in shape), tuple(items))
 
-    def tag_E(self, body: Any, depth: int) -> Member:
+    def member(self, body: Any, depth: int) -> Member:
         type_name, name, value, plain = self.parts(body, depth, 4)
         return Member(str(type_name), str(name), value, plain is True)
 
-    def tag_O(self, body: Any, depth: int) -> Record:
+    def record(self, body: Any, depth: int) -> Record:
         type_name, fields = self.parts(body, depth, 2)
         return Record(str(type_name), tuple((str(name), value) for name, value in fields.items()))
+
+
+_FLOATS = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
+_SINGLETONS = {"...": Ellipsis, "NotImplemented": NotImplemented}
+_TAGS: dict[str, Callable[[_Decoder, Any, int], object]] = {
+    "i": _Decoder.integer,
+    "f": lambda decoder, body, depth: _FLOATS[body],
+    "c": _Decoder.complex,
+    "b": lambda decoder, body, depth: bytes.fromhex(body),
+    "ba": lambda decoder, body, depth: bytearray.fromhex(body),
+    "t": lambda decoder, body, depth: tuple(decoder.parts(body, depth)),
+    "s": lambda decoder, body, depth: set(decoder.hashable(body, depth)),
+    "z": lambda decoder, body, depth: frozenset(decoder.hashable(body, depth)),
+    "dq": lambda decoder, body, depth: deque(decoder.parts(body, depth)),
+    "d": lambda decoder, body, depth: dict(decoder.pairs(body, depth)),
+    "od": lambda decoder, body, depth: OrderedDict(decoder.pairs(body, depth)),
+    "cn": lambda decoder, body, depth: Counter(dict(decoder.pairs(body, depth))),
+    "r": lambda decoder, body, depth: range(*decoder.parts(body, depth, 3)),
+    "sl": lambda decoder, body, depth: slice(*decoder.parts(body, depth, 3)),
+    "k": lambda decoder, body, depth: _SINGLETONS[body],
+    "D": lambda decoder, body, depth: Decimal(body),
+    "F": _Decoder.fraction,
+    "T": _Decoder.moment,
+    "A": _Decoder.array,
+    "E": _Decoder.member,
+    "O": _Decoder.record,
+}
 
 
 def _int(value: Any) -> int:

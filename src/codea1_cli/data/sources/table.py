@@ -38,12 +38,7 @@ class Table:
         UserError: a mapping names an unknown field or a column that is not there.
     """
 
-    def __init__(
-        self,
-        data: Rows,
-        mapping: Mapping[str, str] | None = None,
-        license: str | None = None,
-    ) -> None:
+    def __init__(self, data: Rows, mapping: Mapping[str, str] | None = None, license: str | None = None) -> None:
         self.data, self.given, self.license = data, dict(mapping or {}), license or ""
         self.title = data.name
         unknown = [name for name in self.given if name not in TARGETS]

@@ -14,14 +14,7 @@ if TYPE_CHECKING:
     from codea1_cli.engine.trl.rank import TrainingRank
 
 # TRL's names of what is worth a column in metrics.jsonl.
-_LOGGED = {
-    "loss": "loss",
-    "grad_norm": "grad_norm",
-    "learning_rate": "learning_rate",
-    "reward": "reward",
-    "reward_std": "reward_std",
-    "kl": "kl",
-    "entropy": "entropy",
+_LOGGED = {name: name for name in ("loss", "grad_norm", "learning_rate", "reward", "reward_std", "kl", "entropy")} | {
     "completions/mean_length": "completion_tokens",
     "completions/clipped_ratio": "clipped_share",
     "clip_ratio/region_mean": "ratio_clipped",

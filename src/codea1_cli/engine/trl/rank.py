@@ -11,16 +11,7 @@ from typing import Any
 
 from codea1_cli.engine.client import ArenaClient
 from codea1_cli.engine.ranks import RankSpec
-from codea1_cli.engine.trl.sampling import (
-    beside_training,
-    engine_length,
-    fitting,
-    random_state,
-    restore_random_state,
-    sample_groups,
-    sampling_as,
-    sync_weights,
-)
+from codea1_cli.engine.trl import sampling
 from codea1_cli.evals.benchmark import EvalSet
 from codea1_cli.methods.base import Ids, OnChunk
 from codea1_cli.methods.registry import method_of
@@ -41,12 +32,7 @@ class TrainingRank:
     """
 
     def __init__(
-        self,
-        spec: RankSpec,
-        recipe: Recipe,
-        arena: ArenaClient,
-        problems: Mapping[str, Problem],
-        ends: tuple[int, int],
+        self, spec: RankSpec, recipe: Recipe, arena: ArenaClient, problems: Mapping[str, Problem], ends: tuple[int, int]
     ) -> None:
         self.spec, self.recipe, self.arena = spec, recipe, arena
         self.problems, self.ends = problems, ends
@@ -114,12 +100,12 @@ class TrainingRank:
 
     # -- sampling --------------------------------------------------------------------------------------------------
     def sync_weights(self) -> None:
-        sync_weights(self.trainer)
+        sampling.sync_weights(self.trainer)
 
     def sample(
         self, prompts: Sequence[Ids], n: int, on_chunk: OnChunk | None = None
     ) -> tuple[list[list[Ids]], list[list[list[float]]] | None]:
-        return sample_groups(self.trainer, prompts, n, chunk=self.recipe.sampling.chunk, on_chunk=on_chunk)
+        return sampling.sample_groups(self.trainer, prompts, n, chunk=self.recipe.sampling.chunk, on_chunk=on_chunk)
 
     def sample_aside(
         self,
@@ -135,16 +121,16 @@ class TrainingRank:
         seed: tells them from others of the run; the same at every step, so that what differs is the policy. settings:
         None samples as training does.
         """
-        sync_weights(self.trainer)
+        sampling.sync_weights(self.trainer)
         seed += self.recipe.seed * 1000 + self.spec.rank
-        with beside_training(self.trainer, seed), sampling_as(self.trainer, settings):
+        with sampling.beside_training(self.trainer, seed), sampling.sampling_as(self.trainer, settings):
             return self.sample(prompts, n, on_chunk)[0]
 
     # -- a step begins, is saved around, is evaluated --------------------------------------------------------------
     def step_begins(self) -> None:
         """Remembers the random state, so that a step which cannot be scored can be undone and saved around."""
         self.phase("sampling")
-        self.randomness = random_state()
+        self.randomness = sampling.random_state()
         self.tokens_seen = self.trainer.state.num_input_tokens_seen
         self.since = time.monotonic()
 
@@ -154,7 +140,7 @@ class TrainingRank:
         if RunDir(self.spec.run_path).latest_step() >= finished:
             return
         self.phase("saving", finished)
-        restore_random_state(self.randomness)
+        sampling.restore_random_state(self.randomness)
         self.trainer.state.num_input_tokens_seen = self.tokens_seen
         self.trainer._save_checkpoint(self.trainer.model, trial=None)
         self.arena.checkpoint_written(self.label, finished, self.trainer.state.global_step)
@@ -181,7 +167,8 @@ class TrainingRank:
         prompts, settings = chosen.prompts(self.tokenizer, items), chosen.sampling()
         fit = list(range(len(prompts)))
         if settings is not None:
-            fit = fitting(prompts, settings.max_new_tokens, engine_length(self.trainer, self.recipe, spec.role))
+            length = sampling.engine_length(self.trainer, self.recipe, spec.role)
+            fit = sampling.fitting(prompts, settings.max_new_tokens, length)
         completions = self.sample_aside(
             [prompts[i] for i in fit],
             chosen.n,

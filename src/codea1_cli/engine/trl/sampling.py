@@ -9,6 +9,7 @@ import contextlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from unittest.mock import patch
 
 from codea1_cli.methods.base import Rollouts
 from codea1_cli.models.sampler import SamplingSettings
@@ -169,20 +170,14 @@ def own_randomness(seed: int) -> Iterator[None]:
 def sampling_as(trainer: Any, settings: SamplingSettings | None) -> Iterator[None]:
     """The trainer's engine with other settings, top-k off; the training's own come back, whatever happens inside. None
     changes nothing."""
-    wished: dict[str, Any] = {}
-    engine = trainer.vllm_generation if trainer.use_vllm else trainer.generation_config
-    if settings is not None:
-        longest = "max_completion_length" if trainer.use_vllm else "max_new_tokens"
-        wished = {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": 0}
-        wished[longest] = settings.max_new_tokens
-    before = {name: getattr(engine, name) for name in wished}
-    try:
-        for name, value in wished.items():
-            setattr(engine, name, value)
+    if settings is None:
         yield
-    finally:
-        for name, value in before.items():
-            setattr(engine, name, value)
+        return
+    engine = trainer.vllm_generation if trainer.use_vllm else trainer.generation_config
+    wished: dict[str, Any] = {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": 0}
+    wished["max_completion_length" if trainer.use_vllm else "max_new_tokens"] = settings.max_new_tokens
+    with patch.multiple(engine, **wished):
+        yield
 
 
 def fitting(prompts: Sequence[Sequence[int]], max_new_tokens: int, length: int | None) -> list[int]:

@@ -51,16 +51,7 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: RankSpec, told: dict[s
 
     def engine(**settings: Any) -> Any:
         free, total = torch.cuda.mem_get_info()
-        share = engine_share(
-            total,
-            free,
-            training,
-            still,
-            engines,
-            weights,
-            recipe.sampling.vllm_memory,
-            spec.label,
-        )
+        share = engine_share(total, free, training, still, engines, weights, recipe.sampling.vllm_memory, spec.label)
         told.update(vllm_share=share, free_gib=round(free / 2**30, 1), total_gib=round(total / 2**30, 1))
         settings |= {
             "gpu_memory_utilization": share,

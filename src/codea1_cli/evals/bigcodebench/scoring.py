@@ -61,7 +61,6 @@ class UnitSandbox(Protocol):
 
     def run_unit(self, module: UnitModule, limits: Limits, hash_seed: int = 0) -> UnitRun:
         """Runs a program with its tests in one module."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,7 @@ from typing import Any
 
 from codea1_cli.environment import cache_folder
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.evals.benchmark import (
-    CodeTask,
-    Progress,
-    ReferenceReport,
-    Sample,
-    Scored,
-    ScoreOptions,
-    Status,
-)
+from codea1_cli.evals.benchmark import CodeTask, Progress, ReferenceReport, Sample, Scored, ScoreOptions, Status
 from codea1_cli.evals.evalplus.checking import PARTS, Checker, Expected, in_jail_source
 from codea1_cli.evals.evalplus.tasks import (
     MAX_NEW_TOKENS,

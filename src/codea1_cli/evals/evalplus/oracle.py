@@ -35,70 +35,29 @@ def _deep(value: Any) -> Any:
     return tuple(map(_deep, value)) if isinstance(value, list) else value
 
 
-def _each(arguments: Arguments) -> Arguments:
-    return [tuple(argument) for argument in arguments]
-
-
-def _each_of_tuples(arguments: Arguments) -> Arguments:
-    return [[tuple(part) for part in argument] for argument in arguments]
-
-
-def _first_of_tuples(arguments: Arguments) -> Arguments:
-    return [[tuple(part) for part in arguments[0]], arguments[1]]
-
-
-def _second(arguments: Arguments) -> Arguments:
-    return [arguments[0], tuple(arguments[1])]
-
-
-def _first_of_two(arguments: Arguments) -> Arguments:
-    return [tuple(arguments[0]), arguments[1]]
-
-
-def _first_of_three(arguments: Arguments) -> Arguments:
-    return [tuple(arguments[0]), arguments[1], arguments[2]]
-
-
-def _tuples_of_tuples(arguments: Arguments) -> Arguments:
-    return [tuple(tuple(part) for part in argument) for argument in arguments]
-
-
-def _mixed_tuple(arguments: Arguments) -> Arguments:
-    return [tuple(tuple(part) if isinstance(part, list) else part for part in arguments[0])]
-
-
-def _sets(arguments: Arguments) -> Arguments:
-    return [[set(part) if isinstance(part, list) and part else {} for part in arguments[0]]]
-
-
-def _polar(arguments: Arguments) -> Arguments:
-    return (float(arguments[0]), complex(arguments[1]))
-
-
-def _complex(arguments: Arguments) -> Arguments:
-    return [complex(arguments[0])]
-
-
-def _table(arguments: Arguments) -> Arguments:
-    return [{key: tuple(row) for key, row in arguments[0].items()}, *arguments[1:]]
-
-
-_RULES: dict[Callable[[Arguments], Arguments], str] = {
-    _each: "2 116 132 143 222 261 273 394 399 421 424 429 470 560 579 596 616 630 726 740 744 809",
-    _each_of_tuples: "63 64 70 94 120 237 272 299 400 409 417 438 473 614 780",
-    _first_of_tuples: "75 413 444 753",
-    _second: "106 750",
-    _sets: "115",
-    _polar: "124",
-    _first_of_two: "250 405 446 617 720 763 808",
-    _tuples_of_tuples: "259 401 445",
-    _mixed_tuple: "278",
-    _first_of_three: "307",
-    _table: "722",
-    _complex: "252",
-    _deep: "580 615 791",
-}
-_RULE_OF = {f"Mbpp/{number}": rule for rule, numbers in _RULES.items() for number in numbers.split()}
+_RULES: list[tuple[str, Callable[[Arguments], Arguments]]] = [
+    (
+        "2 116 132 143 222 261 273 394 399 421 424 429 470 560 579 596 616 630 726 740 744 809",
+        lambda given: [tuple(one) for one in given],
+    ),
+    (
+        "63 64 70 94 120 237 272 299 400 409 417 438 473 614 780",
+        lambda given: [[tuple(part) for part in one] for one in given],
+    ),
+    ("75 413 444 753", lambda given: [[tuple(part) for part in given[0]], given[1]]),
+    ("106 750", lambda given: [given[0], tuple(given[1])]),
+    ("115", lambda given: [[set(part) if isinstance(part, list) and part else {} for part in given[0]]]),
+    ("124", lambda given: (float(given[0]), complex(given[1]))),
+    ("250 405 446 617 720 763 808", lambda given: [tuple(given[0]), given[1]]),
+    ("259 401 445", lambda given: [tuple(tuple(part) for part in one) for one in given]),
+    ("278", lambda given: [tuple(tuple(part) if isinstance(part, list) else part for part in given[0])]),
+    ("307", lambda given: [tuple(given[0]), given[1], given[2]]),
+    ("722", lambda given: [{key: tuple(row) for key, row in given[0].items()}, *given[1:]]),
+    ("252", lambda given: [complex(given[0])]),
+    ("580 615 791", _deep),
+]
+"""How the arguments of MBPP tasks, by their numbers, are made of the JSON of the release files."""
+_RULE_OF = {f"Mbpp/{number}": rule for numbers, rule in _RULES for number in numbers.split()}
 
 
 def arguments_of(task_id: str, stored: list[Any]) -> list[Arguments]:

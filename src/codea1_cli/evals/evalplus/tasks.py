@@ -113,14 +113,7 @@ def _task(row: dict[str, Any], origin: str) -> PlusTask:
             inputs[name] = stored if row.get("decoded") else arguments_of(row["task_id"], stored)
         except (TypeError, ValueError, LookupError, AttributeError) as fault:
             raise UserError(f"{row['task_id']} of {origin} has unreadable inputs: {fault}") from None
-    return PlusTask(
-        row["task_id"],
-        row["prompt"],
-        row["canonical_solution"],
-        row["entry_point"],
-        inputs,
-        float(atol),
-    )
+    return PlusTask(row["task_id"], row["prompt"], row["canonical_solution"], row["entry_point"], inputs, float(atol))
 
 
 def release_row(benchmark: str, row: Mapping[str, Any], plus: bool = True) -> dict[str, Any]:
@@ -265,7 +258,6 @@ def raw_solution(task: PlusTask, text: str, style: str) -> str:
 
 
 def _training_chat(task: PlusTask) -> list[dict[str, str]]:
-    from codea1_cli.problems.benchmark_files import docstring_of
     from codea1_cli.problems.problem import Problem
     from codea1_cli.problems.prompts import code_messages
 

@@ -122,10 +122,6 @@ def _array(kind: Any, shape: Any, items: Any) -> Any:
     return np.array(items, dtype=dtype).reshape(shape)
 
 
-def _scalar(kind: Any, item: Any) -> Any:
-    return _array(kind, (1,), [item])[0]
-
-
 def _list(items: Any) -> list[Any]:
     """A list that was written out: a range or a number in its place could stand for more than memory holds."""
     if type(items) is not list:
@@ -166,7 +162,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "Decimal": Decimal,
     "Fraction": _fraction,
     "array": _array,
-    "scalar": _scalar,
+    "scalar": lambda kind, item: _array(kind, (1,), [item])[0],
     "sub": lambda value: value,
     "nothing": _Nothing,
 }

@@ -48,14 +48,6 @@ class Outcome(StrEnum):
     UNSCORED = "unscored"
 
 
-_OUTCOMES = {
-    AnswerKind.TIMEOUT: Outcome.TIMEOUT,
-    AnswerKind.MEMORY: Outcome.MEMORY,
-    AnswerKind.OUTPUT_LIMIT: Outcome.OUTPUT_LIMIT,
-    AnswerKind.UNSCORED: Outcome.UNSCORED,
-}
-
-
 @dataclass(frozen=True)
 class TestRun:
     """One test on the unchanged function: `seconds` of a pass, `arcs` that were taken (None when not asked or lost)."""
@@ -208,7 +200,8 @@ def _read(answer: Answer, token: str) -> TestRun:
         return TestRun(Outcome.FAILED, detail if data[0] == "failed" else "forged an answer")
     if answer.value is not None or answer.kind in (AnswerKind.RAISED, AnswerKind.UNENCODABLE):
         return TestRun(Outcome.FAILED, answer.detail[:300])
-    return TestRun(_OUTCOMES.get(answer.kind, Outcome.CRASHED), answer.detail[:300])
+    known = answer.kind in (AnswerKind.TIMEOUT, AnswerKind.MEMORY, AnswerKind.OUTPUT_LIMIT, AnswerKind.UNSCORED)
+    return TestRun(Outcome(answer.kind.value) if known else Outcome.CRASHED, answer.detail[:300])
 
 
 def _arcs(answer: Answer) -> Arcs | None:

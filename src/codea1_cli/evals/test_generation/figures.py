@@ -162,11 +162,11 @@ def _published_values(row: Mapping[str, Any]) -> dict[str, float | None]:
     outcomes = row["outcomes"]
     passed = outcomes.count(Outcome.PASSED.value)
     return {
-        "pass": _share(passed, len(outcomes)),
+        "pass": share(passed, len(outcomes)),
         "all pass": float(bool(outcomes) and passed == len(outcomes)),
-        "line coverage": _share(row["lines"], row["all_lines"]),
-        "branch coverage": _share(row["branches"], row["all_branches"]),
-        "mutation, unconditional": _share(row["killed"], row["mutants"]),
+        "line coverage": share(row["lines"], row["all_lines"]),
+        "branch coverage": share(row["branches"], row["all_branches"]),
+        "mutation, unconditional": share(row["killed"], row["mutants"]),
     }
 
 
@@ -175,11 +175,11 @@ def _one_shot_values(row: Mapping[str, Any], k: int) -> dict[str, float | None]:
         "validity": row["validity"],
         "valid tests": min(row["valid"], k) / k,
         "right tests": min(row["right"], k) / k,
-        "mutation": _share(row["killed"], row["mutants"]),
-        "mutation by calls": _share(row["killed_by_calls"], row["mutants"]),
-        "kill rate": _share(row["exposed"], row["wrong"]),
-        "line coverage": _share(row["lines"], row["all_lines"]),
-        "branch coverage": _share(row["branches"], row["all_branches"]),
+        "mutation": share(row["killed"], row["mutants"]),
+        "mutation by calls": share(row["killed_by_calls"], row["mutants"]),
+        "kill rate": share(row["exposed"], row["wrong"]),
+        "line coverage": share(row["lines"], row["all_lines"]),
+        "branch coverage": share(row["branches"], row["all_branches"]),
     }
 
 
@@ -211,7 +211,8 @@ def _killed(row: Row) -> float:
     return 100.0 * row.killed / row.mutants if row.mutants else 100.0
 
 
-def _share(part: float, whole: int) -> float | None:
+def share(part: float, whole: int) -> float | None:
+    """`part` of `whole`, from 0 to 1; None of nothing."""
     return part / whole if whole else None
 
 

@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.environment import installed_version
 from codea1_cli.errors import UserError
 from codea1_cli.evals.test_generation.entries import with_own_imports
 from codea1_cli.evals.test_generation.evaluation import Scorer, killed_by_passing, score_all
@@ -273,7 +273,7 @@ class JobFolder(ResultsFolder):
             "settings": self.settings,
             "model": self.read("model.json"),
             "unknown_suites": self.unknown,
-            "versions": {name: _version(name) for name in ("codea1", "cosmic-ray", "coverage")},
+            "versions": {name: installed_version(name) for name in ("codea1", "cosmic-ray", "coverage")},
         }
 
     def finish(self, found: dict[str, Any]) -> dict[str, Any]:
@@ -289,10 +289,3 @@ class JobFolder(ResultsFolder):
 def _named(model: ModelRef) -> dict[str, Any]:
     """A model by names that hold on another machine as well, where results may be gone on with."""
     return {"label": model.label, "run": Path(model.run).name if model.run else None, "step": model.step}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

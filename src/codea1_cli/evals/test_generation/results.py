@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +13,10 @@ from typing import Any
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
 from codea1_cli.evals.statistics import paired_bootstrap
-from codea1_cli.evals.test_generation.figures import PROTOCOLS, Scoring, values
+from codea1_cli.evals.test_generation.figures import PROTOCOLS, Scoring, share, values
 from codea1_cli.files import kept_rows, read_json
 
 OWN_FILE = "own file"  # takes the place of a protocol where a result is of a user's functions
-
-
-def write_rows(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Writes JSON lines, whole or not at all."""
-    write_atomic(file, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 class ResultsFolder:
@@ -117,18 +112,11 @@ def compare(first: Path, second: Path) -> list[Difference]:
 
 
 def _difference(protocol: str, figure: str, both: list[tuple[str, float, float]]) -> Difference:
-    interval = paired_bootstrap([a for _, a, _ in both], [b for _, _, b in both])
-    return Difference(
-        protocol,
-        figure,
-        len(both),
-        100 * sum(a for _, a, _ in both) / len(both),
-        100 * sum(b for _, _, b in both) / len(both),
-        100 * interval.low,
-        100 * interval.high,
-        [name for name, a, b in both if b > a],
-        [name for name, a, b in both if b < a],
-    )
+    first, second = [a for _, a, _ in both], [b for _, _, b in both]
+    interval = paired_bootstrap(first, second)
+    means = 100 * sum(first) / len(both), 100 * sum(second) / len(both)
+    won, lost = [name for name, a, b in both if b > a], [name for name, a, b in both if b < a]
+    return Difference(protocol, figure, len(both), *means, 100 * interval.low, 100 * interval.high, won, lost)
 
 
 def _scoring(folder: Path) -> Scoring:
@@ -159,8 +147,8 @@ def _own_values(folder: Path) -> dict[str, dict[str, float | None]]:
     rows = functions if isinstance(functions, list) else ()  # a benchmark's lie by protocol
     return {
         row["id"]: {
-            "passing": row["passing"] / len(row["tests"]) if row["tests"] else None,
-            "mutation": row["killed"] / row["mutants"] if row["mutants"] else None,
+            "passing": share(row["passing"], len(row["tests"])),
+            "mutation": share(row["killed"], row["mutants"]),
         }
         for row in rows
         if not row["unscored"]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.durable import write_rows
 from codea1_cli.errors import UserError
 from codea1_cli.evals.test_generation.entries import entry_as_test
 from codea1_cli.evals.test_generation.functions import Function
-from codea1_cli.evals.test_generation.results import write_rows
 from codea1_cli.evals.test_generation.split_tests import first_test, split_suite
 from codea1_cli.files import kept_rows
 from codea1_cli.models.sampler import Sampler, SamplingSettings
@@ -74,7 +74,8 @@ def read_suites(file: Path) -> dict[str, Suite]:
         try:
             suite = _suite(row)
         except (KeyError, TypeError) as error:
-            raise UserError(f"{place}: no suite: {_what(error)}", hint=_SUITE_ROW) from None
+            what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+            raise UserError(f"{place}: no suite: {what}", hint=_SUITE_ROW) from None
         if suite.id in found:
             raise UserError(f"{place}: a second suite for {suite.id}", hint="keep one of them")
         found[suite.id] = suite
@@ -96,10 +97,6 @@ def _suite(row: dict[str, Any]) -> Suite:
     if not isinstance(row["suite"], str):
         raise TypeError("suite is not a text")
     return suite_of_text(task_id, row["suite"])
-
-
-def _what(error: Exception) -> str:
-    return f"it lacks {error}" if isinstance(error, KeyError) else str(error)
 
 
 def chat_messages(function: Function, replies: Sequence[str]) -> list[Message]:
@@ -148,22 +145,15 @@ def sample_in_rounds(
     for number in range(rounds):
         due = [function for function in functions if len(replies[function.id]) == number]
         for at in range(0, len(due), chunk):
-            part = due[at : at + chunk]
-            _reply(sampler, part, replies, settings, context)
+            part, room = due[at : at + chunk], context - settings.max_new_tokens
+            prompts = [fitting_prompt(sampler.tokenizer, function, replies[function.id], room) for function in part]
+            for function, text in zip(part, _texts(sampler, prompts, settings), strict=True):
+                replies[function.id].append(text)
             write_rows(file, ({"task_id": name, "protocol": "rounds", "replies": r} for name, r in replies.items()))
             if progress is not None:
                 done = sum(map(len, replies.values()))
                 progress("rounds", done, rounds * len(functions))
     return replies
-
-
-def _reply(
-    sampler: Sampler, part: Sequence[Function], replies: dict[str, list[str]], settings: SamplingSettings, context: int
-) -> None:
-    room = context - settings.max_new_tokens
-    prompts = [fitting_prompt(sampler.tokenizer, function, replies[function.id], room) for function in part]
-    for function, text in zip(part, _texts(sampler, prompts, settings), strict=True):
-        replies[function.id].append(text)
 
 
 def _texts(sampler: Sampler, prompts: Sequence[list[int] | None], settings: SamplingSettings) -> list[str]:

@@ -10,11 +10,11 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from queue import LifoQueue, SimpleQueue
+from queue import LifoQueue
 from typing import TypeVar
 
 import codea1_cli
@@ -76,9 +76,8 @@ class LocalSandbox:
         self._working: set[Worker] = set()
         self._all: weakref.WeakSet[Worker] = weakref.WeakSet()
         self._idle: dict[int, LifoQueue[Worker | None]] = {}
-        self._starts: SimpleQueue[tuple[Callable[[], Worker], Future[Worker]] | None] = SimpleQueue()
         # A zygote is told to end with the thread that started it, so one thread that stays starts them all.
-        threading.Thread(target=self._start_workers, name="codea1-sandbox", daemon=True).start()
+        self._starts = ThreadPoolExecutor(1, thread_name_prefix="codea1-sandbox")
         first = self._take(0)
         self.hello = first.hello
         self._working.discard(first)
@@ -90,14 +89,6 @@ class LocalSandbox:
             self.close()
             raise
 
-    def _start_workers(self) -> None:
-        while (item := self._starts.get()) is not None:
-            start, future = item
-            try:
-                future.set_result(start())
-            except BaseException as fault:
-                future.set_exception(fault)
-
     def _start(self, seed: int) -> Worker:
         with self._lock:
             self._count += 1
@@ -107,9 +98,7 @@ class LocalSandbox:
             group = cgroup.Group(self._parents, f"{id(self):x}-{name}") if self._parents else None
             return Worker(self.python, seed, self._setup, group)
 
-        future: Future[Worker] = Future()
-        self._starts.put((start, future))
-        return future.result()
+        return self._starts.submit(start).result()
 
     def _take(self, seed: int) -> Worker:
         with self._lock:
@@ -212,7 +201,7 @@ class LocalSandbox:
                     if worker is not None:
                         worker.close()
                     queue.put(None)
-        self._starts.put(None)
+        self._starts.shutdown(wait=False)
 
     def __enter__(self) -> LocalSandbox:
         return self

@@ -25,16 +25,8 @@ DEVICES = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"]
 FACTS = ["/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/uptime", "/proc/loadavg", "/proc/version"]
 HOSTS = ["/etc/hosts", "/etc/passwd"]
 _SYSTEM = [
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/etc/ld.so.cache",
-    "/etc/localtime",
-    "/etc/alternatives",
-]
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives",
+]  # fmt: skip
 _RDONLY, _NOSUID, _NODEV, _BIND, _REC, _PRIVATE = 1, 2, 4, 4096, 16384, 1 << 18
 _DETACH = 2
 
@@ -60,11 +52,7 @@ def in_fork(action, flags: int = 0) -> None:
 def enter_user(outer_uid: int, outer_gid: int, uid: int, gid: int) -> None:
     """A new user namespace for this process, in which one user of the old one goes by the given numbers."""
     kernel.unshare(kernel.CLONE_NEWUSER)
-    for name, line in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{uid} {outer_uid} 1"),
-        ("gid_map", f"{gid} {outer_gid} 1"),
-    ):
+    for name, line in (("setgroups", "deny"), ("uid_map", f"{uid} {outer_uid} 1"), ("gid_map", f"{gid} {outer_gid} 1")):
         with open("/proc/self/" + name, "w", encoding="ascii") as file:
             file.write(line)
 
