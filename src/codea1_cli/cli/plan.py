@@ -7,8 +7,8 @@ from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
-from codea1_cli.environment import cores
-from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError
+from codea1_cli.environment import cores, hub_cache
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, size_text
 
 if TYPE_CHECKING:
     from codea1_cli.planning.estimate import RunEstimate
@@ -144,8 +144,6 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
     """The recipe with its training data named where that is at hand, and how many problems there are or may be; `notes`
     gets what a first use would fetch and make, how much, where and how long. Nothing is fetched."""
     from codea1_cli.cli.recipes import ahead, with_training_data
-    from codea1_cli.environment import hub_cache
-    from codea1_cli.errors import size_text
     from codea1_cli.methods.registry import method_of
     from codea1_cli.models.loading import check_model, resolve_model
     from codea1_cli.planning.shapes import find_shape

@@ -8,20 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.data import similarity
 from codea1_cli.data.program import stated_facts
-from codea1_cli.data.similarity import (
-    NUM_PERM,
-    Signer,
-    bands,
-    blind_hash,
-    blind_tokens,
-    jaccard,
-    prose,
-    question_set,
-    shingles,
-    telling,
-    words,
-)
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals import registry
 from codea1_cli.problems.benchmark_files import Task
@@ -91,20 +79,20 @@ class Decontaminator:
 
     def __init__(self, tasks: Iterable[Task], thresholds: Thresholds) -> None:
         self.limits = thresholds
-        self.signer = Signer()
+        self.signer = similarity.Signer()
         self.tasks = list(tasks)
         self.by_id = {task.id.casefold(): task for task in self.tasks}
         self.by_hash: dict[str, Task] = {}
         self.by_name: dict[str, list[int]] = defaultdict(list)
         self.by_run: dict[str, Task] = {}
-        self.questions = [question_set(task.question) for task in self.tasks]
+        self.questions = [similarity.question_set(task.question) for task in self.tasks]
         self.codes = [code_set(task.code) for task in self.tasks]
         self.facts = [stated_facts(task.tests, task.entry_point) for task in self.tasks]
         self.question_index = self._index(thresholds.bench_question, self.questions)
         self.code_index = self._index(thresholds.bench_code, self.codes)
         for number, task in enumerate(self.tasks):
             self.by_name[folded(task.entry_point)].append(number)
-            if (digest := blind_hash(task.code)) is not None:
+            if (digest := similarity.blind_hash(task.code)) is not None:
                 self.by_hash.setdefault(digest, task)
             for run in _runs(task.question, thresholds.bench_overlap):
                 self.by_run.setdefault(run, task)
@@ -112,7 +100,7 @@ class Decontaminator:
     def _index(self, threshold: float, sets: list[set[str]]) -> Any:
         from datasketch import MinHashLSH
 
-        index = MinHashLSH(num_perm=NUM_PERM, params=bands(threshold))
+        index = MinHashLSH(num_perm=similarity.NUM_PERM, params=similarity.bands(threshold))
         for number, elements in enumerate(sets):
             if elements:
                 index.insert(number, self.signer.sign(elements))
@@ -122,10 +110,10 @@ class Decontaminator:
         """What the problem collides with, None for a clean one."""
         if (task := self.by_id.get(problem.id.casefold())) is not None:
             return _hit("same_id", task)
-        digest = blind_hash(problem.reference)
+        digest = similarity.blind_hash(problem.reference)
         if digest is not None and (task := self.by_hash.get(digest)) is not None:
             return _hit("same_code", task)
-        question = question_set(problem.question)
+        question = similarity.question_set(problem.question)
         named = self.by_name.get(folded(problem.entry_point), [])
         if named:
             facts = stated_facts("\n".join(problem.tests), problem.entry_point)
@@ -148,7 +136,7 @@ class Decontaminator:
     def _best(
         self, reason: str, elements: set[str], numbers: Iterable[int], sets: list[set[str]], threshold: float
     ) -> Collision | None:
-        scored = [(jaccard(elements, sets[number]), -number) for number in numbers]
+        scored = [(similarity.jaccard(elements, sets[number]), -number) for number in numbers]
         score, number = max(scored, default=(0.0, 0))
         return _hit(reason, self.tasks[-number], score) if score >= threshold else None
 
@@ -167,7 +155,7 @@ class Decontaminator:
 
 def code_set(program: str) -> set[str]:
     """What a program is compared by: runs of its tokens, names numbered, and how often each run occurs."""
-    tokens = blind_tokens(program)
+    tokens = similarity.blind_tokens(program)
     counts: Counter[str] = Counter()
     found: set[str] = set()
     for start in range(max(1, len(tokens) - CODE_SHINGLE + 1)) if tokens else ():
@@ -183,10 +171,10 @@ def folded(name: str) -> str:
 
 
 def _runs(question: str, length: int) -> set[str]:
-    kept = telling(words(prose(question)))
-    return shingles(kept, length) if len(kept) >= length else set()
+    kept = similarity.telling(similarity.words(similarity.prose(question)))
+    return similarity.shingles(kept, length) if len(kept) >= length else set()
 
 
 def _hit(reason: str, task: Task, score: float | None = None) -> Collision:
-    text = " ".join(prose(task.question).split())
+    text = " ".join(similarity.prose(task.question).split())
     return Collision(reason, f"{task.benchmark} {task.id}", text, None if score is None else round(score, 3))

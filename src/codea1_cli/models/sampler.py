@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from codea1_cli.errors import UserError
 from codea1_cli.files import read_json
-from codea1_cli.models.loading import resolve_model
+from codea1_cli.models.loading import check_files, from_library, load_tokenizer, resolve_model
 
 ENGINES = ("auto", "transformers", "vllm")
 
@@ -96,8 +96,6 @@ def context_of(model: ModelRef) -> int | None:
     """
     from transformers import AutoConfig
 
-    from codea1_cli.models.loading import from_library
-
     longest = getattr(from_library(AutoConfig, model.path, "configuration"), "max_position_embeddings", None)
     return longest if isinstance(longest, int) and longest > 0 else None
 
@@ -130,11 +128,7 @@ def load_model_tokenizer(model: ModelRef) -> Any:
     Raises:
         UserError: it cannot be loaded or has no chat template.
     """
-    from pathlib import Path
-
     from transformers import AutoTokenizer
-
-    from codea1_cli.models.loading import check_files, from_library, load_tokenizer
 
     tokenizer = load_tokenizer(model.path)
     if model.adapter is not None:

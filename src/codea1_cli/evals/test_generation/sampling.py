@@ -14,6 +14,7 @@ from codea1_cli.evals.test_generation.entries import entry_as_test
 from codea1_cli.evals.test_generation.functions import Function
 from codea1_cli.evals.test_generation.split_tests import first_test, split_suite
 from codea1_cli.files import kept_rows
+from codea1_cli.models.loading import render
 from codea1_cli.models.sampler import Sampler, SamplingSettings
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.prompts import Message, known_names, real_reply, shown_code, shown_problem, test_messages
@@ -113,8 +114,6 @@ def chat_messages(function: Function, replies: Sequence[str]) -> list[Message]:
 
 def fitting_prompt(tokenizer: Any, function: Function, replies: Sequence[str], room: int) -> list[int] | None:
     """The chat as token ids; rounds are forgotten, oldest first, until it fits in `room`. None when it never does."""
-    from codea1_cli.models.loading import render
-
     for forgotten in range(len(replies) + 1):
         ids: list[int] = render(tokenizer, chat_messages(function, replies[forgotten:]))
         if len(ids) <= room:
@@ -199,8 +198,6 @@ def attack_prompts(
     tokenizer: Any, shown: Sequence[tuple[Problem, str | None]], tests_per_suite: int
 ) -> list[list[int]]:
     """The training's prompt for tests of each program, or for tests without one, as token ids."""
-    from codea1_cli.models.loading import render
-
     names, prompts = known_names(tokenizer), []
     for problem, code in shown:
         program = None if code is None else shown_code(code, problem.entry_point, names)
