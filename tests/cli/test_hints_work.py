@@ -217,8 +217,8 @@ MISTAKES = {
     "an alias": "train --recipe tiny train.lr=0.1 --dry-run",
     "a key of another section": "train --recipe tiny batch_size=12 --dry-run",
     "a dry run": "train --recipe tiny --dry-run --run 'a b' --runs {tmp} --max-steps 3 --no-preflight seed=2",
-    "no runs": "runs list --runs '{tmp}/é x'",
-    "no run to show": "runs show --runs '{tmp}/é x'",
+    "no runs": "runs list --runs {tmp}'/é x'",
+    "no run to show": "runs show --runs {tmp}'/é x'",
     "a misspelt run": "runs show 'run é 2' --runs {run}",
     "an unknown run": "runs show zzzzzz --runs {run}",
     "the whole of none": "runs prune --whole --runs {run}",
@@ -227,7 +227,7 @@ MISTAKES = {
     "an unknown problem to export": "mistakes export --problem zzzzzz --runs {run}",
     "the book": "mistakes list --runs {run}",
     "an export without a file": "mistakes export --json --runs {run}",
-    "an export into no folder": "mistakes export --to '{tmp}/a é/x.jsonl' --runs {run}",
+    "an export into no folder": "mistakes export --to {tmp}'/a é/x.jsonl' --runs {run}",
     "a misspelt command": "mistaeks list",
     "an unknown benchmark": "eval-code livecodebench",
     "a misspelt option": "runs list --jsn",
@@ -271,7 +271,7 @@ def near_misses_while_down(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None
 
     judge = judge_that_is_down(run, monkeypatch)
     monkeypatch.setattr(judge, "reference_fault", lambda _: None)
-    near_misses(PROBLEMS[0], judge, 4)
+    near_misses(PROBLEMS[0].model_copy(update={"tests": ["assert double(1) == 2"]}), judge, 4)
 
 
 def finish(run: RunDir, step: int, *overrides: str) -> None:
@@ -396,7 +396,9 @@ STATES = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_what_a_mistake_hints_at_works(name: str, call: Any, ground: RunDir, tmp_path: Path) -> None:
     ROWS.add(name)
-    words = shlex.split(MISTAKES[name].format(run=ground.path.parent, tmp=tmp_path / "empty"))
+    words = shlex.split(
+        MISTAKES[name].format(run=shlex.quote(str(ground.path.parent)), tmp=shlex.quote(str(tmp_path / "empty")))
+    )
     done = call(app, *words)
     assert "unexpected" not in done.err
     said = "\n".join(line for line in done.err.splitlines() if "hint: " in line or "next: " in line)

@@ -25,7 +25,8 @@ def f(x):
     sys.stdout.write('y' * 1000); sys.stdout.flush(); os.write(2, b'y')
     assert os.fstat(1).st_size == 1001 and not os.listxattr(1)
     if os.getcwd() != '/':  # else it has no folder
-        assert not os.listdir('/tmp') and not os.listxattr('.')
+        own = sys.prefix.split('/')[2:3] if sys.prefix.startswith('/tmp/') else []  # an interpreter that lies there
+        assert os.listdir('/tmp') == own and not os.listxattr('.')
         with open('/tmp/a', 'w') as file: file.write('a')
     assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
     if os.fork() == 0: os._exit(3)
