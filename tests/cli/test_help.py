@@ -8,6 +8,7 @@ import typer
 
 from codea1_cli import __version__
 from codea1_cli.cli import app
+from codea1_cli.cli.console import run_app
 
 HEAVY = ("torch", "ray", "trl", "transformers", "datasets", "numpy", "pyarrow", "peft", "vllm", "accelerate")
 
@@ -66,3 +67,9 @@ def test_an_unknown_option_is_one_error_and_exit_2(path, call):
     assert done.out == ""
     assert done.err.startswith("error: ")
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("words", [[], ["runs"], ["recipes"]])
+def test_a_command_that_lacks_its_word_shows_what_there_is(words, capsys):
+    assert run_app(app, words) == 2
+    assert "Usage: codea1" in capsys.readouterr().err

@@ -48,7 +48,11 @@ SUITES = {"exposed": 0.26, "false_alarm": 1.0, "validity": 0.44, "stated_correct
 
 def whole_evaluation(number, solved):
     """As a run writes it."""
-    parts = {"code": {"n": 8, "pass@1": solved, "pass@8": 0.9}, "test": SUITES, "near_miss": {"exposed": 0.21}}
+    parts = {
+        "code": {"problems": 1, "n": 8, "pass@1": solved, "pass@8": 0.9},
+        "test": SUITES,
+        "near_miss": {"exposed": 0.21},
+    }
     return {"step": number, "eval": {"set": "heldout", **parts}}
 
 

@@ -51,7 +51,7 @@ def test_judge_writes_one_json_line_a_row_and_nothing_else_on_stdout(file: Path,
 def test_judge_for_people_names_each_row_and_why_it_did_not_load(file: Path, capsys) -> None:
     assert run_app(judge_app, [str(file)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "right  ok  2/2 passed"
+    assert lines[0] == "right  ok  2/2 passed, 1 of 2 state another answer than the reference's"
     assert lines[2].startswith("broken  load_error  0/1 passed  (SyntaxError: ")
 
 

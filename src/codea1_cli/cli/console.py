@@ -287,6 +287,7 @@ def _run(app: Any, argv: Sequence[str] | None, prog_name: str) -> int:
         return show_error(error.__context__)
     except typer.TyperException as error:
         if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # type: ignore[attr-defined]
             return EXIT_USAGE
         return show_error(error)
     except streams.NoReader:

@@ -93,8 +93,11 @@ def _write(report: dict[str, Any], as_json: bool) -> None:
     valid = [test for test in report["tests"] if test["valid"]]
     passed = sum(test["verdict"] == "passed" for test in valid)
     line = f"{report['id']}  {report['status']}  {passed}/{len(valid)} passed"
-    if len(valid) < len(report["tests"]):
-        line += f", {len(report['tests']) - len(valid)} invalid"
+    if wrong := sum(test["stated_correctly"] is False for test in valid):
+        line += f", {wrong} of {len(valid)} state another answer than the reference's"
+    invalid = [test["reason"] or "no test" for test in report["tests"] if not test["valid"]]
+    if invalid:
+        line += f", {len(invalid)} invalid: {invalid[0]}"
     if report["load_detail"]:
         line += f"  ({report['load_detail']})"
     console.out().print(console.printable(line), markup=False, soft_wrap=True)

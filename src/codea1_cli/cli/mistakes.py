@@ -215,11 +215,11 @@ def _open(run: str | None, runs: Path | None) -> "tuple[RunDir, MistakeStore]":
     if not _has_book(chosen):
         other = next((item for item in list_runs(root) if _has_book(item)), None)
         if run is None and other is not None:
-            console.note(f"{chosen.name} did not come to its first step: this is the newest run that did")
+            console.note(f"{chosen.name} has no book yet: this is {other.name}, the newest run with one")
             chosen = other
         elif not chosen.mistakes_file.is_file() and other is not None:
             raise UserError(
-                f"run {chosen.name} has no Mistake Book: it did not come to its first step",
+                f"run {chosen.name} has no Mistake Book: it has not come to its first step",
                 hint=f"the newest run with one: {shlex.join(other.options)}",
             )
     return chosen, MistakeStore(chosen.mistakes_file, read_only=True)

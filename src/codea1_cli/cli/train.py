@@ -112,6 +112,8 @@ def train(
     chosen = settle_precision(chosen, on_gpu=any(gpu is not None for group in ranks.values() for gpu in group))
     done = 0 if start_over or not resume else directory.latest_step()
     length = run_length(chosen, count)
+    if dry_run and done:
+        _refuse_finished(directory, done, length, max_steps, list(given))
     ahead = max(min(length, max_steps or length) - done, 1)
     rest = chosen.model_copy(update={"train": chosen.train.model_copy(update={"max_steps": ahead})})
     estimate = estimate_here(rest, count, ranks, hosts=max(len(nodes), 1))
@@ -205,6 +207,17 @@ def _goes_on(directory: "RunDir", options: list[str]) -> str:
     return f"`{command('train', *directory.options, '--resume', *longer, *options)}` goes on with it"
 
 
+def _refuse_finished(directory: "RunDir", step: int, total: int, max_steps: int | None, words: list[str]) -> None:
+    """Raises UserError where a run at `step` has come to its end, or to where `max_steps` stops it."""
+    if step >= min(total, max_steps or total):
+        raise UserError(
+            f"run {directory.name} is at step {step} of {total}: there is nothing left to do",
+            hint=f"go on to the end: `{command('train', *directory.options, '--resume', *words)}`"
+            if step < total
+            else f"make it longer: `{command('train', *directory.options, '--resume', f'train.max_steps={2 * step}')}`",
+        )
+
+
 def _prepare_resume(
     directory: "RunDir", recipe: "Recipe", changes: Changes, start_over: bool, max_steps: int | None
 ) -> int:
@@ -219,13 +232,8 @@ def _prepare_resume(
     step = point.step
     total = run_length(recipe, len(directory.info()["problem_ids"])) if step else 0
     words = [f"{key}={json.dumps(now)}" for key, (_, now) in changes.items()]
-    if step and step >= min(total, max_steps or total):
-        raise UserError(
-            f"run {directory.name} is at step {step} of {total}: there is nothing left to do",
-            hint=f"go on to the end: `{command('train', *directory.options, '--resume', *words)}`"
-            if step < total
-            else f"make it longer: `{command('train', *directory.options, '--resume', f'train.max_steps={2 * step}')}`",
-        )
+    if step:
+        _refuse_finished(directory, step, total, max_steps, words)
     for number, fault in sorted(point.damaged.items() if not start_over else ()):
         console.warn(f"checkpoint {number} is damaged: {fault}")
     if moved := set_aside(directory, point):

@@ -177,11 +177,12 @@ class TrainView:
         """The closing summary: before and after, the book, where it lies, what to type next."""
         if self.status is not None:
             self.status.stop()
-        evaluations = [line for line in self.run.metrics() if "code" in line.get("eval", {})]
+        lines = self.run.metrics()
+        evaluations = [line for line in lines if "code" in line.get("eval", {})]
         if len(evaluations) > 1:
             first, last = evaluations[0], evaluations[-1]
-            title = f"Held-out problems, step {first['step']} and step {last['step']}"
-            n = first["eval"]["code"]["n"]
+            count, n = (first["eval"]["code"][key] for key in ("problems", "n"))
+            title = f"{count} held-out problem{'s' * (count != 1)}, step {first['step']} and step {last['step']}"
             labels = [
                 ("Code LLM pass@1", "code", "pass@1", percent),
                 (f"Code LLM pass@{n}", "code", f"pass@{n}", percent),
@@ -198,6 +199,9 @@ class TrainView:
                 if part in last["eval"]
             ]
             console.err().print(console.table(title, ("", ">before", ">after"), rows, framed=True))
+        steps = [line for line in lines if "arena" in line]
+        if steps and not any(line["code"].get("reward") for line in steps):
+            console.warn("no candidate passed a test in any step: the Code LLM had nothing to learn from")
         word = outcome.state if outcome.state == "finished" else f"{outcome.state} and saved"
         self._say(f"{word} at step {outcome.step} of {outcome.total} after {clock(time.monotonic() - self.started)}")
         tests, problems = (outcome.summary.get(key, 0) for key in ("book_tests", "book_problems"))
