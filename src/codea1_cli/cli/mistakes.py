@@ -42,7 +42,7 @@ def list_(
         console.emit({"run": run_dir.name, "problems": rows})
         return
     if not rows:
-        console.note(f"no test is in the Mistake Book of {run_dir.name}")
+        console.note(_empty(run_dir))
         return
     columns = (">tests", ">mistakes", ">last step", "problem", "<most frequent test")
     cells = [
@@ -150,6 +150,19 @@ def export(
         console.warn(f"{len(skipped)} tests left out, the first: {skipped[0]['test']}: {skipped[0]['reason']}")
     if to is not None:
         console.note(f"{tests} tests of {run_dir.name} in {to}")
+    elif not tests:
+        console.note(_empty(run_dir))
+
+
+def _empty(run: "RunDir") -> str:
+    """What is said of a book without a test."""
+    from codea1_cli.methods.registry import method_of
+
+    recipe = run.recipe()
+    none = (
+        "" if "test" in method_of(recipe).roles and recipe.game.book else f": its recipe ({recipe.method}) keeps none"
+    )
+    return f"no test is in the Mistake Book of {run.name}{none}"
 
 
 def _with_line(shown: "ProblemView", replayed: "list[Replayed]") -> "ProblemView":

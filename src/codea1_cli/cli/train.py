@@ -29,7 +29,7 @@ def train(
         Argument(
             metavar="[KEY=VALUE]...",
             help="Recipe keys to override, such as train.max_steps=20; with --resume only the length of the run, "
-            "checkpoint.*, eval.*, faults.* and preflight.*.",
+            "checkpoint.*, eval.*, faults.*, preflight.*, sandbox.endpoint and sandbox.patience_s.",
         ),
     ] = None,
     recipe: Annotated[
