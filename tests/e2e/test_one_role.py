@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.harness import SMALL, Cli, comparable
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: they share runs
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e")]  # one process: they share runs
 
 ENV = {"PYTHONPATH": str(Path(__file__).parents[2])}
 SETTINGS = (
