@@ -226,6 +226,8 @@ def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
     if not benchmark:
         words = ["train", "--recipe", "tiny", f"data.train={out}"]
         words += [f"data.heldout={out / 'val.jsonl'}"] if card.splits.get("val") else []
+        if (held := card.splits.get("val", 0)) < 10:
+            console.note(f"val.jsonl holds {held} problems: too few to tell whether training helped; --val takes more")
         console.note(f"next: {typed(*words)}")
 
 

@@ -82,7 +82,7 @@ def show(
         facts["command"] = shlex.join(map(str, info["command"]))
     if info.get("resumed"):
         facts["resumed"] = "; ".join(map(_resumed, info["resumed"]))
-    told = {key: value for key, value in info.items() if key not in (*facts, "name", "problem_ids")}
+    told = {key: value for key, value in info.items() if key not in (*facts, "name", "problem_ids", "environment")}
     for key, value in {**facts, **flat(told)}.items():
         out.print(f"  {key:<14} {console.printable(str(value))}", markup=False, soft_wrap=True)
     _print_lines("last steps", step_lines, _STEP_COLUMNS)

@@ -154,7 +154,9 @@ def _wished(wishes: Mapping[str, Wish], gpus: Sequence[Gpu], where: str) -> dict
     if sum(counts.values()) > len(free):
         asked = [str(counts[role] if role in counts else len(named[role])) for role in wishes]
         keys = [f"{role}.gpus" for role in wishes]
-        share = f", for example {' '.join(f'{key}=[0]' for key in keys)} to share one" if len(keys) > 1 else ""
+        each = len(gpus) // len(wishes)
+        some = " ".join(f"{key}={each}" if each else f"'{key}=[0]'" for key in keys)
+        share = f", for example {some}{'' if each else ' to share one'}" if len(keys) > 1 else ""
         raise EnvironmentFault(
             f"the recipe asks for {' + '.join(asked)} GPUs ({' + '.join(wishes)}), {where} offers {len(gpus)}",
             hint=f"set {' and '.join(keys)} to what there is{share}" if gpus else _no_gpu(wishes),
