@@ -37,8 +37,14 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("release")
     text = "".join(json.dumps(task) + "\n" for task in tasks)
     (folder / "humaneval_plus.jsonl.gz").write_bytes(gzip.compress(text.encode()))
-    functions = ["def total(a, b):\n    return a + b\n", "def sign(x):\n    return 1 if x > 0 else -1\n"]
-    rows = [{"task_id": str(number), "code": source} for number, source in enumerate(functions)]
+    functions = {
+        "total": "def total(a, b):\n    return a + b\n",
+        "sign": "def sign(x):\n    return 1 if x > 0 else -1\n",
+    }
+    rows = [
+        {"task_id": str(number), "func_name": name, "code": source, "test_list": []}
+        for number, (name, source) in enumerate(functions.items())
+    ]
     (folder / "ult_lite.json").write_text(json.dumps(rows))
     return folder
 
