@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.harness import Cli
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e")]  # one process: they share runs
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e-apart")]
 
 ARCHIVE = Path(__file__).parents[1] / "fixtures" / "run_at_76e5003.tar.xz"
 

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.harness import CODEA1, HOSTILE, SMALL, Cli, alive_of, wait_for
 from tests.e2e.strangers import check_closed, ray_address
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e")]  # one process: they share runs
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e-apart")]
 
 
 @pytest.mark.parametrize("point", ["building", "starting"])

@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.harness import SMALL, Cli, alive_of, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e")]  # one process: they share runs
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e-apart")]
 
 
 def test_clipped_replies_stop_the_run_with_advice(cli: Cli) -> None:
