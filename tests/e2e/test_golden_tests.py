@@ -36,30 +36,30 @@ def test_it_trains_resumes_to_the_bit_and_is_exported(cli: Cli, tmp_path: Path) 
     settings = (*SETTINGS, f"data.train={data}")
     checked = cli("recipes", "check", "tiny", *settings)
     assert checked.returncode == 0, checked.stdout
-    whole = cli("train", "--recipe", "tiny", "--run", "whole", *settings)
+    whole = cli("train", "--recipe", "tiny", "--run", "golden", *settings)
     assert whole.returncode == 0, whole.stderr
     assert f"left out 1 problems, it has no tests of its own: {rows[3]['id']}" in whole.stderr
     assert "step 4/4  code reward " in whole.stderr
     assert "Mistake Book" not in whole.stderr
     assert "next: codea1 runs show whole" in whole.stderr
-    steps = [line for line in cli.metrics("whole") if "eval" not in line]
+    steps = [line for line in cli.metrics("golden") if "eval" not in line]
     assert all(0 <= line["arena"]["solved_share"] <= line["arena"]["passed_share"] <= 1 for line in steps)
-    assert {"pass@1", "pass@2"} <= set(cli.metrics("whole")[-1]["eval"]["code"])
-    assert "test" not in (cli.path("whole") / "recipe.yaml").read_text().split()
+    assert {"pass@1", "pass@2"} <= set(cli.metrics("golden")[-1]["eval"]["code"])
+    assert "test" not in (cli.path("golden") / "recipe.yaml").read_text().split()
 
-    stopped = cli("train", "--recipe", "tiny", "--run", "part", "--max-steps", "2", *settings)
+    stopped = cli("train", "--recipe", "tiny", "--run", "golden-part", "--max-steps", "2", *settings)
     assert stopped.returncode == 0, stopped.stderr
-    resumed = cli("train", "--run", "part", "--resume")
+    resumed = cli("train", "--run", "golden-part", "--resume")
     assert resumed.returncode == 0, resumed.stderr
-    assert comparable(steps) == comparable([line for line in cli.metrics("part") if "eval" not in line])
+    assert comparable(steps) == comparable([line for line in cli.metrics("golden-part") if "eval" not in line])
     weights = [
         (cli.path(run) / "checkpoints" / "latest" / "code" / "model.safetensors").read_bytes()
-        for run in ("whole", "part")
+        for run in ("golden", "golden-part")
     ]
     assert weights[0] == weights[1]
-    exported = cli("export", "part", "--role", "code", "--to", str(tmp_path / "model"))
+    exported = cli("export", "golden-part", "--role", "code", "--to", str(tmp_path / "model"))
     assert exported.returncode == 0, exported.stderr
-    assert cli("runs", "show", "part").returncode == 0
+    assert cli("runs", "show", "golden-part").returncode == 0
 
 
 def test_problems_are_filtered_by_the_solve_rate_that_is_measured_first(cli: Cli) -> None:
