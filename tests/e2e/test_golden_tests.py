@@ -41,7 +41,7 @@ def test_it_trains_resumes_to_the_bit_and_is_exported(cli: Cli, tmp_path: Path) 
     assert f"left out 1 problems, it has no tests of its own: {rows[3]['id']}" in whole.stderr
     assert "step 4/4  code reward " in whole.stderr
     assert "Mistake Book" not in whole.stderr
-    assert "next: codea1 runs show whole" in whole.stderr
+    assert "next: codea1 runs show golden" in whole.stderr
     steps = [line for line in cli.metrics("golden") if "eval" not in line]
     assert all(0 <= line["arena"]["solved_share"] <= line["arena"]["passed_share"] <= 1 for line in steps)
     assert {"pass@1", "pass@2"} <= set(cli.metrics("golden")[-1]["eval"]["code"])
