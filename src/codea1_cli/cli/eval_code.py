@@ -93,13 +93,13 @@ def evaluate(
     view.refuse_what_has_no_effect(context)
     benchmark = registry.open_benchmark(context.info_name or "", subset)
     style = _one_of(prompt, benchmark.styles, "--prompt")
-    if samples is not None and not samples.is_file():
-        raise UserError(f"cannot read {samples}: there is no such file", hint="without --samples the model is sampled")
-    tasks = benchmark.load(data)[:limit]
     options = ScoreOptions(
         workers or cores(), sandbox_python, tuple(require or ()), view.usable_cache(cache), sandbox, endpoint
     )
     options.of_sandbox()  # which refuses what is wrong before anything is sampled
+    if samples is not None and not samples.is_file():
+        raise UserError(f"cannot read {samples}: there is no such file", hint="without --samples the model is sampled")
+    tasks = benchmark.load(data)[:limit]
     if not sample_only:
         view.warn_of_layers(options)
         view.tell_missing(benchmark, tasks, options)
