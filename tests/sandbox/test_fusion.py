@@ -43,6 +43,7 @@ def box(service: StandIn, opened: FusionSandbox) -> FusionSandbox:
     service.seconds = 0.0
     opened.failures.clear()
     opened.service.patience_s = 20.0
+    opened.service._since = opened.service.down = None  # another test's outage
     return opened
 
 
@@ -114,6 +115,7 @@ def test_an_outage_within_our_patience_costs_no_verdict(box: FusionSandbox, serv
 
 def test_a_service_that_is_down_is_asked_now_and_then(brief: FusionSandbox, service: StandIn, monkeypatch) -> None:
     monkeypatch.setattr(fusion_service, "_ASK_AGAIN_S", 60.0)
+    brief.service.patience_s = 1.5  # long enough for an answer of a busy machine
     service.fail("busy")
     brief.run(GOOD, "f", ["f(1)"], LIMITS)
     asked = service.requests
