@@ -176,13 +176,7 @@ def _fault(error: BaseException, what: str, kind: Kind, where: str, folder: Path
         return EnvironmentFault(f"{where} refuses the {what} to the token that is set", hint=token)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return no_room(what, folder or hub_cache())
-    if isinstance(error, OSError) and error.errno in (
-        errno.EACCES,
-        errno.EROFS,
-        errno.EPERM,
-        errno.ENOTDIR,
-        errno.ENOENT,
-    ):
+    if isinstance(error, OSError) and error.errno in _CANNOT_KEEP:
         why = f"{error.strerror}: {error.filename}"
         return EnvironmentFault(f"cannot keep the {what}: {why}", hint="HF_HOME=FOLDER keeps it elsewhere")
     why = first_line(error)
