@@ -11,11 +11,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+STATUSES = {"busy": 503, "missing": 404, "redirect": 302}
 HTML = b"<html><head><title>Sign in</title></head><body>it works</body></html>"
 
 
@@ -45,12 +46,12 @@ class StandIn:
                     stand_in.running += 1
                     stand_in.most = max(stand_in.most, stand_in.running)
                 try:
-                    stand_in.respond(self, request)
-                except OSError:
-                    pass  # the client has gone
+                    fault, body = stand_in.work(request)
                 finally:
-                    with stand_in.lock:
+                    with stand_in.lock:  # before the answer: a client that has read it may ask again
                         stand_in.running -= 1
+                with suppress(OSError):  # the client has gone
+                    stand_in.respond(self, fault, body)
 
             def log_message(self, *_: object) -> None: ...
 
@@ -71,13 +72,17 @@ class StandIn:
             self.left -= 1
             return self.fault
 
-    def respond(self, handler: BaseHTTPRequestHandler, request: dict[str, Any]) -> None:
+    def work(self, request: dict[str, Any]) -> tuple[str, bytes]:
+        """The fault that this request suffers from and the body of its answer."""
         fault = self._next_fault()
-        time.sleep(self.seconds)
-        statuses = {"busy": 503, "missing": 404, "redirect": 302}
-        if fault == "hang":
-            time.sleep(3)
-        elif fault == "drip":
+        time.sleep(self.seconds + (3 if fault == "hang" else 0))
+        if fault in ("drip", "cut"):
+            return fault, b""
+        body = HTML if fault in ("html", *STATUSES) else json.dumps(self.answer(request, fault)).encode()
+        return fault, body[: len(body) // 2] if fault == "half" else body
+
+    def respond(self, handler: BaseHTTPRequestHandler, fault: str, body: bytes) -> None:
+        if fault == "drip":
             handler.send_response(200)
             handler.send_header("Content-Length", "100000")
             handler.end_headers()
@@ -86,13 +91,11 @@ class StandIn:
                 handler.wfile.flush()
                 time.sleep(0.05)
             return
-        elif fault == "cut":
+        if fault == "cut":
             handler.close_connection = True
             return
-        body = HTML if fault in ("html", *statuses) else json.dumps(self.answer(request, fault)).encode()
-        handler.send_response(statuses.get(fault, 200))
+        handler.send_response(STATUSES.get(fault, 200))
         handler.send_header("Location", "/login")
-        body = body[: len(body) // 2] if fault == "half" else body
         handler.send_header("Content-Length", str(len(body)))
         handler.end_headers()
         handler.wfile.write(body)
