@@ -2,7 +2,7 @@
 
 import pytest
 
-from codea1_cli.evals.sanitize import longest_program, sanitize_bigcodebench, sanitize_evalplus
+from codea1_cli.evals.samples import longest_program, sanitize_bigcodebench, sanitize_evalplus
 
 FUNCTION = "def task_func(n):\n    return n + 1"
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from codea1_cli.game.judged_tests import JudgedCandidate
 from codea1_cli.game.mistake_book import Book
 from codea1_cli.game.rules import Game
-from codea1_cli.game.scoring import score_problem
-from codea1_cli.game.step_counts import merge_stats
+from codea1_cli.game.scoring import merge_stats, score_problem
 from tests.game.play import judge
 
 REFERENCE = "def f(x):\n    return abs(x)"

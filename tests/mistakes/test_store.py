@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.game.mistake_book import Book
-from codea1_cli.game.pool import PoolMember
-from codea1_cli.mistakes.pool_log import PoolEvent, events_between
+from codea1_cli.game.pool import PoolEvent, PoolMember, events_between
 from codea1_cli.mistakes.store import MistakeStore, fold
 
 TESTS = [f"assert f({i}) == {i * i}" for i in range(4)]

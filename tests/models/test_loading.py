@@ -87,7 +87,7 @@ def test_weights_of_another_model(folder):
     from safetensors.torch import load_file, save_file
 
     from codea1_cli.models.sampler import ModelRef
-    from codea1_cli.models.sampler_transformers import TransformersSampler
+    from codea1_cli.models.sampler_engines import TransformersSampler
 
     tensors = load_file(folder / "model.safetensors")
     save_file({f"other.{name}": tensor for name, tensor in tensors.items()}, folder / "model.safetensors")

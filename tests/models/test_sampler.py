@@ -10,7 +10,7 @@ import pytest
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.models.loading import resolve_model
 from codea1_cli.models.sampler import ModelRef, SamplingSettings, cut_at_stop, open_sampler, prompt_seed
-from codea1_cli.models.sampler_transformers import TransformersSampler, _picker
+from codea1_cli.models.sampler_engines import TransformersSampler, _picker
 from codea1_cli.runs.policy_folders import find_model
 
 TINY = ModelRef(resolve_model("builtin:tiny"), label="builtin:tiny")
@@ -106,7 +106,7 @@ def test_vllm_gets_the_same_prompts_and_settings(monkeypatch):
 
     fake.LLM, fake.SamplingParams = LLM, SamplingParams
     monkeypatch.setitem(sys.modules, "vllm", fake)
-    from codea1_cli.models.sampler_vllm import VllmSampler
+    from codea1_cli.models.sampler_engines import VllmSampler
 
     sampler = VllmSampler(TINY)
     assert sampler.generate([[1, 2], [3]], SamplingSettings(3, 0.7, 0.95, 5, 9, ("\nX",))) == [["r"] * 3] * 2
@@ -129,7 +129,7 @@ def test_an_engine_that_cannot_be_made_is_a_users_error(monkeypatch, fault):
 
     fake.LLM = engine
     monkeypatch.setitem(sys.modules, "vllm", fake)
-    from codea1_cli.models.sampler_vllm import VllmSampler
+    from codea1_cli.models.sampler_engines import VllmSampler
 
     with pytest.raises(UserError, match=r"vLLM cannot load .*: no room$"):
         VllmSampler(TINY)
@@ -138,7 +138,7 @@ def test_an_engine_that_cannot_be_made_is_a_users_error(monkeypatch, fault):
 def test_an_engine_takes_no_more_than_is_free(monkeypatch):
     import torch
 
-    from codea1_cli.models.sampler_vllm import _share
+    from codea1_cli.models.sampler_engines import _share
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (40, 80))

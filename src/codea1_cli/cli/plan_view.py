@@ -11,9 +11,9 @@ from codea1_cli.planning.estimate import gib
 
 if TYPE_CHECKING:
     from codea1_cli.errors import CodeA1Error
+    from codea1_cli.planning.costs import RankMemory
     from codea1_cli.planning.estimate import RunEstimate, Suggestion
     from codea1_cli.planning.gpu_assignment import GpuAssignment
-    from codea1_cli.planning.memory import RankMemory
     from codea1_cli.recipe.schema import Recipe
 
 
@@ -31,7 +31,7 @@ def run_data(
     Raises:
         UserError: as `recipe.batching.batches`.
     """
-    from codea1_cli.planning.memory import sampled
+    from codea1_cli.planning.costs import sampled
     from codea1_cli.recipe.batching import batches
 
     train, game = recipe.train, recipe.game

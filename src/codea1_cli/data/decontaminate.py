@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -9,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.data import similarity
-from codea1_cli.data.program import stated_facts
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals import registry
+from codea1_cli.extract.source import parse, unparse
 from codea1_cli.problems.benchmark_files import Task
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import whole_rows
 from codea1_cli.recipe.data_options import Thresholds
 
 CODE_SHINGLE = 3
+_BRACKETS = re.compile(r"\b(?:set|frozenset|tuple|list)\b(?=\()|[\[\](){}]")
 _SMALL = 12  # a reference of fewer distinct runs of tokens is too short to be like another by accident or otherwise
 
 
@@ -178,3 +181,33 @@ def _runs(question: str, length: int) -> set[str]:
 def _hit(reason: str, task: Task, score: float | None = None) -> Collision:
     text = " ".join(similarity.prose(task.question).split())
     return Collision(reason, f"{task.benchmark} {task.id}", text, None if score is None else round(score, 3))
+
+
+def stated_facts(source: str, name: str) -> set[str]:
+    """What the asserts of `source` state about `name`, as `arguments -> answer`; lists, tuples and sets have one form.
+
+    `assert f(x) == y`, `assert set(f(x)) == set(y)`, `assert f(x)`, `assert not f(x)` and `assert isclose(f(x), y)`.
+    """
+    tree = parse(source)
+    facts: set[str] = set()
+    for node in ast.walk(tree) if tree else ():
+        if not isinstance(node, ast.Assert):
+            continue
+        test, answer = node.test, "True"
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            answer = "False"
+        elif isinstance(test, ast.Compare) and len(test.ops) == 1:
+            answer = _content(test.comparators[0])
+            test = test.left
+        elif isinstance(test, ast.Call) and getattr(test.func, "attr", "") == "isclose" and len(test.args) > 1:
+            answer = _content(test.args[1])
+        for call in ast.walk(test):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == name and call.args:
+                arguments = ", ".join(map(_content, call.args))
+                if arguments.strip(" ,'\""):  # that nothing becomes nothing says little about a function
+                    facts.add(f"{arguments} -> {answer}")
+    return facts
+
+
+def _content(node: ast.expr) -> str:
+    return _BRACKETS.sub("", unparse(node) or "").strip(" ,")

@@ -17,11 +17,10 @@ from codea1_cli.errors import EnvironmentFault
 from codea1_cli.files import kept_json
 from codea1_cli.game.judged_tests import LATE_SHARE, LATE_STEPS, late_calls
 from codea1_cli.game.mistake_book import Book
-from codea1_cli.game.pool import Pool
+from codea1_cli.game.pool import Pool, PoolEvent, events_between
 from codea1_cli.game.scoring import ProblemOutcome
 from codea1_cli.judging.step_judge import JudgedProblem
 from codea1_cli.methods.registry import method_of
-from codea1_cli.mistakes.pool_log import PoolEvent, events_between
 from codea1_cli.mistakes.store import MistakeStore
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.checkpoints import mark_best

@@ -15,7 +15,7 @@ from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
 from codea1_cli.evals.benchmark import Figures, Texts
 from codea1_cli.evals.statistics import pass_at_k
-from codea1_cli.evals.test_generation.mutants import make_mutants
+from codea1_cli.evals.test_generation.functions import make_mutants
 from codea1_cli.evals.test_generation.sampling import attack_prompts
 from codea1_cli.files import decode_json
 from codea1_cli.judging.judge import grade_on_tests, own_calls

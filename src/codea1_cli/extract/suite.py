@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from codea1_cli.extract.fences import answer_text, before_first_fence, python_bodies
+from codea1_cli.extract.code import answer_text, before_first_fence, python_bodies
 from codea1_cli.extract.folding import Stated, fold
 from codea1_cli.extract.inline_variables import Scope, bound_names, header_tree, imported_class
 from codea1_cli.extract.source import MAX_REPLY_CHARS, MAX_STATEMENT_CHARS, LineReader, normal_newlines, parse, unparse

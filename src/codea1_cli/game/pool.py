@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from codea1_cli.game.judged_tests import JudgedCandidate, JudgedSuite, JudgedTest
 from codea1_cli.game.rules import Game
@@ -37,6 +38,27 @@ class PoolMember:
 
 Pool = tuple[PoolMember, ...]
 """One problem's pool, the newest member first."""
+
+
+class PoolEvent(NamedTuple):
+    """A program that enters (`change` 1) or leaves (-1) a problem's pool; see `PoolMember`."""
+
+    problem_id: str
+    change: int
+    code: str
+    evidence: str
+    own: bool
+
+
+def events_between(problem_id: str, before: Pool, after: Pool) -> list[PoolEvent]:
+    """What leads from one pool of a problem to the next: who leaves, then who enters, in order."""
+    gone, new = set(before) - set(after), set(after) - set(before)
+    return [
+        PoolEvent(problem_id, change, member.code, member.evidence, member.own)
+        for change, members, which in ((-1, before, gone), (1, after, new))
+        for member in members
+        if member in which
+    ]
 
 
 @dataclass(frozen=True)

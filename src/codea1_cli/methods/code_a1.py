@@ -9,8 +9,7 @@ from typing import Any
 
 from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.rules import Game
-from codea1_cli.game.scoring import ProblemOutcome, score_problem, select
-from codea1_cli.game.step_counts import merge_stats
+from codea1_cli.game.scoring import ProblemOutcome, merge_stats, score_problem, select
 from codea1_cli.judging.step_judge import OWN_CALLS, JudgedProblem
 from codea1_cli.methods.base import Method, Rollouts, SamplePlan, Step
 from codea1_cli.methods.rollouts import CodeRollouts, TestRollouts

@@ -9,8 +9,7 @@ from typing import Any
 from codea1_cli.game.judged_tests import UNSCORED, JudgedCandidate
 from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.rules import Game
-from codea1_cli.game.scoring import ProblemOutcome
-from codea1_cli.game.step_counts import Stats, merge_stats
+from codea1_cli.game.scoring import ProblemOutcome, Stats, merge_stats
 from codea1_cli.judging.judge import own_calls
 from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem, StepJudge
 from codea1_cli.methods.base import Method, Rollouts, SamplePlan, Step

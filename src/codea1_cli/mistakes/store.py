@@ -1,4 +1,5 @@
 """The Mistake Book of a run as a log of events in SQLite: the book at any step is the fold of its events in order.
+So are the pools of wrong programs, whose events lie in the same file.
 
 One transaction per step, rollback journal (not WAL) and full synchronisation: after `kill -9` the file holds whole
 steps only, and between steps it is one plain file that `cp` copies.
@@ -11,13 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.game.mistake_book import Book, BookEvent
-from codea1_cli.game.pool import Pool
-from codea1_cli.mistakes import pool_log
-from codea1_cli.mistakes.pool_log import PoolEvent
+from codea1_cli.game.pool import Pool, PoolEvent, PoolMember, changed_pool
 
 # A step's many events name few candidates: each source is kept once. The order of events is that of `changes.rowid`.
 # `book` clamps at 0 as the fold does: a test that reached 0 is gone, and one passed again while gone stays at 0. The
@@ -43,7 +42,19 @@ CREATE VIEW IF NOT EXISTS book(problem_id, test, count, first_step, last_step) A
         FROM sums WINDOW each_test AS (PARTITION BY problem_id, test))
     SELECT problem_id, test, total - floor, first_step, last_step FROM walks
     WHERE from_end = 1 AND total > floor ORDER BY problem_id, total - floor DESC, first_step, at;
+CREATE TABLE IF NOT EXISTS pool_changes(
+    step INTEGER NOT NULL, problem_id TEXT NOT NULL, change INTEGER NOT NULL,
+    source INTEGER NOT NULL REFERENCES sources(id), evidence TEXT, own INTEGER);
+CREATE INDEX IF NOT EXISTS pool_changes_by_problem ON pool_changes(problem_id, source);
+CREATE VIEW IF NOT EXISTS pool(problem_id, program, evidence, own_test, step) AS
+    SELECT problem_id, text, evidence, own, step FROM pool_changes AS latest JOIN sources ON sources.id = source
+    WHERE change = 1 AND latest.rowid = (SELECT MAX(rowid) FROM pool_changes AS any_change
+        WHERE any_change.problem_id = latest.problem_id AND any_change.source = latest.source)
+    ORDER BY problem_id, step DESC, latest.rowid;
 """
+_POOL_EVENTS = (
+    "SELECT step, problem_id, change, text, evidence, own FROM pool_changes JOIN sources ON sources.id = source"
+)
 _EVENTS = "SELECT step, problem_id, test, change, text FROM changes LEFT JOIN sources ON sources.id = source"
 _BUSY_SECONDS = 30.0
 
@@ -107,7 +118,7 @@ class MistakeStore:
             else:
                 self._db.execute("PRAGMA journal_mode = DELETE")
                 self._db.execute("PRAGMA synchronous = EXTRA")
-                self._db.executescript(_SCHEMA + pool_log.SCHEMA)
+                self._db.executescript(_SCHEMA)
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
@@ -153,7 +164,10 @@ class MistakeStore:
                     "INSERT INTO changes(step, problem_id, test, change, source) VALUES (?, ?, ?, ?, ?)",
                     (step, _clean(problem_id), _clean(test), change, sources[candidate]),
                 )
-            pool_log.append(self._db, step, pool, self._source)
+            self._db.executemany(
+                "INSERT INTO pool_changes(step, problem_id, change, source, evidence, own) VALUES (?, ?, ?, ?, ?, ?)",
+                [(step, e.problem_id, e.change, self._source(e.code), e.evidence, e.own) for e in pool],
+            )
 
     def _source(self, text: str | None) -> int:
         """The id of a source, which is written when it is new."""
@@ -176,17 +190,19 @@ class MistakeStore:
         """Moves the events later than `step` to a Mistake Book of their own in the new file `target`, its folder made,
         and returns their number; without any, no file is made. A crash leaves them in both."""
         with self._faults():
-            query = f"{_EVENTS} WHERE step > ? ORDER BY changes.rowid"
-            rows = groupby(self._db.execute(query, (step,)).fetchall(), key=lambda event: event[0])
-            books = {number: [event[1:] for event in events] for number, events in rows}
-            pools = pool_log.later_events(self._db, step)
+            books, pools = self._later(_EVENTS, "changes", step), self._later(_POOL_EVENTS, "pool_changes", step)
         if not books and not pools:
             return 0
         target.parent.mkdir(parents=True, exist_ok=True)
         with MistakeStore(target) as other:
             for number in sorted({*books, *pools}):
-                other.append(number, books.get(number, ()), pools.get(number, ()))
+                other.append(number, books.get(number, ()), map(PoolEvent._make, pools.get(number, ())))
         return self.truncate_after(step)
+
+    def _later(self, query: str, table: str, step: int) -> dict[int, list[tuple[Any, ...]]]:
+        """The events of a table after `step`, by step and without it."""
+        rows = self._db.execute(f"{query} WHERE step > ? ORDER BY {table}.rowid", (step,)).fetchall()
+        return {number: [row[1:] for row in group] for number, group in groupby(rows, key=lambda row: row[0])}
 
     def last_step(self) -> int | None:
         """The newest step that changed the book or a pool; None for an empty file."""
@@ -196,8 +212,21 @@ class MistakeStore:
 
     def pools(self, step: int | None = None, problem_id: str | None = None) -> dict[str, Pool]:
         """Every problem's pool of wrong programs, or one problem's, now or after `step`; empty ones are left out."""
+        query = f"{_POOL_EVENTS} WHERE step <= COALESCE(?, step) AND problem_id = COALESCE(?, problem_id)"
+        found: dict[str, Pool] = {}
+        if not self._has_pools:
+            return found
         with self._faults():
-            return pool_log.pools(self._db, step, problem_id) if self._has_pools else {}
+            rows = self._db.execute(f"{query} ORDER BY problem_id, pool_changes.rowid", (step, problem_id)).fetchall()
+        for (problem, at), group in groupby(rows, key=lambda row: (row[1], row[0])):
+            gone, new = set(), []
+            for _, _, change, code, evidence, own in group:
+                if change > 0:
+                    new.append(PoolMember(code, evidence, bool(own), at))
+                else:
+                    gone.add(code)
+            found[problem] = changed_pool(found.get(problem, ()), gone, new)
+        return {problem: pool for problem, pool in found.items() if pool}
 
     def problems(self) -> list[str]:
         """Ids of all problems that ever had a test in the book, sorted."""

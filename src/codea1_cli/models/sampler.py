@@ -80,10 +80,10 @@ def open_sampler(model: ModelRef, engine: str = "auto") -> Sampler:
             hint="`uv sync --extra vllm` installs it" if not installed else "use --engine transformers",
         )
     if engine == "vllm" or (engine == "auto" and installed and gpu):
-        from codea1_cli.models.sampler_vllm import VllmSampler
+        from codea1_cli.models.sampler_engines import VllmSampler
 
         return VllmSampler(model)
-    from codea1_cli.models.sampler_transformers import TransformersSampler
+    from codea1_cli.models.sampler_engines import TransformersSampler
 
     return TransformersSampler(model)
 

@@ -13,10 +13,21 @@ from typing import NamedTuple
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning import constants as c
+from codea1_cli.planning.costs import (
+    GpuLoad,
+    Lengths,
+    RankMemory,
+    RoleTime,
+    judging_s,
+    mean_lengths,
+    rank_memory,
+    role_time,
+    sampled,
+    step_seconds,
+    trainable,
+)
 from codea1_cli.planning.gpu_assignment import GpuId, Target
-from codea1_cli.planning.memory import GpuLoad, RankMemory, rank_memory, sampled, trainable
 from codea1_cli.planning.shapes import ModelShape
-from codea1_cli.planning.timing import Lengths, RoleTime, judging_s, mean_lengths, role_time, step_seconds
 from codea1_cli.recipe.batching import Batches, batches
 from codea1_cli.recipe.schema import Lora, Recipe
 

@@ -15,7 +15,7 @@ from codea1_cli.engine.trl.trainer import build_trainer
 from codea1_cli.errors import RunFailed
 from codea1_cli.models.loading import load_tokenizer, render
 from codea1_cli.models.sampler import ModelRef, SamplingSettings
-from codea1_cli.models.sampler_transformers import TransformersSampler
+from codea1_cli.models.sampler_engines import TransformersSampler
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import batches
 from codea1_cli.recipe.files import load_recipe

@@ -9,7 +9,7 @@ import pytest
 
 from codea1_cli.cli import app
 from codea1_cli.cli.console import run_app
-from codea1_cli.models.sampler_transformers import TransformersSampler
+from codea1_cli.models.sampler_engines import TransformersSampler
 
 OPTIONS = ("--model", "builtin:tiny", "--n", "2", "--max-new-tokens", "12", "--workers", "1")
 RIGHT = {

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from codea1_cli.data.program import called, functions, guess_entry_point, tidy
 from codea1_cli.errors import first_line
 from codea1_cli.extract.pytests import Converted, convert_tests
-from codea1_cli.extract.source import declaration, parse
+from codea1_cli.extract.source import declaration, normal_newlines, parse
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import Row, Skipped
 
 NOT_UNICODE = "text that is not Unicode (a lone surrogate)"
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 _TYPES = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object"}
 
 
@@ -144,3 +145,36 @@ def asserted(tests: str, names: set[str]) -> set[str]:
 def _asserts(tests: Sequence[str], entry_point: str, known: Converted) -> list[str]:
     extra = convert_tests("\n".join(tests), entry_point)
     return [test for test in extra.tests if test not in known.tests]
+
+
+def tidy(source: str) -> str:
+    """`source` with Python's newlines and without blank lines at its ends."""
+    return normal_newlines(source).strip("\n").rstrip()
+
+
+def functions(tree: ast.Module) -> dict[str, Function]:
+    """The functions at the top level, by name; of two with one name the later, as in Python."""
+    return {node.name: node for node in tree.body if isinstance(node, Function)}
+
+
+def called(source: str, names: set[str]) -> Counter[str]:
+    """How often each of `names` is called in `source`, as `name(...)` or `module.name(...)`."""
+    counts: Counter[str] = Counter()
+    tree = parse(source)
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Call):
+            function = node.func
+            name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+            if name in names:
+                counts[name] += 1
+    return counts
+
+
+def guess_entry_point(tree: ast.Module, tests: str) -> str | None:
+    """The top-level function that `tests` call most often; without such calls the last one, which the others serve."""
+    there = functions(tree)
+    counts = called(tests, set(there))
+    if counts:
+        return max(there, key=lambda name: counts[name])
+    public = [name for name in there if not name.startswith("_")]
+    return public[-1] if public else None

@@ -7,16 +7,16 @@ files beside it are the tests. Nothing is imported or run here.
 from __future__ import annotations
 
 import ast
+import doctest
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.program import called, doctests, functions, prints
-from codea1_cli.data.sources.base import build
+from codea1_cli.data.sources.base import build, called, functions
 from codea1_cli.errors import UserError
-from codea1_cli.extract.source import names_in, parse
+from codea1_cli.extract.source import names_in, parse, unparse
 from codea1_cli.files import read_source
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import Row, Skipped
@@ -190,3 +190,66 @@ def _future(node: ast.stmt) -> bool:
 def _text(node: ast.stmt, source: str) -> str:
     first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
     return "\n".join(source.split("\n")[first - 1 : node.end_lineno])
+
+
+def doctests(docstring: str, printing: set[str]) -> tuple[str, Counter[str]]:
+    """The examples as statements and asserts, in order, and how many answers were left out, by reason.
+
+    `printing` are the functions that may print. Reasons: doctest_option, an option that changes the comparison; prints,
+    an answer that may have been printed and not returned; skipped. What an exception answers is left out without one.
+    """
+    left_out: Counter[str] = Counter()
+    lines: list[str] = []
+    try:
+        examples = doctest.DocTestParser().get_examples(docstring)
+    except ValueError:
+        return "", left_out
+    for example in examples:
+        tree = parse(example.source)
+        if tree is None or example.exc_msg is not None:
+            continue
+        if example.options.get(doctest.SKIP):
+            left_out["skipped"] += 1
+            continue
+        test = _example(tree, example.want)
+        reason = None
+        if test is not None:
+            if example.options or any(isinstance(n, ast.Constant) and n.value is ... for n in ast.walk(test)):
+                reason = "doctest_option"
+            elif names_in(tree) & printing or any(map(prints, ast.walk(tree))):
+                reason = "prints"
+        if test is not None and reason is None:
+            lines.append(unparse(ast.fix_missing_locations(ast.Assert(test))) or "")
+            continue
+        if reason is not None:
+            left_out[reason] += 1
+        lines.append(example.source.rstrip())  # what it changes is still changed
+    return "\n".join(lines), left_out
+
+
+def _example(tree: ast.Module, want: str) -> ast.Compare | None:
+    """`expression == answer` for an example of one expression whose answer is written as one."""
+    answer = parse(want.strip()) if want.strip() else None
+    match tree.body, answer.body if answer is not None else []:
+        case [ast.Expr(left)], [ast.Expr(right)]:
+            return ast.Compare(left, [ast.Eq()], [right])
+    return None
+
+
+def prints(node: ast.AST) -> bool:
+    """Whether a call may write to standard output."""
+    if not isinstance(node, ast.Call):
+        return False
+    function = node.func
+    if isinstance(function, ast.Name):
+        return function.id in ("print", "pprint", "pp") and not _to_stderr(node)
+    if not isinstance(function, ast.Attribute):
+        return False
+    owner = function.value
+    name = getattr(owner, "attr", getattr(owner, "id", ""))
+    return (function.attr in ("write", "writelines") and name == "stdout") or name == "pprint"
+
+
+def _to_stderr(call: ast.Call) -> bool:
+    files = (keyword.value for keyword in call.keywords if keyword.arg == "file")
+    return any(getattr(file, "attr", getattr(file, "id", "")) in ("stderr", "__stderr__") for file in files)

@@ -31,7 +31,7 @@ from codea1_cli.evals.bigcodebench.tasks import (
     prompt_text,
     public_task,
 )
-from codea1_cli.evals.sanitize import sanitize_bigcodebench
+from codea1_cli.evals.samples import sanitize_bigcodebench
 from codea1_cli.problems.benchmark_files import Task
 
 _STATUS = {

@@ -29,7 +29,7 @@ from codea1_cli.evals.evalplus.tasks import (
     stops,
 )
 from codea1_cli.evals.registry import benchmark_row
-from codea1_cli.evals.sanitize import sanitize_evalplus
+from codea1_cli.evals.samples import sanitize_evalplus
 from codea1_cli.problems.benchmark_files import Task
 
 _KEEP_EVERY = 20  # references between two saves of the cache

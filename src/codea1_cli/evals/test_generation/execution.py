@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.evals.test_generation.mutants import Mutant
+from codea1_cli.evals.test_generation.functions import Mutant
 from codea1_cli.evals.test_generation.split_tests import binds, is_plain, wrap_test
 from codea1_cli.extract.source import PARSER
 from codea1_cli.sandbox.base import Limits, Sandbox

@@ -17,8 +17,7 @@ from codea1_cli.evals.test_generation.entries import with_own_imports
 from codea1_cli.evals.test_generation.evaluation import Scorer, killed_by_passing, score_all
 from codea1_cli.evals.test_generation.execution import Outcome, TestRunner
 from codea1_cli.evals.test_generation.figures import ONE_SHOT, PUBLISHED, Scoring, summary
-from codea1_cli.evals.test_generation.functions import Function, fixed_sample
-from codea1_cli.evals.test_generation.mutants import Mutant, make_mutants, show_diff
+from codea1_cli.evals.test_generation.functions import Function, Mutant, fixed_sample, make_mutants, show_diff
 from codea1_cli.evals.test_generation.results import ResultsFolder
 from codea1_cli.evals.test_generation.sampling import (
     Progress,

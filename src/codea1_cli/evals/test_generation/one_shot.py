@@ -15,8 +15,7 @@ from dataclasses import asdict, replace
 
 from codea1_cli.evals.test_generation.execution import MutantLimits, TestRunner, coverage_of, jail_call, jail_program
 from codea1_cli.evals.test_generation.figures import Row
-from codea1_cli.evals.test_generation.functions import Function
-from codea1_cli.evals.test_generation.mutants import Mutant, make_mutants
+from codea1_cli.evals.test_generation.functions import Function, Mutant, make_mutants
 from codea1_cli.extract import parse_suite
 from codea1_cli.extract.source import parse
 from codea1_cli.game.judged_tests import JudgedTest, judged_suite

@@ -13,7 +13,6 @@ import sys
 
 import kernel
 import namespaces
-import processes
 import seccomp_landlock
 
 NOBODY = 65534
@@ -63,7 +62,7 @@ class Jail:
         self.missing = frozenset(name for name, fault in self.layers.items() if fault)
         self.alone = "pid_namespace" not in self.missing
         user = NOBODY if self.demote else os.getuid()
-        self.room = processes.Room(self.proc, user) if "user_namespace" in self.missing else None
+        self.room = kernel.Room(self.proc, user) if "user_namespace" in self.missing else None
         self.scratch = "" if "mount_namespace" in self.missing else namespaces.SCRATCH
         if self.scratch:
             self.folders = namespaces.Scratch(self.scratch_mb, self.paths, NOBODY if self.demote else None)
@@ -192,7 +191,7 @@ class Jail:
                 status = os.waitpid(pid, 0)[1]
         else:
             # All at once: where another process traces the child, it cannot be waited for before that one is gone.
-            status = processes.end_all(self.proc)[pid]
+            status = kernel.end_all(self.proc)[pid]
         if self.scratch:
             self.folders.renew()
         return status

@@ -6,6 +6,7 @@ later child inherits by fork tells it nothing about earlier jobs. It ends with i
 
 from __future__ import annotations
 
+import builtins
 import fcntl
 import gc
 import importlib
@@ -19,14 +20,31 @@ import time
 
 import jail
 import kernel
-import module_loader
-import processes
 
 _WARM = """__future__ abc array ast asyncio base64 binascii bisect calendar cmath collections collections.abc contextlib
 copy dataclasses datetime decimal difflib enum fractions functools hashlib heapq inspect io itertools json
 keyword math numbers operator os pathlib queue random re statistics string struct tempfile textwrap threading
 time traceback types typing unicodedata uuid warnings weakref zlib"""
-_OURS = ("jail", "kernel", "module_loader", "namespaces", "processes", "seccomp_landlock")
+_OURS = ("jail", "kernel", "namespaces", "seccomp_landlock")
+_MODULES = ("encode", "statelessness", "bytecode", "child")
+_UNIT_MODULES = ("surroundings", "runner", "relay")  # in the folder unit_tests
+
+
+def load_all(folder: str, names: tuple, loaded: dict) -> dict:
+    """`loaded` and these modules of a folder, each of which may import those before it. They have builtins of their
+    own, which no candidate's patch reaches, and are in no table of modules afterwards."""
+    modules = dict(loaded)
+    for name in names:
+        with open(os.path.join(folder, name + ".py"), encoding="utf-8") as file:
+            source = file.read()
+        module = type(sys)("codea1_" + name)
+        module.__dict__["__builtins__"] = dict(vars(builtins))
+        sys.modules.update(modules)
+        exec(compile(source, f"<{name}>", "exec", 0, True), module.__dict__)
+        modules[name] = module
+    for name in modules:
+        sys.modules.pop(name, None)
+    return modules
 
 
 class StartsThread(Exception):
@@ -69,10 +87,10 @@ class Zygote:
         os.environ.update(setup["env"])
         time.tzset()
         failed = warm(setup["warm"])
-        modules = module_loader.load_all(here, module_loader.MODULES, {})
+        modules = load_all(here, _MODULES, {})
         if setup["unit"]:
-            modules = module_loader.load_all(os.path.join(here, "unit_tests"), module_loader.UNIT_MODULES, modules)
-        self.child, self.relay = modules["child"], modules.get("relay")
+            self.relay = load_all(os.path.join(here, "unit_tests"), _UNIT_MODULES, modules)["relay"]
+        self.child = modules["child"]
         os.environ.clear()
         os.environ.update(HOME="/tmp", TMPDIR="/tmp", PATH="/usr/bin:/bin", LANG="C.UTF-8", OMP_NUM_THREADS="1")
         os.environ.update(setup["env"])
@@ -137,7 +155,7 @@ class Zygote:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         try:
             if not self.jail.alone:
-                processes.end_all(self.jail.proc)
+                kernel.end_all(self.jail.proc)
             elif self.pid > 0:
                 self.jail.end(self.pid)
         finally:

@@ -1,45 +1,57 @@
-"""Sampling with transformers' `generate`: batches of prompts of like length, one random number a row and step.
-
-`generate` has one random state for a whole batch, so a sample would depend on what was sampled beside it. Here the
-random numbers are drawn beforehand, one a row and step from the row's own seed, and a logits processor picks the token
-whose cumulative probability the number falls in (inverse transform sampling); `generate` itself runs greedily.
-"""
+"""The two engines behind `sampler.open_sampler`: transformers' `generate` and vLLM."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+from codea1_cli.environment import LOOPBACK, VLLM, settle
 from codea1_cli.errors import EnvironmentFault, UserError, first_line, some
-from codea1_cli.models import sampler
+from codea1_cli.files import kept_json
 from codea1_cli.models.loading import from_library
+from codea1_cli.models.sampler import (
+    ModelRef,
+    SamplingSettings,
+    cut_at_stop,
+    describe_model,
+    end_tokens,
+    load_model_tokenizer,
+    prompt_seed,
+    versions,
+)
 
 BATCH = {"cuda": 256, "cpu": 32}  # sequences sampled together; halved whenever memory does not suffice
 _STOP_EVERY = 8  # tokens between two looks for stop strings
 
 
 class TransformersSampler:
-    """On the first GPU in bf16 where there is one, else on the CPU in fp32.
+    """On the first GPU in bf16 where there is one, else on the CPU in fp32; prompts of like length share a batch.
+
+    `generate` has one random state for a whole batch, so a sample would depend on what was sampled beside it. Here the
+    random numbers are drawn beforehand, one a row and step from the row's own seed, and a logits processor picks the
+    token whose cumulative probability the number falls in (inverse transform sampling); `generate` itself is greedy.
 
     Raises:
         UserError: the model or its adapter cannot be loaded.
     """
 
-    def __init__(self, model: sampler.ModelRef, batch: int | None = None) -> None:
+    def __init__(self, model: ModelRef, batch: int | None = None) -> None:
         import torch
         from transformers.utils import logging
 
         logging.disable_progress_bar()
         logging.set_verbosity_error()
         self.ref = model
-        self.tokenizer: Any = sampler.load_model_tokenizer(model)
+        self.tokenizer: Any = load_model_tokenizer(model)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.dtype = torch.bfloat16 if self.device == "cuda" else torch.float32
         self.batch = batch or BATCH[self.device]
         self.model = _load(model, self.dtype).to(self.device).eval()
-        self._ends = sampler.end_tokens(model.path, self.tokenizer)
+        self._ends = end_tokens(model.path, self.tokenizer)
 
-    def generate(self, prompts: Sequence[list[int]], settings: sampler.SamplingSettings) -> list[list[str]]:
+    def generate(self, prompts: Sequence[list[int]], settings: SamplingSettings) -> list[list[str]]:
         """`n` texts for each prompt.
 
         Raises:
@@ -67,7 +79,7 @@ class TransformersSampler:
             texts.update(zip(part, answers, strict=True))
         return [[texts[i, number % copies] for number in range(settings.n)] for i in range(len(prompts))]
 
-    def _batch(self, prompts: list[list[int]], numbers: list[int], settings: sampler.SamplingSettings) -> list[str]:
+    def _batch(self, prompts: list[list[int]], numbers: list[int], settings: SamplingSettings) -> list[str]:
         import torch
         from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
@@ -93,17 +105,17 @@ class TransformersSampler:
                 stopping_criteria=criteria,
             )
         texts = self.tokenizer.batch_decode(out[:, width:], skip_special_tokens=True)
-        return [sampler.cut_at_stop(text, settings.stop) for text in texts]
+        return [cut_at_stop(text, settings.stop) for text in texts]
 
     def describe(self) -> dict[str, Any]:
         """Model, tokenizer, engine, device, number type and versions, for a result file."""
         return {
-            **sampler.describe_model(self.ref, self.tokenizer),
+            **describe_model(self.ref, self.tokenizer),
             "engine": "transformers",
             "device": self.device,
             "dtype": str(self.dtype).removeprefix("torch."),
             "batch": self.batch,
-            "versions": sampler.versions("torch", "transformers"),
+            "versions": versions("torch", "transformers"),
         }
 
     def close(self) -> None:
@@ -118,7 +130,7 @@ class TransformersSampler:
             torch.cuda.empty_cache()
 
 
-def _load(ref: sampler.ModelRef, dtype: Any) -> Any:
+def _load(ref: ModelRef, dtype: Any) -> Any:
     from transformers import AutoModelForCausalLM, GenerationConfig
 
     # A model's own defaults (penalties, beams, top-k) would otherwise join the settings that were asked for.
@@ -140,13 +152,13 @@ def _load(ref: sampler.ModelRef, dtype: Any) -> Any:
     return model
 
 
-def _draws(prompts: list[list[int]], numbers: list[int], settings: sampler.SamplingSettings) -> Any:
+def _draws(prompts: list[list[int]], numbers: list[int], settings: SamplingSettings) -> Any:
     """Uniform numbers, shape (rows, new tokens)."""
     import torch
 
     rows = []
     for prompt, number in zip(prompts, numbers, strict=True):
-        generator = torch.Generator().manual_seed(sampler.prompt_seed([*prompt, number], settings.seed))
+        generator = torch.Generator().manual_seed(prompt_seed([*prompt, number], settings.seed))
         rows.append(torch.rand(settings.max_new_tokens, generator=generator, dtype=torch.float64))
     return torch.stack(rows)
 
@@ -184,3 +196,94 @@ def _stopper(tokenizer: Any, stop: Sequence[str], width: int) -> Callable[..., A
         return done
 
     return stopped
+
+
+class VllmSampler:
+    """One vLLM engine on the first GPU, with at most the share `memory` of it; each prompt has its own seed.
+
+    Raises:
+        UserError: the model cannot be loaded, or the GPU has no room for it.
+    """
+
+    def __init__(self, model: ModelRef, memory: float = 0.85) -> None:
+        settle()
+        os.environ.update(VLLM | LOOPBACK)
+        from vllm import LLM
+
+        self.ref = model
+        self.tokenizer: Any = load_model_tokenizer(model)
+        self._ends = end_tokens(model.path, self.tokenizer)
+        options: dict[str, Any] = {"seed": 0, "gpu_memory_utilization": _share(memory), "generation_config": "vllm"}
+        self._adapter: Any = None
+        if model.adapter is not None:
+            from vllm.lora.request import LoRARequest
+
+            options |= {"enable_lora": True, "max_lora_rank": _rank(model.adapter)}
+            self._adapter = LoRARequest("policy", 1, model.adapter)
+        try:
+            self.engine: Any = LLM(model=model.path, **options)
+        except (OSError, ValueError, RuntimeError, AssertionError) as fault:  # the last: memory changed meanwhile
+            raise UserError(f"vLLM cannot load {model.label or model.path}: {first_line(fault)}") from None
+
+    def generate(self, prompts: Sequence[list[int]], settings: SamplingSettings) -> list[list[str]]:
+        """`n` texts for each prompt."""
+        from vllm import SamplingParams
+
+        copies = 1 if settings.temperature == 0 else settings.n  # all greedy samples are one
+        each = [
+            SamplingParams(
+                n=copies,
+                temperature=settings.temperature,
+                top_p=settings.top_p,
+                top_k=-1,
+                max_tokens=settings.max_new_tokens,
+                seed=prompt_seed(prompt, settings.seed),
+                stop=list(settings.stop) or None,
+                stop_token_ids=self._ends,
+            )
+            for prompt in prompts
+        ]
+        asked = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        extra = {"lora_request": self._adapter} if self._adapter is not None else {}
+        outputs = self.engine.generate(asked, each, use_tqdm=False, **extra)
+        texts = [[reply.text for reply in output.outputs] for output in outputs]
+        return [[row[number % copies] for number in range(settings.n)] for row in texts]
+
+    def describe(self) -> dict[str, Any]:
+        """Model, tokenizer, engine, number type and versions, for a result file."""
+        return {
+            **describe_model(self.ref, self.tokenizer),
+            "engine": "vllm",
+            "device": "cuda",
+            "dtype": str(self.engine.llm_engine.model_config.dtype).removeprefix("torch."),
+            "batch": None,
+            "versions": versions("torch", "transformers", "vllm"),
+        }
+
+    def close(self) -> None:
+        """Ends the engine and gives its memory back."""
+        import gc
+
+        import torch
+
+        self.engine = None
+        gc.collect()
+        torch.cuda.empty_cache()
+        if torch.distributed.is_initialized():  # vLLM makes a group of one and leaves it
+            torch.distributed.destroy_process_group()
+
+
+def _share(most: float) -> float:
+    """What vLLM may take of the GPU: others may hold a part of it, and it wants its share to be free."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return most
+    free, total = torch.cuda.mem_get_info()
+    return min(most, 0.95 * free / total)
+
+
+def _rank(adapter: str) -> int:
+    """The smallest rank that vLLM offers and the adapter fits in."""
+    rank = int(kept_json(Path(adapter) / "adapter_config.json").get("r", 16))
+    return next((size for size in (8, 16, 32, 64, 128, 256, 320) if size >= rank), 512)
