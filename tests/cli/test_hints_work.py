@@ -8,6 +8,7 @@ import gzip
 import json
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -289,6 +290,17 @@ def damage_all(run: RunDir) -> None:
     resume_point(run)
 
 
+def saves_nothing(run: RunDir) -> None:
+    from codea1_cli.engine.resume import resume_point
+    from codea1_cli.recipe.files import recipe_text
+
+    recipe = run.recipe()
+    recipe.checkpoint.every = None
+    run.recipe_file.write_text(recipe_text(recipe))
+    shutil.rmtree(run.path / "checkpoints")
+    resume_point(run)
+
+
 def refuse_all_replies(run: RunDir) -> None:
     from codea1_cli.engine.preflight import PreflightCounts, PreflightGate
 
@@ -376,6 +388,7 @@ STATES = {
     "the run is at its end": lambda run, *_: finish(run, 6),
     "a run without a Test LLM is at its end": lambda run, *_: finish(run, 6, "method=golden-tests"),
     "no checkpoint is whole": lambda run, *_: damage_all(run),
+    "a run saves nothing": lambda run, *_: saves_nothing(run),
     "the pre-flight refuses": lambda run, *_: refuse_all_replies(run),
     "most prompts are too long": lambda run, *_: too_long_prompts(run),
     "many candidates are unscored": lambda run, patch: many_unscored(run, patch),

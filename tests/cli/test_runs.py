@@ -17,6 +17,7 @@ def test_list_tells_states_apart(run, call):
     make_run(root, "died", steps=1, total=5, error="test[0] died at step 2")
     make_run(root, "busy", steps=1, total=5)
     make_run(root, "early", steps=0, total=5)
+    make_run(root, "unsaved", steps=0, total=5).note(stop=5)
     with open(root / "busy" / "lock", "w") as lock:
         lock.write("77\n")
         lock.flush()
@@ -29,6 +30,7 @@ def test_list_tells_states_apart(run, call):
         "died": "failed",
         "busy": "running",
         "early": "stopped before step 1",
+        "unsaved": "finished",
     }
     assert "early: stopped before step 1 of 5" in call(runs.app, "show", "early").out
     assert (rows["killed"]["step"], rows["killed"]["total"]) == (2, 5)

@@ -59,6 +59,32 @@ def test_targets_that_are_none_are_known_after_a_resume(arena):
     assert asyncio.run(targets()) == []
 
 
+def test_targets_of_another_run_are_taken_and_kept(arena, tmp_path):
+    """The other run's files are copied: what becomes of it later does not matter."""
+    folder = tmp_path / "first" / "evaluation"
+    folder.mkdir(parents=True)
+    (folder / "targets.json").write_text('[["h", "wrong"], ["gone", "other"]]\n')
+    (folder / "near_miss.json").write_text('{"h": ["near"]}\n')
+    arena.recipe.eval.targets = str(tmp_path / "first")
+
+    async def shares():
+        await start(arena, [HELD])
+        return [await arena.evaluation_share(f"heldout-{name}", 0, 1) for name in ("attacking", "near-miss")]
+
+    assert [[item.source for item in share] for share in asyncio.run(shares())] == [["wrong"], ["near"]]
+    assert (arena.run.path / "evaluation" / "targets.json").read_text() == (folder / "targets.json").read_text()
+
+
+def test_a_run_without_checkpoints_saves_none(arena):
+    arena.recipe.checkpoint.every = None
+
+    async def end():
+        await start(arena)
+        return [await arena.step_ended("code[0]", step) for step in (1, 6)]
+
+    assert asyncio.run(end()) == [Decision(save=False, stop=False), Decision(save=False, stop=True)]
+
+
 def test_near_misses_of_a_run_that_goes_on_are_those_that_it_has(arena):
     file = arena.run.path / "evaluation" / "near_miss.json"
     file.parent.mkdir()

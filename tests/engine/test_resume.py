@@ -165,6 +165,11 @@ def test_checkpoints_that_are_gone_are_missed(run):
         resume_point(run)
     run.recipe_file.write_text(recipe_text(load_recipe("tiny", ["checkpoint.every=3"])))
     assert resume_point(run).step == 0  # none was due yet
+    run.recipe_file.write_text(recipe_text(load_recipe("tiny", ["checkpoint.every=null"])))
+    with pytest.raises(UserError, match=r"saves no checkpoints \(checkpoint.every=null\)"):
+        resume_point(run)
+    assert resume_point(run, start_over=True).step == 0
+    run.recipe_file.write_text(recipe_text(load_recipe("tiny", ["checkpoint.every=3"])))
     (run.path / "checkpoints" / "latest").symlink_to("step-000003")
     with pytest.raises(UserError, match="checkpoint 3 is damaged: it is gone"):
         resume_point(run)

@@ -109,6 +109,21 @@ def test_held_out_problems_without_tests_are_refused(tmp_path):
         heldout_problems(load_recipe("tiny", [f"data.heldout={file}"]))
 
 
+def test_suites_need_wrong_programs_to_be_measured_on(tmp_path):
+    """Those of the problems, of another run, or of the first policy, which are found before the first step."""
+    write_problems(tmp_path / "held.jsonl", [problem("a", tests=["assert f() == 1"])])
+    wish = ["eval.before=false", f"data.heldout={tmp_path / 'held.jsonl'}"]
+    with pytest.raises(UserError, match="leaves no wrong programs"):
+        heldout_problems(load_recipe("0.5b", wish))
+    assert heldout_problems(load_recipe("0.5b", [*wish, "method=golden-tests"]))
+    wish.append(f"eval.targets={tmp_path}")
+    with pytest.raises(UserError, match=r"there is no targets\.json or near_miss\.json in"):
+        heldout_problems(load_recipe("0.5b", wish))
+    (tmp_path / "evaluation").mkdir()
+    (tmp_path / "evaluation" / "targets.json").write_text("[]")
+    assert heldout_problems(load_recipe("0.5b", wish))
+
+
 def test_a_step_follows_the_problems_that_can_be_used(tmp_path):
     """Twelve a step are asked for, five are there, three can be used; the run keeps what it settled on."""
     file = tmp_path / "train.jsonl"

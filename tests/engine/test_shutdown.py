@@ -56,6 +56,7 @@ def test_cleaning_up_is_not_disturbed_by_the_same_interrupt(number: signal.Signa
 def test_the_first_interrupt_says_what_a_second_one_loses() -> None:
     assert "back to step 40" in stop_note(40)
     assert "nothing is saved yet" in stop_note(0)
+    assert "this run saves nothing" in stop_note(0, saves=False)
 
 
 # -- the command, from its first line to its end -----------------------------------------------------------------------

@@ -126,6 +126,8 @@ def test_a_checkpoint_is_weights_and_moments_of_both():
     plan = estimate("135m", gpus=2)
     assert plan.checkpoint == 2 * 12 * TABLE["SmolLM2-135M"].parameters + c.OTHER_FILES
     assert plan.disk["checkpoints"] == 2 * plan.checkpoint
+    none = estimate("135m", "checkpoint.every=null", gpus=2).disk
+    assert (none["checkpoints"], none["one being written"]) == (0, 0)
     check_disk(plan, 10 * plan.checkpoint, "runs")
     with pytest.raises(EnvironmentFault, match="checkpoints alone take"):
         check_disk(plan, 2 * plan.checkpoint, "runs")

@@ -285,7 +285,7 @@ def _train(
             with contextlib.suppress(OSError):  # on a full disk, say what the run says
                 directory.note(error=str(error))
             raise
-        if outcome.state == "stopped":
+        if outcome.state == "stopped" or recipe.checkpoint.every is None:
             directory.note(stop=outcome.step)
         view.finish(outcome)
     if as_json:

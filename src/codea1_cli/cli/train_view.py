@@ -202,7 +202,8 @@ class TrainView:
         steps = [line for line in lines if "arena" in line]
         if steps and not any(line["code"].get("reward") for line in steps):
             console.warn("no candidate passed a test in any step: the Code LLM had nothing to learn from")
-        word = outcome.state if outcome.state == "finished" else f"{outcome.state} and saved"
+        saves = self.recipe.checkpoint.every is not None
+        word = outcome.state if outcome.state == "finished" or not saves else f"{outcome.state} and saved"
         self._say(f"{word} at step {outcome.step} of {outcome.total} after {clock(time.monotonic() - self.started)}")
         tests, problems = (outcome.summary.get(key, 0) for key in ("book_tests", "book_problems"))
         tested = "test" in method_of(self.recipe).roles
@@ -211,7 +212,7 @@ class TrainView:
         if best := self.run.best():
             self._say(f"best checkpoint: step {best['step']}, {best['figure']} {best['value']:.4g}")
         self._say(f"run: {self.run.path}")
-        if outcome.step < outcome.total:
+        if outcome.step < outcome.total and saves:
             self._say(f"next: {command('train', *self.run.options, '--resume')}")
         elif tested:
             self._say(f"next: {command('mistakes', 'list', *self.run.options)}")

@@ -186,8 +186,9 @@ class Arena:
         if step not in self.decisions:
             last = self.stop_requested or step >= self.last_step or self.outage is not None
             ends = (len(self.schedule), self.last_step)
-            save = last or step % self.recipe.checkpoint.every == 0 or figure_due(self.recipe, step, *ends)
-            self.decisions[step] = Decision(save=save, stop=last)
+            every = self.recipe.checkpoint.every
+            due = every is not None and (last or step % every == 0 or figure_due(self.recipe, step, *ends))
+            self.decisions[step] = Decision(save=due, stop=last)
         return self.decisions[step]
 
     async def _canary(self) -> SandboxOutage | None:

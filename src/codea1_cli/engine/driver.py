@@ -28,7 +28,7 @@ from codea1_cli.problems.problem import Problem, public_problem
 from codea1_cli.recipe.resources import heldout_problems
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
-from codea1_cli.runs.summary import Outcome, View
+from codea1_cli.runs.summary import Outcome, View, summarise
 
 _IMPORTS_S = 600.0  # the least for processes to start and import torch and TRL, whatever the deadline of a phase
 _REFERENCES_AT_ONCE = 256  # so that each call of the arena ends within the patience of a start
@@ -42,6 +42,7 @@ class Driver:
         self.recipe, self.run, self.view = recipe, run, view
         self.ranks, self.nodes = ranks, nodes
         self.single = len(method_of(recipe).roles) == 1
+        self.saves = recipe.checkpoint.every is not None
         self.workers: dict[str, Any] = {}
         self.options: dict[str, dict[str, Any]] = {}  # of each rank's actor
         self.where: dict[str, tuple[str, int]] = {}  # each rank's node and process id
@@ -62,7 +63,8 @@ class Driver:
             self.view.event({"kind": "note", "text": note})
         ray_s = [name for name in os.environ if name.startswith("RAY_") and address is None]
         self.set_aside = {*names, *foreign(os.environ, threads=True), *ray_s}
-        rehearse_commit(self.run)
+        if self.saves:
+            rehearse_commit(self.run)
         self.view.phase("starting Ray")
         # From the first step on an interrupt is a request, until Ray has ended: then nothing is left to interrupt.
         with contextlib.ExitStack() as to_the_end, ray_cluster(self.run.path, address, self.run.lock_file) as ray:
@@ -84,7 +86,7 @@ class Driver:
                 self._end_actors()
                 raise
             self._end_actors()
-        reached = self.run.latest_step()
+        reached = self.run.latest_step() if self.saves else summarise(self.run).step
         return Outcome(reached, len(schedule), last, self.interrupted and reached < last, summary)
 
     def _end_actors(self) -> None:
@@ -286,7 +288,7 @@ class Driver:
         if self.over:
             return
         self.arena.request_stop.remote()
-        self.view.event({"kind": "note", "text": stop_note(self.run.latest_step())})
+        self.view.event({"kind": "note", "text": stop_note(self.run.latest_step(), self.saves)})
 
     def _stop_at_once(self) -> None:
         for pid in self.pids.values():

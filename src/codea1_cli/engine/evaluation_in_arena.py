@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import time
 import traceback
 from abc import ABC, abstractmethod
@@ -22,9 +23,9 @@ from codea1_cli.durable import write_atomic
 from codea1_cli.engine.step_state import new_future
 from codea1_cli.errors import first_line
 from codea1_cli.evals.benchmark import EvalSet
-from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutSolving, wrong_programs
+from codea1_cli.evals.heldout import NEAR_MISSES, TARGETS, HeldoutAttacking, HeldoutSolving, wrong_programs
 from codea1_cli.problems.problem import Problem
-from codea1_cli.recipe.resources import benchmark_sets, heldout_sets
+from codea1_cli.recipe.resources import benchmark_sets, heldout_sets, target_files
 from codea1_cli.runs.checkpoints import figure_of
 
 if TYPE_CHECKING:
@@ -87,14 +88,16 @@ class HeldoutEvaluator(Evaluator):
             self.aimed.set_result(None)
 
     def _known_targets(self, problems: Sequence[Problem]) -> list[tuple[str, str]] | None:
-        """Wrong programs that come with the problems, or those that the run chose before its first step."""
-        limit = self.arena.recipe.eval.wrong_per_problem
-        given = [(problem.id, source) for problem in problems for source in wrong_programs(problem)[:limit]]
-        if given or not problems:
-            return given
-        file = self.folder / "targets.json"
+        """Wrong programs of the run that `eval.targets` names or those that this run chose before its first step, else
+        those that come with the problems."""
+        for source in target_files(self.arena.recipe):
+            self.folder.mkdir(exist_ok=True)
+            if not (self.folder / source.name).exists():
+                shutil.copyfile(source, self.folder / source.name)
+        limit, file = self.arena.recipe.eval.wrong_per_problem, self.folder / TARGETS
         if not file.is_file():
-            return None
+            given = [(problem.id, source) for problem in problems for source in wrong_programs(problem)[:limit]]
+            return given if given or not problems else None
         asked = {problem.id for problem in problems}  # a run that goes on may have another eval.limit
         return [(pid, source) for pid, source in json.loads(file.read_text(encoding="utf-8")) if pid in asked]
 
@@ -105,7 +108,7 @@ class HeldoutEvaluator(Evaluator):
         if name == self.near_misses.name and not self.near_misses.targets:
             self.folder.mkdir(exist_ok=True)
             limit = self.arena.recipe.eval.wrong_per_problem
-            await self.in_scorer(self.near_misses.choose, self.folder / "near_miss.json", limit)
+            await self.in_scorer(self.near_misses.choose, self.folder / NEAR_MISSES, limit)
         return self.sets[name].load()
 
     async def gathered(self, step: int, name: str, texts: Texts, too_long: int) -> None:
@@ -130,7 +133,7 @@ class HeldoutEvaluator(Evaluator):
         """The first policy's own wrong solutions, kept for the whole run."""
         limit = self.arena.recipe.eval.wrong_per_problem
         self.attacking.targets = [(row["problem_id"], source) for row in rows for source in row["wrong"][:limit]]
-        _keep(self.folder / "targets.json", self.attacking.targets)
+        _keep(self.folder / TARGETS, self.attacking.targets)
         self.aimed.set_result(None)
 
     def _write(self, step: int, part: str, figures: dict[str, Any], rows: Sequence[Mapping[str, Any]]) -> Any:

@@ -67,6 +67,8 @@ def _disk_full(cause: Any, run: RunDir) -> bool:
 def resume_hint(run: RunDir) -> str | None:
     step = run.latest_step()
     typed = f"`{command('train', *run.options, '--resume')}`"
+    if run.recipe().checkpoint.every is None:
+        return f"this run saves nothing (checkpoint.every=null); its logs are in {run.logs}"
     if step:
         return f"step {step} is saved: {typed} goes on from there (logs in {run.logs})"
     return f"nothing was saved yet: {typed} starts over (logs in {run.logs})"

@@ -120,7 +120,7 @@ class PolicyWorker:
         fault_at(self.spec.role, self.spec.rank, 0, "starting")
         rank = self.rank
         rehearse_prompts(rank.tokenizer, next(iter(rank.problems.values())), rank.game.tests_per_suite)
-        if checkpoint is None:
+        if checkpoint is None and rank.recipe.checkpoint.every is not None:
             rehearse_save(self.trainer, Path(self.trainer.args.output_dir) / "rehearsal", rank.label)
         try:
             self.trainer.train(resume_from_checkpoint=checkpoint)

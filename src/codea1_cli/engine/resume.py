@@ -52,7 +52,11 @@ def resume_point(run: RunDir, start_over: bool = False) -> ResumePoint:
             return ResumePoint(step, damaged)
         damaged[step] = fault
     done = max((line["step"] for line in run.metrics() if "eval" not in line), default=0)
-    if not damaged and done > recipe.checkpoint.every:
+    if not damaged and done and recipe.checkpoint.every is None:
+        typed = command("train", *run.options, "--resume", "--start-over")
+        what = f"run {run.name} saves no checkpoints (checkpoint.every=null): it cannot go on from step {done}"
+        raise UserError(what, hint=f"`{typed}` trains it again")
+    if not damaged and done > (recipe.checkpoint.every or 0):
         raise _nothing_whole(run, f"the metrics of run {run.name} go to step {done}, and its checkpoints are gone")
     if damaged:
         what = "; ".join(f"checkpoint {step} is damaged: {fault}" for step, fault in damaged.items())

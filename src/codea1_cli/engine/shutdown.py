@@ -63,8 +63,11 @@ def _handler(first: Callable[[], None], again: Callable[[], None]) -> Callable[[
     return handle
 
 
-def stop_note(saved: int) -> str:
-    """What the first interrupt of a running step is told; `saved` is the newest saved step, 0 for none."""
+def stop_note(saved: int, saves: bool = True) -> str:
+    """What the first interrupt of a running step is told. saved: the newest saved step, 0 for none; saves: whether the
+    run saves any."""
+    if not saves:
+        return "finishing the step; once more stops at once (this run saves nothing)"
     lost = f"back to step {saved}, the newest saved one" if saved else "nothing is saved yet, all would be lost"
     return f"finishing the step and saving; once more stops at once ({lost})"
 

@@ -170,6 +170,10 @@ class HeldoutNearMisses(HeldoutAttacking):
         self.targets = [(pid, source) for pid in self.problems for source in kept[pid]]
 
 
+TARGETS, NEAR_MISSES = "targets.json", "near_miss.json"
+"""The files of a run's evaluation/ with the wrong programs that its suites are written against."""
+
+
 def wrong_programs(problem: Problem) -> list[str]:
     """The wrong programs of `meta.wrong`; a field of that name with something else in it is somebody else's."""
     wrong = problem.meta.get("wrong")

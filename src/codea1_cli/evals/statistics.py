@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from codea1_cli.evals.benchmark import COUNTED, ReferenceReport, Scored, Status
@@ -158,12 +158,14 @@ Cells = Any
 
 @dataclass(frozen=True)
 class Change:
-    """A figure of two sides; `low` and `high` bound the difference at 95 %. All are nan where nothing gives it."""
+    """A figure of two sides; `low` and `high` bound the difference at 95 %. All are nan where nothing gives it. `draws`
+    are the resampled differences."""
 
     before: float
     after: float
     low: float
     high: float
+    draws: Any = field(default=None, repr=False, compare=False)
 
     @property
     def gain(self) -> float:
@@ -174,6 +176,16 @@ class Change:
     def known(self) -> bool:
         """Whether both sides have the figure."""
         return not math.isnan(self.gain)
+
+    def p_above(self, margin: float) -> float:
+        """The one-sided p-value of a difference above `margin`: the share of resamples in which it is not, as
+        (b + 1) / (R + 1) (Davison and Hinkley 1997, "Bootstrap Methods and their Application")."""
+        return (int((self.draws <= margin).sum()) + 1) / (len(self.draws) + 1)
+
+    def scaled(self, scale: float) -> Change:
+        """In another unit, such as percent."""
+        before, after, low, high = (scale * value for value in (self.before, self.after, self.low, self.high))
+        return Change(before, after, low, high, None if self.draws is None else scale * self.draws)
 
 
 def changes(before: Cells, after: Cells, *, by_seed: bool = True) -> list[Change]:
@@ -197,8 +209,10 @@ def changes(before: Cells, after: Cells, *, by_seed: bool = True) -> list[Change
     seeds = draws[0], draws[0] if by_seed else draws[2]
     first, last = (_ratios(side, np.ones((1, len(side))), np.ones((1, problems)))[0] for side in (before, after))
     old, new = (_ratios(side, chosen, draws[1]) for side, chosen in zip((before, after), seeds, strict=True))
-    low, high = np.quantile(new - old, [0.025, 0.975], axis=0)
-    return [Change(*values) for values in np.stack([first, last, low, high], axis=1).tolist()]
+    draws = new - old
+    low, high = np.quantile(draws, [0.025, 0.975], axis=0)
+    sides = np.stack([first, last, low, high], axis=1).tolist()
+    return [replace(Change(*values), draws=draws[:, place]) for place, values in enumerate(sides)]
 
 
 def _ratios(cells: Cells, seeds: Any, problems: Any) -> Any:

@@ -28,6 +28,7 @@ class GoldenTests(Method):
         *(f"game.{key}" for key in Game.model_fields if key not in ("mode", "n_code", "golden")),
         "test",
         "eval.wrong_per_problem",
+        "eval.targets",
     )
     needs_reference = False
 

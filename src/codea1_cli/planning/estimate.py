@@ -144,7 +144,8 @@ def _cpu_share(target: Target, ranks: int) -> c.Device:
 
 def _disk(recipe: Recipe, checkpoint: int, steps: int, lengths: Mapping[str, Lengths]) -> dict[str, int]:
     """Bytes on disk by part. One checkpoint more than `checkpoint.keep` lies there while the newest is written."""
-    kept = min(recipe.checkpoint.keep, max(1, -(-steps // recipe.checkpoint.every)))
+    every = recipe.checkpoint.every
+    kept = min(recipe.checkpoint.keep, max(1, -(-steps // every))) if every else 0
     candidates, suites = sampled(recipe, "code"), sampled(recipe, "test")
     text = c.BYTES_PER_TOKEN_OF_TEXT * sum(sampled(recipe, role) * lengths[role].completion for role in lengths)
     text += candidates * c.BYTES_PER_TOKEN_OF_TEXT * lengths["code"].completion  # the program beside its reply
@@ -152,7 +153,7 @@ def _disk(recipe: Recipe, checkpoint: int, steps: int, lengths: Mapping[str, Len
     events = candidates * c.BOOK_EVENTS_PER_CANDIDATE * c.BOOK_BYTES_PER_EVENT if recipe.game.book and suites else 0
     return {
         "checkpoints": kept * checkpoint,
-        "one being written": checkpoint,
+        "one being written": checkpoint if every else 0,
         "rollouts": int(steps * c.ROLLOUT_COMPRESSION * (text + asserts)),
         "Mistake Book": int(steps * events),
     }

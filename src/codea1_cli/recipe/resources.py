@@ -10,7 +10,14 @@ from pathlib import Path
 from codea1_cli.environment import cache_folder
 from codea1_cli.errors import EnvironmentFault, UserError, size_text
 from codea1_cli.evals.benchmark import EvalSet, ScoreOptions, SetOptions
-from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutNearMisses, HeldoutSolving
+from codea1_cli.evals.heldout import (
+    NEAR_MISSES,
+    TARGETS,
+    HeldoutAttacking,
+    HeldoutNearMisses,
+    HeldoutSolving,
+    wrong_programs,
+)  # fmt: skip
 from codea1_cli.evals.registry import benchmark_row, open_set
 from codea1_cli.files import user_path
 from codea1_cli.hub import nobody_asked
@@ -67,7 +74,8 @@ def heldout_problems(recipe: Recipe) -> list[Problem]:
     """The held-out problems that have tests; an empty list when the recipe names none.
 
     Raises:
-        UserError: the file is missing or broken, or none of its problems has a test.
+        UserError: the file is missing or broken, none of its problems has a test, or nothing says which wrong programs
+            suites are to be written against.
     """
     if recipe.data.heldout is None:
         return []
@@ -79,7 +87,33 @@ def heldout_problems(recipe: Recipe) -> list[Problem]:
             f"no problem of {recipe.data.heldout} has tests, so nothing can be evaluated",
             hint="give held-out problems with tests, or data.heldout=null",
         )
-    return problems[: recipe.eval.limit]
+    chosen = problems[: recipe.eval.limit]
+    known = any(file.name == TARGETS for file in target_files(recipe)) or any(map(wrong_programs, chosen))
+    if "test" in method_of(recipe).roles and not recipe.eval.before and not known:
+        raise UserError(
+            "eval.before=false leaves no wrong programs that suites could be measured on: they are the first policy's "
+            "own wrong solutions",
+            hint="eval.targets=RUN takes those of another run",
+        )
+    return chosen
+
+
+def target_files(recipe: Recipe) -> list[Path]:
+    """The files of wrong programs in the run that `eval.targets` names; none where it names none.
+
+    Raises:
+        UserError: it has none.
+    """
+    if recipe.eval.targets is None:
+        return []
+    folder = user_path(recipe.eval.targets) / "evaluation"
+    found = [folder / name for name in (TARGETS, NEAR_MISSES) if (folder / name).is_file()]
+    if not found:
+        raise UserError(
+            f"eval.targets={recipe.eval.targets}: there is no {TARGETS} or {NEAR_MISSES} in {folder}",
+            hint="the folder of a run that has been evaluated, such as runs/NAME",
+        )
+    return found
 
 
 def file_hash(source: str) -> str:
@@ -203,16 +237,20 @@ def check_benchmarks(recipe: Recipe, look: bool = False) -> list[str]:
 
 # -- when it is due ----------------------------------------------------------------------------------------------------
 def heldout_due(recipe: Recipe, step: int, *ends: int) -> bool:
-    """Before the first step, at `ends` (the last one of the run, and of a call with --max-steps), and every
-    `eval.every`."""
-    every = recipe.eval.every
-    return recipe.data.heldout is not None and (step in (0, *ends) or (every is not None and step % every == 0))
+    """Before the first step (`eval.before`), at `ends` (the last one of the run, and of a call with --max-steps), and
+    every `eval.every`."""
+    return recipe.data.heldout is not None and _due(recipe, step, ends, recipe.eval.every)
 
 
 def benchmarks_due(recipe: Recipe, step: int, *ends: int) -> bool:
-    """Before the first step, at `ends`, and every `eval.benchmark_every` or else `eval.every`."""
-    every = recipe.eval.benchmark_every or recipe.eval.every
-    return bool(recipe.eval.benchmarks) and (step in (0, *ends) or (every is not None and step % every == 0))
+    """Before the first step (`eval.before`), at `ends`, and every `eval.benchmark_every` or else `eval.every`."""
+    return bool(recipe.eval.benchmarks) and _due(recipe, step, ends, recipe.eval.benchmark_every or recipe.eval.every)
+
+
+def _due(recipe: Recipe, step: int, ends: Sequence[int], every: int | None) -> bool:
+    if step == 0:
+        return recipe.eval.before
+    return step in ends or (every is not None and step % every == 0)
 
 
 def figure_due(recipe: Recipe, step: int, *ends: int) -> bool:

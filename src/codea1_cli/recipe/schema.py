@@ -169,13 +169,23 @@ class Lora(Section):
 
 
 class Checkpoint(Section):
-    every: Positive = Field(50, description="steps between checkpoints; the last step is always one")
+    every: Positive | None = Field(
+        50,
+        description="steps between checkpoints; the last step is always one. null: none at all, for runs of which only "
+        "the figures are wanted: nothing to resume from or to export",
+    )
     keep: Positive = Field(2, description="whole checkpoints kept, the newest always among them")
 
 
 class Eval(Section):
     every: Positive | None = Field(
         None, description="steps between evaluations; null: only before the first and after the last step"
+    )
+    before: bool = Field(True, description="evaluate before the first step too")
+    targets: str | None = Field(
+        None,
+        description="a run whose wrong programs this one is measured on too, its folder (such as runs/first): figures "
+        "of suites can only be compared on the same ones; null: the first policy's own wrong solutions",
     )
     n: Positive = Field(8, description="solutions sampled a problem")
     limit: Positive | None = Field(None, description="use only the first N held-out problems")

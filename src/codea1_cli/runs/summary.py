@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from codea1_cli.errors import UserError
+from codea1_cli.evals.heldout import NEAR_MISSES, TARGETS
 from codea1_cli.evals.statistics import Change, changes
 from codea1_cli.files import read_json
 from codea1_cli.runs.run_dir import RunDir
@@ -89,11 +90,12 @@ def _state(run: RunDir, info: dict[str, Any], step: int, total: int | None) -> S
         return "running"
     if info.get("error"):
         return "failed"
-    if total and run.latest_step() >= total:
+    saved = max(run.latest_step(), info.get("stop") or 0)  # where a run without checkpoints has stopped
+    if total and saved >= total:
         return "finished"
-    if not step and not run.latest_step():  # nothing on disk tells a failure of the start from an interrupt
+    if not step and not saved:  # nothing on disk tells a failure of the start from an interrupt
         return "stopped before step 1"
-    return "stopped" if run.latest_step() >= info.get("stop", step + 1) else "interrupted"
+    return "stopped" if saved >= info.get("stop", step + 1) else "interrupted"
 
 
 def _recipe_name(run: RunDir) -> str:
@@ -203,7 +205,7 @@ def _heldout(run: RunDir, parts: Mapping[str, Sequence[Row]]) -> Measured:
                     own[row["problem_id"]] = above + float(top(row)), below + float(bottom(row))
         if own:
             figures[f"pass@{n}" if name == "pass@n" else name] = own
-    chosen = {"test": "targets.json", "near-miss": "near_miss.json"}
+    chosen = {"test": TARGETS, "near-miss": NEAR_MISSES}
     files = {part: run.path / "evaluation" / name for part, name in chosen.items()}
     programs = {part: file.read_text(encoding="utf-8") for part, file in files.items() if file.is_file()}
     problems = frozenset(row["problem_id"] for rows in parts.values() for row in rows)

@@ -137,7 +137,7 @@ class TrainingRank:
     def save_before_step(self) -> None:
         """Writes the checkpoint of the last finished step, from inside the one that failed."""
         finished = self.step - 1
-        if RunDir(self.spec.run_path).latest_step() >= finished:
+        if self.recipe.checkpoint.every is None or RunDir(self.spec.run_path).latest_step() >= finished:
             return
         self.phase("saving", finished)
         sampling.restore_random_state(self.randomness)

@@ -1,21 +1,48 @@
-"""The learning benchmark's arithmetic: figures by problem, honest intervals, arms that are paired, runs that are skipped."""
+"""The study's arithmetic: figures by problem, honest intervals, arms that are paired, aims, runs that are skipped."""
 
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import yaml
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "tiny_learning"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "study"))
 
-import figures
+import protocol
 import run as benchmark
+import tables
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals import statistics
+from codea1_cli.recipe.files import load_recipe
 from codea1_cli.runs.summary import Measured
+
+STUDY = protocol.Study.model_validate(
+    {
+        "title": "What is learnt",
+        "recipe": "tiny",
+        "seeds": list(range(401, 409)),
+        "arms": {
+            "pool": {"about": "the recipe as it is"},
+            "own": {"settings": ["game.kill=own"]},
+            "paper": {"settings": ["game.mode=paper", "game.share_identical=false"]},
+        },
+        "aims": [
+            {"figure": "exposed", "arm": "pool", "times": 2},
+            {"figure": "pass@1", "arm": "pool", "over": "own", "gain": -1},
+            {"figure": "exposed", "arm": "pool", "above": 0},
+            {"figure": "exposed", "arm": "pool", "over": "paper", "above": 0},
+            {"figure": "false alarm", "arm": "pool", "at_most": 0},
+            {"figure": "humaneval/plus pass@1", "arm": "pool", "gain": 0},
+        ],
+    }
+)
+FIGURES = (
+    "pass@1", "pass@8", "exposed", "near-miss exposed", "false alarm", "suite validity", "stated rightly", "asserts per suite",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +77,7 @@ def test_figures_are_those_of_the_first_and_last_evaluation(tmp_path):
     write(tmp_path, 0, [0, 4, 8], [0, 0, 2])
     write(tmp_path, 5, [0, 0, 0], [0, 0, 0])
     write(tmp_path, 10, [4, 8, 8], [1, 0, 2])
-    found = figures.changes([figures.read_run(tmp_path)])
+    found = tables.gains([tables.read_run(tmp_path)])
     values = {name: (change.before, change.after) for name, change in found.items()}
     assert values["pass@1"] == pytest.approx((50.0, 250 / 3))
     assert values["pass@8"] == pytest.approx((200 / 3, 100.0))
@@ -72,7 +99,7 @@ def test_what_the_sandbox_could_not_judge_is_in_no_figure(tmp_path):
     test[1]["unscored"] = True
     (folder / "step-000009-code.json").write_text(json.dumps(code))
     (folder / "step-000009-test.json").write_text(json.dumps(test))
-    found = figures.changes([figures.read_run(tmp_path)])
+    found = tables.gains([tables.read_run(tmp_path)])
     assert found["pass@1"].after == pytest.approx(80.0)
     assert (found["exposed"].before, found["exposed"].after) == pytest.approx((50.0, 100.0))
 
@@ -81,33 +108,57 @@ def test_an_evaluation_without_near_misses_has_a_dash_and_no_column(tmp_path):
     run = finished(tmp_path, "pool", 1, 8, 2)
     for file in run.glob("evaluation/*near-miss*"):
         file.unlink()
-    one = figures.read_run(run)
-    assert figures.before_after(figures.changes([one])["near-miss exposed"]) == "-"
-    assert "near-miss" not in figures.tables({"pool": {1: one}})
+    one = tables.read_run(run)
+    assert "near-miss exposed" not in tables.gains([one])
+    assert "near-miss" not in tables.tables(STUDY, {"pool": {1: one}})
 
 
-@pytest.mark.parametrize("steps", [{0: 2}, {0: 2, 9: 3}])
-def test_two_evaluations_of_the_same_problems_are_needed(tmp_path, steps):
+@pytest.mark.parametrize(
+    ("steps", "fault"), [({0: 2}, "no evaluation after step 1"), ({0: 2, 9: 3}, "same problems before and after")]
+)
+def test_two_evaluations_of_the_same_problems_are_needed(tmp_path, steps, fault):
     for step, problems in steps.items():
         write(tmp_path, step, [1] * problems, [0] * problems)
-    with pytest.raises(ValueError, match="same problems before and after"):
-        figures.read_run(tmp_path)
+    with pytest.raises(ValueError, match=fault):
+        tables.read_run(tmp_path)
+
+
+def test_a_run_can_be_read_at_an_earlier_evaluation_and_without_its_end(tmp_path):
+    run = finished(tmp_path, "pool", 401, 8, 2)
+    write(run, 5, [4, 4, 4, 4], [1, 1, 1, 1])
+    (run / "seconds").unlink()
+    run.parent.joinpath("..", "running").mkdir()
+    run.rename(tmp_path / "running" / "pool-401")
+    assert benchmark.read_all(tmp_path, ["pool"], [401]) == {}
+    found = benchmark.read_all(tmp_path, ["pool"], [401], at=5)
+    assert tables.gains([found["pool"][401]])["pass@1"].after == pytest.approx(50.0)
+
+
+def test_arms_without_a_beginning_have_that_of_the_base(tmp_path):
+    finished(tmp_path, "pool", 401, 8, 2)
+    own = finished(tmp_path, "own", 401, 4, 1)
+    for file in own.glob("evaluation/step-000000-*"):
+        file.unlink()
+    read = benchmark.read_all(tmp_path, ["pool", "own"], [401])
+    assert tables.gains([read["own"][401]]) == {}
+    with_base = tables.with_base(read, "pool")
+    assert tables.gains([with_base["own"][401]])["pass@1"].before == pytest.approx(40.625)
 
 
 # -- the bootstrap -----------------------------------------------------------------------------------------------------
-def run_of(before: np.ndarray, after: np.ndarray) -> figures.Run:
+def run_of(before: np.ndarray, after: np.ndarray) -> tables.Run:
     """A run whose every figure is the mean of one value per problem."""
     sides = []
     for values in (before, after):
         parts = {f"p{i}": (float(value), 1.0) for i, value in enumerate(values)}
-        sides.append(Measured(frozenset(parts), dict.fromkeys(figures.NAMES, parts)))
-    return figures.Run(*sides)
+        sides.append({"heldout": Measured(frozenset(parts), dict.fromkeys(FIGURES, parts))})
+    return tables.Run(Path(), 9, *sides)
 
 
 def test_the_interval_of_one_seed_is_that_of_resampled_problems(monkeypatch):
     monkeypatch.setattr(statistics, "RESAMPLES", 4000)
     values = np.random.default_rng(3).random(60)
-    change = figures.changes([run_of(np.zeros(60), values)])["exposed"]
+    change = tables.gains([run_of(np.zeros(60), values)])["exposed"]
     error = 100 * values.std() / 60**0.5
     assert change.gain == pytest.approx(100 * values.mean())
     assert change.gain - change.low == pytest.approx(1.96 * error, rel=0.1)
@@ -118,7 +169,7 @@ def test_seeds_that_differ_widen_the_interval_and_equal_ones_do_not_narrow_it():
     values = np.random.default_rng(3).random(60)
     one, eight = ([run_of(np.zeros(60), values)] * count for count in (1, 8))
     spread = [run_of(np.zeros(60), values + shift) for shift in np.linspace(-0.3, 0.3, 8)]
-    width = [change.high - change.low for change in (figures.changes(runs)["exposed"] for runs in (one, eight, spread))]
+    width = [change.high - change.low for change in (tables.gains(runs)["exposed"] for runs in (one, eight, spread))]
     assert width[1] == pytest.approx(width[0], rel=0.15)  # the same problems eight times are no new problems
     assert width[2] > 1.5 * width[1]
 
@@ -126,16 +177,16 @@ def test_seeds_that_differ_widen_the_interval_and_equal_ones_do_not_narrow_it():
 def test_a_constant_gain_has_no_width():
     values = np.random.default_rng(3).random(40)
     runs = [run_of(values, values + 0.2)] * 3
-    for found in (figures.changes(runs), figures.contrast(runs, [run_of(values, values)] * 3)):
+    for found in (tables.gains(runs), tables.contrast(runs, [run_of(values, values)] * 3)):
         assert (found["exposed"].low, found["exposed"].high) == pytest.approx((20.0, 20.0))
 
 
 def test_what_cannot_be_paired_is_refused():
     few, many = run_of(np.zeros(3), np.ones(3)), run_of(np.zeros(4), np.ones(4))
     with pytest.raises(UserError, match="measured on different problems, 1 of 4 are in one only"):
-        figures.contrast([few], [many])
+        tables.contrast([few], [many])
     with pytest.raises(ValueError, match="cannot be paired"):
-        figures.contrast([few], [few, few])
+        tables.contrast([few], [few, few])
 
 
 # -- the tables, the arms ----------------------------------------------------------------------------------------------
@@ -145,7 +196,7 @@ def test_tables_have_a_line_per_arm_contrast_and_seed(tmp_path):
             finished(tmp_path, arm, seed, 8, exposed)
     finished(tmp_path, "pool", 403, 8, 0)
     found = benchmark.read_all(tmp_path, ["pool", "own", "paper"], range(401, 409))
-    text = figures.tables(found)
+    text = tables.tables(STUDY, found)
     lines = [line for line in text.splitlines() if line.startswith("|")]
     starts = [line.split(" | ")[0].strip("| ") for line in lines if "---" not in line]
     assert starts == [
@@ -160,24 +211,36 @@ def test_tables_have_a_line_per_arm_contrast_and_seed(tmp_path):
         "401",
         "402",
         "403",
+        "arm",
+        "pool",
+        "own",
+        "paper",
     ]
     assert lines[2].startswith("| pool | 3 | 40.6 → 100.0 (")
     contrasts = [line.split(" | ") for line in lines if line.startswith("| pool - ")]
     assert [(cells[1], cells[4].split(" ")[0]) for cells in contrasts] == [("2", "+50.0"), ("2", "+100.0")]
-    assert "exposed at least doubles in every seed (2 of 3): no" in text
-    assert "pass@1 is at most 1 point below `own` (+0.0 (+0.0 to +0.0)): yes" in text
+    assert "`pool`: exposed ends 2 times as high in every seed (2 of 3): no" in text
+    assert "`pool`: pass@1 over `own` is -1 or more (+0.0 (+0.0 to +0.0)): yes" in text
+    assert "`pool`: exposed over `paper` is more than +0 (+100.0 (+100.0 to +100.0), p 0.0050 after Holm's" in text
+    assert "`pool`: false alarm over its start is +0 or less (+0.0 (+0.0 to +0.0)): yes" in text
+    assert "`pool`: humaneval/plus pass@1 over its start: not measured: no" in text
+
+
+def test_tests_of_a_study_are_corrected_together():
+    assert tables.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert tables.holm([]) == []
 
 
 def test_the_page_defines_every_figure_and_arm(tmp_path):
     finished(tmp_path, "own", 401, 8, 1)
-    arms = dict(map(benchmark.named, ["own", "more:game.pool_size=16,game.sparring=2"]))
+    arms = dict(benchmark.named(STUDY, arm) for arm in ("own", "more:game.pool_size=16,game.sparring=2"))
     finished(tmp_path, "more", 401, 8, 1)
-    text = benchmark.page(benchmark.read_all(tmp_path, arms, [401]), arms)
-    assert "- `own`: `codea1 train --recipe tiny game.kill=own`" in text
-    assert "- `more`: `codea1 train --recipe tiny game.pool_size=16 game.sparring=2`" in text
-    assert all(f"| {name} | " in text for name in figures.NAMES)
-    assert "--seeds 401 --write" in text
-    assert "A run took 3 to 3 s on" in text
+    text = benchmark.page(STUDY, Path("rewards.yaml"), benchmark.read_all(tmp_path, arms, [401]), arms)
+    assert text.startswith("# What is learnt\n")
+    assert "benchmarks/study/rewards.yaml --write` made this page from the runs of `codea1 train --recipe tiny`" in text
+    assert "- `own` (`game.kill=own`)" in text
+    assert "- `more` (`game.pool_size=16 game.sparring=2`)" in text
+    assert all(name.replace("pass@8", "pass@n") in text for name in FIGURES)
 
 
 def test_arms_that_saw_other_steps_are_not_compared(tmp_path):
@@ -189,14 +252,70 @@ def test_arms_that_saw_other_steps_are_not_compared(tmp_path):
 
 def test_finished_runs_are_not_run_again(tmp_path, monkeypatch, capsys):
     finished(tmp_path, "pool", 401, 8, 2)
+    file = tmp_path / "rewards.yaml"
+    file.write_text(yaml.safe_dump(STUDY.model_dump()))
     trained = []
-    monkeypatch.setattr(benchmark, "train", lambda out, arm, seed, *_: trained.append((arm, seed)) or seed == 402)
     monkeypatch.setattr(
-        sys, "argv", ["run.py", "--arms", "pool", "own", "--seeds", "401", "402", "--out", str(tmp_path)]
+        benchmark.Runs, "train", lambda _, arm, __, seed, *___: trained.append((arm, seed)) or seed == 402
     )
+    wish = ["--arms", "pool", "own", "--seeds", "401", "402", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["run.py", str(file), *wish])
     assert benchmark.main() == 1
     assert trained == [("own", 401), ("pool", 402), ("own", 402)]
     assert "failed: own-401" in capsys.readouterr().err
+
+
+def test_a_run_that_fails_is_started_again_and_its_settings_are_in_order(tmp_path, monkeypatch):
+    asked = []
+
+    def run(command, **_):
+        asked.append(command)
+        if len(asked) == 2:
+            write(Path(command[command.index("--runs") + 1], "pool-7"), 0, [1], [1])
+        return SimpleNamespace(returncode=2 - len(asked))
+
+    monkeypatch.setattr(benchmark.subprocess, "run", run)
+    runs = benchmark.Runs(tmp_path, STUDY.model_copy(update={"settings": ["a=1"]}), ["c=3"], tries=2)
+    assert runs.train("pool", protocol.Arm(settings=["b=2"]), 7, benchmark.Slot("1", (0, 1)))
+    assert runs.finished("pool", 7)
+    assert asked[0][:3] == ["taskset", "-c", "0,1"]
+    assert asked[0][-4:] == ["seed=7", "a=1", "b=2", "c=3"]
+
+
+def test_runs_share_the_wrong_programs_that_the_first_one_finds(tmp_path):
+    runs = benchmark.Runs(tmp_path, STUDY, [])
+    assert runs._targets("pool-1") == []
+    folder = tmp_path / "running" / "pool-1" / "evaluation"
+    folder.mkdir(parents=True)
+    for name in ("targets.json", "near_miss.json"):
+        (folder / name).write_text("{}")
+    assert runs._targets("own-1") == [f"eval.targets={tmp_path / 'targets'}"]
+    assert (tmp_path / "targets" / "evaluation" / "targets.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"aims": [{"figure": "exposed", "arm": "pol", "gain": 1}]}, "there is no arm 'pol'"),
+        ({"aims": [{"figure": "exposed", "arm": "pool", "over": "x", "gain": 1}]}, "no arm 'x' to compare pool with"),
+        ({"aims": [{"figure": "exposed", "arm": "pool"}]}, "one of above, gain, at_most, times"),
+        ({"seed": [1]}, "seed: Extra inputs are not permitted"),
+    ],
+)
+def test_a_study_that_cannot_be_meant_is_refused(tmp_path, change, told):
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump(STUDY.model_dump() | change))
+    with pytest.raises(SystemExit, match=told):
+        protocol.read_study(file)
+
+
+def test_the_studies_of_the_repository_are_whole():
+    folder = Path(benchmark.__file__).parent
+    assert {file.stem for file in folder.glob("*.yaml")} >= {"tiny-rewards", "tiny-methods", "qwen-0.5b", "qwen-1.5b"}
+    for file in folder.glob("*.yaml"):
+        study = protocol.read_study(file)
+        for arm in study.arms.values():
+            load_recipe(study.recipe, [*study.settings, *arm.settings])
 
 
 def test_only_what_the_tables_need_is_kept(tmp_path):
@@ -204,11 +323,11 @@ def test_only_what_the_tables_need_is_kept(tmp_path):
     (tmp_path / "run" / "rollouts").mkdir()
     (tmp_path / "run" / "metrics.jsonl").write_text("{}\n")
     benchmark.keep(tmp_path / "run", tmp_path / "kept" / "pool" / "seed-401", 3.0)
-    assert benchmark.finished(tmp_path / "kept", "pool", 401)
+    assert benchmark.Runs(tmp_path / "kept", STUDY, []).finished("pool", 401)
     kept = {file.name for file in (tmp_path / "kept").rglob("*") if file.is_file()}
     assert kept == {"metrics.jsonl", "seconds", *(f"step-000000-{role}.json" for role in ("code", "test", "near-miss"))}
 
 
 def test_an_unknown_arm_is_named():
     with pytest.raises(SystemExit, match="no arm 'pol'"):
-        benchmark.named("pol")
+        benchmark.named(STUDY, "pol")

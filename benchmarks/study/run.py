@@ -1,0 +1,278 @@
+"""Runs a study: `codea1 train` for every arm and seed that a YAML file states, several side by side, then the tables.
+
+    uv run python benchmarks/study/run.py benchmarks/study/tiny-rewards.yaml                     # two cores per run
+    uv run python benchmarks/study/run.py benchmarks/study/qwen-0.5b.yaml --gpus 0 1 --jobs 4 model=/models/qwen
+
+Finished runs in `--out` are not run again, so the command goes on after an interruption. What is kept of a run is small (metrics, evaluations, recipe): made for machines
+that are there for half an hour. `--only-read` makes the tables of what is there, `--at STEP` those of an earlier evaluation, also of runs that were cut off, and `--write PAGE`
+writes the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Queue
+
+import yaml
+from protocol import Arm, Study, read_study
+from tables import Arms, read_run, tables, with_base
+
+from codea1_cli.evals.heldout import NEAR_MISSES, TARGETS
+
+KEPT = ("metrics.jsonl", "recipe.yaml", "run.json", "evaluation/*.json")
+STARTS = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where one run at a time has its place: a GPU or none, and cores."""
+
+    gpu: str
+    cores: tuple[int, ...]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", type=Path, help="the YAML file that states it")
+    parser.add_argument("--arms", nargs="+", metavar="ARM", help="only these, or NAME:KEY=VALUE,KEY=VALUE for a trial")
+    parser.add_argument("--seeds", type=int, nargs="+", help="only these")
+    parser.add_argument(
+        "--gpus", nargs="+", default=[""], metavar="GPU", help="their numbers; none: on the cores alone"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="runs at once, on the GPUs in turn; they share the cores")
+    parser.add_argument("--tries", type=int, default=1, help="how often a run that fails is started")
+    parser.add_argument("--out", type=Path, help="where runs are kept; runs/study/NAME when left out")
+    parser.add_argument("--at", type=int, metavar="STEP", help="read the evaluation of this step, not the last one")
+    parser.add_argument("--only-read", action="store_true", help="train nothing")
+    parser.add_argument("--write", type=Path, help="a Markdown file for the page")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="recipe overrides for every arm")
+    wish = parser.parse_intermixed_args()
+    study = read_study(wish.study)
+    arms = dict(named(study, arm) for arm in wish.arms or study.arms)
+    seeds, out = wish.seeds or study.seeds, wish.out or Path("runs/study") / wish.study.stem
+    failed: list[str] = []
+    if not wish.only_read:
+        study_runs = Runs(out, study, wish.overrides, wish.tries)
+        failed = train_all(study_runs, arms, seeds, slots(wish.gpus, wish.jobs))
+    found = with_base(read_all(out, arms, seeds, wish.at), study.base or next(iter(study.arms)))
+    if not found:
+        print(f"no run in {out} has been evaluated after its first step", file=sys.stderr)
+        return 1
+    print("\n" + tables(study, found))
+    if wish.write:
+        wish.write.write_text(page(study, wish.study, found, arms), encoding="utf-8")
+    if failed:
+        print(f"failed: {', '.join(failed)}; their logs are in {out}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def named(study: Study, wish: str) -> tuple[str, Arm]:
+    """An arm by its name, or a trial's from NAME:KEY=VALUE,KEY=VALUE."""
+    name, given, keys = wish.partition(":")
+    if given:
+        return name, Arm(settings=keys.split(","))
+    if name not in study.arms:
+        raise SystemExit(f"no arm {name!r}; there are {', '.join(study.arms)}, or NAME:KEY=VALUE,KEY=VALUE")
+    return name, study.arms[name]
+
+
+def slots(gpus: Sequence[str], jobs: int) -> list[Slot]:
+    """`jobs` places: the GPUs in turn, the cores shared out evenly."""
+    cores = sorted(os.sched_getaffinity(0))
+    share = max(len(cores) // jobs, 1)
+    return [
+        Slot(gpus[job % len(gpus)], tuple(cores[(share * job + i) % len(cores)] for i in range(share)))
+        for job in range(jobs)
+    ]
+
+
+# -- training ----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Runs:
+    """The runs of a study below one folder: `ARM/seed-N` of a finished one, `running/ARM-N` of one that is trained."""
+
+    out: Path
+    study: Study
+    overrides: Sequence[str]
+    tries: int = 1
+
+    def finished(self, arm: str, seed: int) -> bool:
+        """Whether a run is there to its end; the file `seconds` is written last."""
+        return (self.out / arm / f"seed-{seed}" / "seconds").is_file()
+
+    def train(self, name: str, arm: Arm, seed: int, slot: Slot) -> bool:
+        """One run of the real command line in a slot, started again when it fails; keeps what the tables need."""
+        for attempt in range(self.tries):
+            if self._once(f"{name}-{seed}", arm, seed, slot, self.out / name / f"seed-{seed}", attempt):
+                return True
+        return False
+
+    def _once(self, name: str, arm: Arm, seed: int, slot: Slot, kept: Path, attempt: int) -> bool:
+        running = self.out / "running"
+        running.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(running / name, ignore_errors=True)
+        settings = [*self.study.settings, *arm.settings, *self.overrides]
+        if self.study.share_targets and "method=golden-tests" not in settings:
+            settings += self._targets(name)
+        command = ["taskset", "-c", ",".join(map(str, slot.cores)), sys.executable, "-m", "codea1_cli", "train"]
+        command += ["--recipe", self.study.recipe, "--run", name, "--runs", str(running), f"seed={seed}", *settings]
+        with STARTS:
+            time.sleep(1.0)  # a run begins with many threads: not all runs in the same moment
+        began = time.monotonic()
+        with open(self.out / f"{name}.log", "a", encoding="utf-8") as log:
+            environment = {**os.environ, "NO_COLOR": "1", "CUDA_VISIBLE_DEVICES": slot.gpu}
+            code = subprocess.run(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment).returncode
+        seconds = time.monotonic() - began
+        again = f", try {attempt + 1}" if attempt else ""
+        print(f"{time.strftime('%T')} {name}: exit {code} after {seconds:.0f} s{again}", flush=True)
+        if code == 0:
+            keep(running / name, kept, seconds)
+            shutil.rmtree(running / name)
+        return code == 0
+
+    def _targets(self, name: str) -> list[str]:
+        """The setting that has a run measured on the wrong programs of the study; empty for the run that finds them. Others wait until it has."""
+        kept, first = self.out / "targets", self.out / "targets.first"
+        while True:
+            with STARTS:
+                if (kept / "evaluation" / NEAR_MISSES).is_file():
+                    return [f"eval.targets={kept.absolute()}"]
+                maker = first.read_text() if first.is_file() else name
+                first.write_text(maker)
+                source = self.out / "running" / maker / "evaluation"
+                files = [source / TARGETS, source / NEAR_MISSES]
+                if all(file.is_file() for file in files):
+                    (kept / "evaluation").mkdir(parents=True, exist_ok=True)
+                    for file in files:
+                        shutil.copyfile(file, kept / "evaluation" / file.name)
+                    continue
+            if maker == name:
+                return []
+            time.sleep(2.0)
+
+
+def train_all(runs: Runs, arms: Mapping[str, Arm], seeds: Sequence[int], places: Sequence[Slot]) -> list[str]:
+    """Trains what is not finished, a run per slot; all arms of a seed before the next seed. Returns what failed."""
+    free: Queue[Slot] = Queue()
+    for slot in places:
+        free.put(slot)
+    (runs.out / "targets.first").unlink(missing_ok=True)
+    wanted = [(arm, seed) for seed in seeds for arm in arms if not runs.finished(arm, seed)]
+
+    def one(wish: tuple[str, int]) -> bool:
+        name, seed = wish
+        mine = free.get()
+        try:
+            return runs.train(name, arms[name], seed, mine)
+        finally:
+            free.put(mine)
+
+    with ThreadPoolExecutor(len(places)) as pool:
+        good = list(pool.map(one, wanted))
+    return [f"{arm}-{seed}" for (arm, seed), fine in zip(wanted, good, strict=True) if not fine]
+
+
+def keep(run: Path, kept: Path, seconds: float) -> None:
+    """Copies the small files of a finished run; `seconds` comes last and says that it is whole."""
+    for pattern in KEPT:
+        for file in run.glob(pattern):
+            target = kept / file.relative_to(run)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
+    (kept / "seconds").write_text(f"{seconds:.1f}\n", encoding="utf-8")
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+def read_all(out: Path, arms: Mapping[str, Arm], seeds: Sequence[int], at: int | None = None) -> Arms:
+    """The runs by arm and seed: those that are finished, or with `at` all that were evaluated at that step.
+
+    Raises:
+        ValueError: two arms of a seed had other problems, another order of them, or (without `at`) another number of steps.
+    """
+    found: dict[str, dict[int, object]] = {}
+    schedules: dict[int, tuple[str, dict[str, object]]] = {}
+    for arm in arms:
+        for seed in seeds:
+            kept = out / arm / f"seed-{seed}"
+            folder = kept if (kept / "seconds").is_file() else out / "running" / f"{arm}-{seed}"
+            try:
+                if at is None and folder is not kept:
+                    continue
+                run = read_run(folder, at)
+            except (ValueError, OSError):
+                if at is None:
+                    raise
+                continue
+            mine = schedule(folder, at)
+            name, first = schedules.setdefault(seed, (arm, mine))
+            if mine != first:
+                differing = ", ".join(key for key in mine if mine[key] != first[key])
+                raise ValueError(f"{name} and {arm} of seed {seed} did not see the same steps: {differing} differ")
+            found.setdefault(arm, {})[seed] = run
+    return found
+
+
+def schedule(folder: Path, at: int | None = None) -> dict[str, object]:
+    """What decides which problems a run sees in which step (`engine/run_setup.py`, make_schedule)."""
+    info = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    train = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))["train"]
+    keys = ("problems_per_step", "updates_per_step", *(("epochs",) if at is None else ()))
+    own = ("seed", "problem_ids", *(("total_steps",) if at is None else ()))
+    return {key: info[key] for key in own} | {key: train[key] for key in keys}
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+def page(study: Study, file: Path, found: Arms, arms: Mapping[str, Arm]) -> str:
+    """The whole page: what the study is, what the arms are, the tables."""
+    every = " ".join(["--recipe", study.recipe, *study.settings])
+    lines = []
+    for name in found:
+        arm = arms[name]
+        about = f": {arm.about}" if arm.about else ""
+        lines.append(f"- `{name}`{about}" + (f" (`{' '.join(arm.settings)}`)" if arm.settings else ""))
+    seeds = sorted({seed for runs in found.values() for seed in runs})
+    return PAGE.format(
+        title=study.title, about=study.about.strip(), file=file.name, every=every, arms="\n".join(lines), seeds=", ".join(map(str, seeds)), tables=tables(study, found),
+    )  # fmt: skip
+
+
+PAGE = """# {title}
+
+{about}
+
+`uv run python benchmarks/study/run.py benchmarks/study/{file} --write` made this page from the runs of `codea1 train {every}`, with what each arm adds:
+
+{arms}
+
+Seeds: {seeds} (`seeds` counts those that an arm has finished). Under a seed all arms see the same problems in the same steps. Figures are in percent but for asserts per suite.
+
+| figure | what it is |
+|---|---|
+| pass@1, pass@n | held-out problems: solutions that pass all the problem's own tests; problems of which at least one of the n samples does |
+| exposed | suites of which an assert fails on the wrong program, is valid and states the right answer |
+| near-miss exposed | the same for wrong programs that pass at least half of the problem's tests ([run-directory.md](run-directory.md)) |
+| false alarm | suites that would reject a right program: one of their valid asserts states a wrong answer |
+| suite validity | mean of min(valid / K, 1 - invalid / K) over suites; an assert that states a wrong answer is invalid |
+| stated rightly | valid asserts that state the right answer |
+| asserts per suite | asserts read of a suite, at most K |
+
+A cell is the mean over the seeds, before → after; in parentheses the 95 % interval of the change (in the second table: of the
+difference between two arms after training). It is a bootstrap of 10,000 resamples that draws seeds and problems with replacement;
+a resample has one draw of problems for all of its seeds, for all seeds are measured on the same problems, and the same draws serve
+before and after and both arms. Seed by seed it draws problems alone.
+
+{tables}"""
+
+if __name__ == "__main__":
+    sys.exit(main())
