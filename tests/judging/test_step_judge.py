@@ -231,6 +231,39 @@ def test_a_problem_whose_reference_keeps_running_out_of_time_leaves_also_after_a
     resumed.close()
 
 
+def test_a_problem_whose_candidates_earn_the_same_again_and_again_leaves(tmp_path):
+    run = RunDir(tmp_path / "run")
+    run.path.mkdir()
+    run.create()
+    recipe = load_recipe("tiny", ["checkpoint.every=1", "method=golden-tests", "data.leave_flat=2"])
+
+    def step(writer, number, passed):
+        """Two candidates, of whose two tests so many pass; None: unscored."""
+        judged = []
+        for count in passed:
+            verdicts = [Verdict.PASSED if i < (count or 0) else Verdict.FAILED for i in range(2)]
+            own = tuple(JudgedTest("s", f"double({i})", True, verdict=verdict) for i, verdict in enumerate(verdicts))
+            loaded = None if count is None else True
+            judged.append(Judged(Candidate("", "c", True), JudgedCandidate("c", loaded, own=own)))
+        stats = writer.score_step(number, {"double": JudgedProblem(judged)})[1]
+        return stats["leaving_flat"], stats["problems_left"]
+
+    writer = RunWriter(recipe, run)
+    assert step(writer, 1, [2, 2]) == ([], 0)
+    assert step(writer, 2, [2, 1]) == ([], 0)
+    assert step(writer, 3, [1, 1]) == ([], 0)
+    (run.path / "checkpoints/.work/code/checkpoint-3").mkdir(parents=True)
+    writer.commit(3, 3)
+    assert step(writer, 4, [None, None]) == ([], 0)  # says nothing
+    assert step(writer, 5, [2, None]) == (["double"], 1)
+    assert writer.left == {"double": 5}
+    writer.close()
+    resumed = RunWriter(recipe, run)
+    assert resumed.left == {}
+    assert step(resumed, 4, [1, 1]) == (["double"], 1)
+    resumed.close()
+
+
 SQUARE, ADD_TWO, LOOPS = (
     f"def double(n):\n    {body}\n" for body in ("return n ** 2", "return n + 2", "while n: pass")
 )

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.cli import console
-from codea1_cli.errors import command
+from codea1_cli.errors import command, some
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.methods.code_a1 import percent
 from codea1_cli.methods.registry import method_of
@@ -104,6 +104,8 @@ class TrainView:
         self._say("  ".join(parts))
         for pid in arena.get("leaving", ()):
             self._say(f"  {pid} leaves the schedule: its reference runs out of time on the calls that suites make")
+        if flat := arena.get("leaving_flat"):
+            self._say(f"  {some(flat, 3)} leave the schedule: all their candidates earn the same (data.leave_flat)")
         self._watch(arena)
         reward = line.get("code", {}).get("reward")
         if reward is not None:

@@ -39,6 +39,7 @@ class RunWriter:
         latest = run.latest_step()
         kept = kept_json(run.checkpoint(latest) / "arena" / "state.json") if latest else {}
         self.late: dict[str, list[int]] = kept.get("late", {})  # by problem, the steps that its reference was late in
+        self.flat: dict[str, list[int]] = kept.get("flat", {})  # its last steps in a row with equal rewards
         self.stats: dict[int, dict[str, Any]] = {}
         self.reports: dict[int, dict[str, RankReport]] = {}
         self.lock = threading.Lock()
@@ -66,18 +67,33 @@ class RunWriter:
     @property
     def left(self) -> dict[str, int]:
         """The problems that have left the schedule, and after which step."""
-        return {pid: steps[LATE_STEPS - 1] for pid, steps in self.late.items() if len(steps) >= LATE_STEPS}
+        return self._after(self.flat, self.recipe.data.leave_flat) | self._after(self.late, LATE_STEPS)
 
-    def _count_late(self, step: int, judged: Mapping[str, JudgedProblem]) -> dict[str, Any]:
-        """Notes which references ran out of time; the figures of it."""
+    @staticmethod
+    def _after(steps: Mapping[str, list[int]], most: int | None) -> dict[str, int]:
+        return {pid: at[most - 1] for pid, at in steps.items() if most and len(at) >= most}
+
+    def _count_leaving(
+        self, step: int, judged: Mapping[str, JudgedProblem], outcomes: Mapping[str, ProblemOutcome]
+    ) -> dict[str, Any]:
+        """Notes which references ran out of time, and which problems taught the Code LLM nothing; the figures of it."""
         total = 0
         for pid, problem in judged.items():
             late, calls = late_calls(suite for one in problem.candidates for suite in one.game.suites)
             total += late
             if late and late >= LATE_SHARE * calls:
                 self.late.setdefault(pid, []).append(step)
-        leaving = sorted(pid for pid, at in self.left.items() if at == step)
-        return {"reference_timeouts": total, "leaving": leaving, "problems_left": len(self.left)}
+        for pid, outcome in outcomes.items():
+            rewards = [reward for reward in outcome.code_rewards if reward is not None]
+            if len(set(rewards)) > 1:
+                self.flat.pop(pid, None)
+            elif rewards:
+                self.flat.setdefault(pid, []).append(step)
+        leaving = sorted(pid for pid, at in self._after(self.late, LATE_STEPS).items() if at == step)
+        found = {"reference_timeouts": total, "leaving": leaving, "problems_left": len(self.left)}
+        if most := self.recipe.data.leave_flat:
+            found["leaving_flat"] = sorted(pid for pid, at in self._after(self.flat, most).items() if at == step)
+        return found
 
     def score_step(
         self, step: int, judged: Mapping[str, JudgedProblem]
@@ -99,7 +115,8 @@ class RunWriter:
         if events or pool_events:
             self.store.append(step, events, pool_events)
         write_rollouts(self.run.rollout_file(step), rollout_rows(step, judged, outcomes))
-        return outcomes, self.method.figures(self.rules, outcomes) | self.summary() | self._count_late(step, judged)
+        left = self._count_leaving(step, judged, outcomes)
+        return outcomes, self.method.figures(self.rules, outcomes) | self.summary() | left
 
     def arena_stats(self, step: int, stats: dict[str, Any]) -> None:
         with self.lock:
@@ -147,7 +164,7 @@ class RunWriter:
                 os.replace(work / role / f"checkpoint-{optimizer_step}", staged / role)
             (staged / "arena").mkdir()
             state = {"step": step, "book": book_state(self.books), "pool": pool_state(self.pools)}
-            state["late"] = dict(sorted(self.late.items()))
+            state |= {"late": dict(sorted(self.late.items())), "flat": dict(sorted(self.flat.items()))}
             write_atomic(staged / "arena" / "state.json", json.dumps(state) + "\n")
             self.run.commit(step)
             shutil.rmtree(work, ignore_errors=True)

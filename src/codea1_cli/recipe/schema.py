@@ -52,6 +52,10 @@ class Data(Section):
         description="[least, most]: train on problems of which the Code LLM, as it starts, solves that share of "
         "game.n_code samples; a row's own `solve_rate` is taken where there is one",
     )
+    leave_flat: Positive | None = Field(
+        None,
+        description="a problem whose candidates all earn the same in so many of its steps in a row leaves the run",
+    )
     expects: str | None = Field(None, description="what data the recipe is meant for, shown where it names none")
 
 
@@ -94,6 +98,13 @@ class Optim(Section):
     scale_rewards: Literal["group", "batch", "none"] = "group"
     mask_truncated: bool = Field(
         False, description="leave replies that were cut off at their limit out of the loss; their rewards still count"
+    )
+    charge_truncated: bool = Field(
+        False, description="a reply that was cut off at its limit earns 0, or less where it would have earned less"
+    )
+    mask_flat: bool = Field(
+        False,
+        description="leave groups whose replies all earn the same out of the loss: they teach nothing",
     )
 
 

@@ -16,6 +16,7 @@ PINNED = {
     "_generate_single_turn",
     "_generate_and_score_completions",
     "_last_loaded_step",
+    "_metrics",
     "_save_checkpoint",
     "_iter_named_params",
 }
@@ -70,6 +71,33 @@ def test_a_steps_rows_reach_trls_sampling_as_a_list_of_dictionaries():
     assert parameters(GRPOTrainer._generate_and_score_completions) == ["self", "inputs"]
     assert '[x["prompt"] for x in inputs]' in inspect.getsource(GRPOTrainer._generate_and_score_completions)
     assert "self._generate_and_score_completions(generation_batch)" in inspect.getsource(GRPOTrainer._prepare_inputs)
+
+
+def test_metrics_are_lists_by_name_of_what_training_logs():
+    from trl import GRPOTrainer
+
+    source = inspect.getsource(GRPOTrainer)
+    assert 'self._metrics = {"train": defaultdict(list), "eval": defaultdict(list)}' in source
+    assert 'self._metrics[mode]["reward"].append(' in source
+
+
+def test_what_a_masked_group_is_left_out_of():
+    """The loss, the KL term and the token mean see `completion_mask`, and the mean is over `num_items_in_batch`."""
+    from trl import GRPOTrainer
+
+    source = inspect.getsource(GRPOTrainer._generate_and_score_completions)
+    for name in ("advantages", "completion_mask", "num_items_in_batch", "tool_mask"):
+        assert f'"{name}": {name}' in source or f'output["{name}"] = {name}' in source
+    assert "num_items_in_batch = self.accelerator.gather(loss_mask.sum()).sum()" in source
+
+
+def test_rewards_are_asked_for_with_the_completions_ids_by_name():
+    from trl import GRPOTrainer
+
+    source = inspect.getsource(GRPOTrainer._calculate_rewards)
+    assert "completion_ids=completion_ids_list" in source
+    assert "self.reward_funcs" in source
+    assert "[*self.eos_token_ids, self._tokenizer.pad_token_id]" in inspect.getsource(GRPOTrainer)
 
 
 def test_last_loaded_step_is_what_trl_compares_with_the_global_step():

@@ -1,9 +1,11 @@
+from collections import defaultdict
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codea1_cli.engine.trl.sampling import play_substitutes, sample_groups
+from codea1_cli.engine.trl.sampling import charge_truncated, mask_flat, play_substitutes, sample_groups
 
 EOS = 9
 
@@ -73,3 +75,38 @@ def test_rows_of_a_problem_that_has_left_hold_another():
     ]  # fmt: skip
     rank.step = 4
     assert trainer._generate_and_score_completions(rows) == rows
+
+
+def test_a_reply_that_was_cut_off_earns_nothing_and_an_unscored_one_stays_so():
+    rewards = [0.7, 0.7, -0.2, None, 0.5]
+    ids = [[1, EOS], [1, 2], [1, 2], [1, 2], [1, 0]]  # 0 pads
+    trainer = SimpleNamespace(
+        reward_funcs=[lambda **columns: rewards],
+        eos_token_ids=[EOS],
+        processing_class=SimpleNamespace(pad_token_id=0),
+    )
+    charge_truncated(trainer)
+    assert trainer.reward_funcs[0](prompts=[], completion_ids=ids) == [0.7, 0.0, -0.2, None, 0.5]
+
+
+def test_groups_without_an_advantage_are_left_out_of_the_loss():
+    import torch
+
+    class Trainer:
+        _metrics = {"train": defaultdict(list)}  # noqa: RUF012
+        accelerator = SimpleNamespace(gather=lambda one: one)
+
+        def _generate_and_score_completions(self, rows):
+            return {
+                "advantages": torch.tensor([0.0, 1e-9, 1.0, -1.0, 0.0, 0.0]),
+                "completion_mask": torch.tensor([[1, 1]] * 5 + [[1, 0]]),
+                "tool_mask": torch.tensor([[1, 0]] * 6),
+                "num_items_in_batch": torch.tensor(6),
+            }
+
+    trainer = Trainer()
+    mask_flat(trainer, 2)
+    found = trainer._generate_and_score_completions([])
+    assert found["completion_mask"].tolist() == [[0, 0], [0, 0], [1, 1], [1, 1], [0, 0], [0, 0]]
+    assert found["num_items_in_batch"] == 2
+    assert trainer._metrics["train"]["flat_masked"] == [pytest.approx(2 / 3)]

@@ -18,6 +18,7 @@ _LOGGED = {name: name for name in ("loss", "grad_norm", "learning_rate", "reward
     "completions/mean_length": "completion_tokens",
     "completions/clipped_ratio": "clipped_share",
     "clip_ratio/region_mean": "ratio_clipped",
+    "flat_masked": "flat_masked",
     "sampling/sampling_logp_difference/mean": "logp_mismatch",
     "sampling/sampling_logp_difference/max": "logp_mismatch_max",
     "num_tokens": "tokens_seen",

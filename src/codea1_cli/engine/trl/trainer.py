@@ -8,7 +8,7 @@ from typing import Any
 
 from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.engine.run_setup import Schedule
-from codea1_cli.engine.trl.sampling import play_substitutes, sample_by_prompt
+from codea1_cli.engine.trl.sampling import charge_truncated, mask_flat, play_substitutes, sample_by_prompt
 from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings
 from codea1_cli.errors import UserError
 from codea1_cli.files import user_path
@@ -80,6 +80,10 @@ def build_trainer(
     if spec.use_vllm:
         WeightCheck(trainer.vllm_generation, spec.label)
     play_substitutes(trainer, rollouts, chats)
+    if recipe.optim.charge_truncated:
+        charge_truncated(trainer)
+    if recipe.optim.mask_flat:
+        mask_flat(trainer, batches.group)
     if recipe.sampling.seed_by_prompt:
         sample_by_prompt(trainer, recipe.seed)
     for callback in (PrinterCallback, ProgressCallback):
