@@ -25,6 +25,7 @@ LAYERS = (
     ("recipe",),
     ("runs", "planning"),
     ("mistakes", "data"),
+    ("report",),
     ("engine",),
     ("doctor",),
     ("cli",),

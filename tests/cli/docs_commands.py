@@ -97,6 +97,8 @@ COMMANDS: dict[str, Typed] = {
     "train --recipe 135m method=golden-tests data.train=train.jsonl game.golden=all": GOLDEN,
     "train --recipe 135m method=golden-tests data.train=train.jsonl 'data.solve_rate=[0.1, 0.9]'": GOLDEN,
     "train --recipe 1.5b method=golden-tests": GOLDEN,
+    "report RUN --out run.html": Typed("run.html"),
+    "report RUN OTHER --out both.html": Typed("both.html"),
     "compare golden code-a1": Typed("pass@1"),
     "compare runs/golden runs/code-a1": Typed("pass@1"),
     "plan --recipe 1.5b": Typed("GiB"),

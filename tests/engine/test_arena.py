@@ -10,9 +10,11 @@ from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.client import Decision
 from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.errors import EnvironmentFault
+from codea1_cli.files import read_json
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.files import load_recipe
 from codea1_cli.runs.run_dir import RunDir
+from codea1_cli.runs.summary import measured
 
 HELD = Problem(id="h", question="q", declaration="def h():", entry_point="h", reference="r", tests=["assert h() == 1"])
 
@@ -107,6 +109,31 @@ def test_an_evaluation_that_fails_is_told_to_the_driver_and_to_who_waits(arena):
             await arena.health()
 
     asyncio.run(fail())
+
+
+def test_what_was_sampled_is_kept_beside_its_rows(arena):
+    async def evaluate():
+        await start(arena, [HELD])
+        solved = [{"problem_id": "h", "passed": [True, False], "unscored": 0, "wrong": ["x"]}]
+        arena.heldout.solving.score = lambda texts: ({"pass@1": 0.5}, solved)
+        attacked = [{"problem_id": "h", "exposed": True}]
+        for chosen in (arena.heldout.attacking, arena.heldout.near_misses):
+            chosen.targets = [("h", "wrong")]
+            chosen.score = lambda texts: ({}, attacked)
+        await arena.post_evaluation(0, "heldout-solving", 0, {"h": ["right", "\ud800"]}, 0)
+        await arena.post_evaluation(0, "heldout-attacking", 0, {"0": ["a suite"]}, 0)
+        await arena.post_evaluation(0, "heldout-near-miss", 0, {"0": ["another"]}, 0)
+        await arena.heldout.drain()
+
+    asyncio.run(evaluate())
+    folder = arena.run.path / "evaluation"
+    kept = {
+        part: read_json(folder / f"step-000000-{part}-replies.json.gz", list) for part in ("code", "test", "near-miss")
+    }
+    assert kept["code"] == [{"problem_id": "h", "replies": ["right", "\ud800"]}]
+    assert kept["near-miss"] == [{"problem_id": "h", "program": "wrong", "replies": ["another"]}]
+    assert [row["problem_id"] for row in read_json(folder / "step-000000-test.json", list)] == ["h"]
+    assert set(measured(arena.run)) == {"heldout"}
 
 
 @pytest.mark.parametrize(

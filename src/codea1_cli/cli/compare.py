@@ -1,4 +1,4 @@
-"""`codea1 compare`: what differs between runs, and what came of it."""
+"""`codea1 compare` and `codea1 report`: what differs between runs and what came of it, as tables and as a page."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument
+from typer import Argument, Option
 
 from codea1_cli.cli import console
-from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
-from codea1_cli.errors import UserError
+from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
+from codea1_cli.errors import UserError, size_text
 
 if TYPE_CHECKING:
     from codea1_cli.evals.statistics import Change
@@ -41,10 +41,13 @@ class Arm:
         return all(len(run.get(kind, {})) > 1 for run in self.sets)
 
 
+NamesArgument = Annotated[
+    list[str], Argument(metavar="RUN...", help="Runs, by name or folder, or folders of runs over seeds.")
+]
+
+
 def compare(
-    names: Annotated[
-        list[str], Argument(metavar="RUN...", help="Runs, by name or folder, or folders of runs over seeds.")
-    ],
+    names: NamesArgument,
     runs: RunsOption = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
@@ -56,9 +59,9 @@ def compare(
     from codea1_cli.cli.train_view import clock
     from codea1_cli.runs.run_dir import runs_root
 
-    arms = [_arm(name, runs_root(runs)) for name in names]
+    arms = [_arm(name, _named(name, runs_root(runs))) for name in names]
     spent, recipes = [_spent(arm) for arm in arms], _recipes(arms)
-    sets = {kind: _rows(arms, kind) for kind in dict.fromkeys(kind for arm in arms for run in arm.sets for kind in run)}
+    sets = {kind: _rows(arms, kind) for kind in _kinds(arms)}
     if as_json:
         console.emit({"runs": spent, "recipes": recipes, "sets": sets})
         return
@@ -81,16 +84,84 @@ def compare(
         console.note("no evaluation of these runs is kept by problem: data.heldout or eval.benchmarks have them")
 
 
-def _arm(name: str, root: Path) -> Arm:
+def report(
+    names: NamesArgument,
+    out: Annotated[Path, Option(metavar="FILE.html", help="The page to write.")],
+    runs: RunsOption = None,
+    problem: Annotated[
+        list[str] | None, Option(metavar="ID", help="Have this problem's rollouts in the page; may be repeated.")
+    ] = None,
+    size: Annotated[float, Option(metavar="MB", min=0.1, help="Room for rollouts, of all runs together.")] = 3.0,
+    force: Annotated[bool, Option("--force", help="Replace FILE when it exists.")] = False,
+    wait: WaitOption = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Write one page of runs that opens without a network: curves, problems, rollouts, and what differs.
+
+    A run may be in progress or damaged: the page says what is missing.
+    """
+    from codea1_cli.durable import only_writer, write_atomic
+    from codea1_cli.report import page, page_data
+    from codea1_cli.runs.run_dir import runs_root
+
+    if out.exists() and not force:
+        raise UserError(f"{out} exists", hint="add --force to replace it")
+    short = [Path(name).name for name in names]
+    labels = short if len(set(short)) == len(names) else names
+    chosen = {label: _named(name, runs_root(runs), damaged=True) for label, name in zip(labels, names, strict=True)}
+    data = page_data(chosen, _compared(chosen), budget=int(size * 1e6), wanted=problem or ())
+    with only_writer(out, out, wait):
+        write_atomic(out, page(console.jsonable(data)))
+    missing = {run["path"]: run["missing"] for run in data["runs"] if run["missing"]}
+    if as_json:
+        console.emit({"file": out, "bytes": out.stat().st_size, "runs": list(chosen), "missing": missing})
+        return
+    for where, lacks in missing.items():
+        for what in lacks:
+            console.warn(f"{where}: {what}")
+    console.note(f"{len(data['runs'])} runs, {size_text(out.stat().st_size)}")
+    console.out().print(str(out), markup=False, soft_wrap=True)
+
+
+def _compared(chosen: Mapping[str, Sequence[RunDir]]) -> dict[str, Any]:
+    """What `compare` gives of these runs; where it refuses, the `error`, of the whole or of a set."""
+    try:
+        arms = [_arm(name, runs) for name, runs in chosen.items()]
+        found: dict[str, Any] = {"runs": [_spent(arm) for arm in arms], "recipes": _recipes(arms), "sets": {}}
+    except (UserError, OSError, ValueError, TypeError, LookupError, AttributeError) as error:  # a damaged run's files
+        return {"error": str(error)}
+    for kind in _kinds(arms):
+        try:
+            found["sets"][kind] = _rows(arms, kind)
+        except UserError as error:
+            found["sets"][kind] = {"error": error.what}
+    return found
+
+
+def _named(name: str, root: Path, *, damaged: bool = False) -> list[RunDir]:
+    """The runs that an argument names; of a `damaged` one its folder is enough."""
     from codea1_cli.runs.run_dir import RunDir, find_run, list_runs
-    from codea1_cli.runs.summary import measured
 
     places = [root / name, Path(name)]
-    several = [] if any(RunDir(place).exists() for place in places) else [*map(list_runs, places)]
-    chosen = next(filter(None, several), None) or [find_run(name, root)]
+    for place in places:
+        whole = RunDir(place).exists()
+        if whole or (damaged and any((place / part).exists() for part in ("run.json", "metrics.jsonl", "rollouts"))):
+            return [RunDir(place)]
+    return next(filter(None, map(list_runs, places)), None) or [find_run(name, root)]
+
+
+def _arm(name: str, chosen: Sequence[RunDir]) -> Arm:
+    from codea1_cli.runs.summary import measured
+
     by_seed = sorted(((run.info().get("seed", 0), run.name, run) for run in chosen), key=lambda one: one[:2])
     ordered = [run for *_, run in by_seed]
     return Arm(name.rstrip("/"), ordered, [seed for seed, *_ in by_seed], [measured(run) for run in ordered])
+
+
+def _kinds(arms: Sequence[Arm]) -> list[str]:
+    """The evaluation sets of any run."""
+    return list(dict.fromkeys(kind for arm in arms for run in arm.sets for kind in run))
 
 
 def _spent(arm: Arm) -> dict[str, Any]:

@@ -8,6 +8,7 @@ not: what cannot be scored is told, and its texts stay on disk until they are, a
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import shutil
 import time
@@ -120,7 +121,7 @@ class HeldoutEvaluator(Evaluator):
             figures, rows = await self.in_scorer(chosen.score, texts)
             if chosen is self.solving and not self.aimed.done():
                 self._choose_targets(rows)
-            line = await self.arena.in_writer(self._write, step, chosen.part, figures, rows)
+            line = await self.arena.in_writer(self._write, step, chosen.part, figures, rows, chosen.replies(texts))
         except Exception as error:  # nobody waits for this task: the driver is told, and who waits for the targets
             self.fault = error
             if not self.aimed.done():
@@ -136,10 +137,15 @@ class HeldoutEvaluator(Evaluator):
         _keep(self.folder / TARGETS, self.attacking.targets)
         self.aimed.set_result(None)
 
-    def _write(self, step: int, part: str, figures: dict[str, Any], rows: Sequence[Mapping[str, Any]]) -> Any:
-        """In the writer's thread: one set's rows; the last set completes the step's line, which is returned."""
+    def _write(
+        self, step: int, part: str, figures: dict[str, Any], rows: Sequence[Mapping[str, Any]], replies: Any
+    ) -> Any:
+        """In the writer's thread: a set's rows and texts; the last set completes the step's line, which it returns."""
         plain = [{key: value for key, value in row.items() if key != "wrong"} for row in rows]
-        _keep(self.folder / f"step-{step:06d}-{part.replace('_', '-')}.json", plain)
+        file = self.folder / f"step-{step:06d}-{part.replace('_', '-')}.json"
+        _keep(file, plain)
+        packed = gzip.compress(json.dumps(replies).encode(), mtime=0)
+        write_atomic(file.with_name(f"{file.stem}-replies.json.gz"), packed)
         parts = self.figures.setdefault(step, {})
         parts[part] = figures
         if len(parts) < len(self.sets):

@@ -103,6 +103,10 @@ class HeldoutSolving(HeldoutSet):
         rows = self._judged(lambda item: judge.solve_rate(self.problems[item[0]], item[1]), texts)
         return solve_figures(rows), rows
 
+    def replies(self, texts: Texts) -> list[dict[str, Any]]:
+        """The texts beside their problem, in the order of `score`'s rows."""
+        return [{"problem_id": pid, "replies": list(group)} for pid, group in texts.items()]
+
 
 class HeldoutAttacking(HeldoutSet):
     """One suite per wrong program. `targets`: (problem id, program) pairs, perhaps the first policy's solutions."""
@@ -137,6 +141,11 @@ class HeldoutAttacking(HeldoutSet):
 
         rows = self._judged(attack, texts)
         return attack_figures(rows, self.tests_per_suite), rows
+
+    def replies(self, texts: Texts) -> list[dict[str, Any]]:
+        """The texts beside their problem and the wrong program, in the order of `score`'s rows."""
+        targets = [(*self.targets[int(number)], group) for number, group in texts.items()]
+        return [{"problem_id": pid, "program": source, "replies": list(group)} for pid, source, group in targets]
 
 
 class HeldoutNearMisses(HeldoutAttacking):

@@ -215,6 +215,32 @@ def changes(before: Cells, after: Cells, *, by_seed: bool = True) -> list[Change
     return [replace(Change(*values), draws=draws[:, place]) for place, values in enumerate(sides)]
 
 
+def levels(cells: Any) -> list[tuple[float, float]]:
+    """The 95 % interval of one figure at several evaluations, from an array [evaluations, problems, 2]: what each
+    problem adds to numerator and denominator. A percentile bootstrap over problems, with the same draws for all
+    evaluations; nan where nothing gives the figure. Where all problems agree it is `share_interval`'s exact bound."""
+    import numpy as np
+
+    problems = cells.shape[1]
+    draws = np.random.default_rng(0).multinomial(problems, np.full(problems, 1 / problems), size=RESAMPLES)
+    sums = np.tensordot(draws.astype(float), cells, axes=(1, 1))  # [resamples, evaluations, 2]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = sums[..., 0] / sums[..., 1]
+    found = []
+    for one, resampled in zip(cells, shares.T, strict=True):
+        known = one[one[:, 1] > 0]
+        alike = set((known[:, 0] / known[:, 1]).tolist())
+        if alike in ({0.0}, {1.0}):
+            exact = share_interval([*alike] * len(known))
+            found.append((exact.low, exact.high))
+        elif alike:
+            low, high = np.nanquantile(resampled, [0.025, 0.975]).tolist()
+            found.append((low, high))
+        else:
+            found.append((math.nan, math.nan))
+    return found
+
+
 def _ratios(cells: Cells, seeds: Any, problems: Any) -> Any:
     """Figures [resamples, figures] from how often each resample draws each seed and each problem; nan for 0 / 0."""
     import numpy as np

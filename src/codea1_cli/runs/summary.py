@@ -172,19 +172,26 @@ class Measured:
     programs: dict[str, str] = field(default_factory=dict)
 
 
-def measured(run: RunDir) -> dict[str, dict[int, Measured]]:
+def measured(run: RunDir, told: Callable[[str], None] | None = None) -> dict[str, dict[int, Measured]]:
     """What evaluations of a run gave, by set (`heldout`, `humaneval`, ...) and step, as far as there are rows of
-    problems.
+    problems. A broken file is told of and left out where there is `told`.
 
     Raises:
-        UserError: a file is broken.
+        UserError: a file is broken, and nobody is told.
     """
     found: dict[str, dict[int, dict[str, Any]]] = {}
     for file in sorted((run.path / "evaluation").glob("step-*.json")):
         _, step, part = file.stem.split("-", 2)
         if step.isdigit() and not part.endswith("-texts"):
             kind = "heldout" if part in ("code", "test", "near-miss") else part
-            found.setdefault(kind, {}).setdefault(int(step), {})[part] = read_json(file, object)
+            try:
+                rows = read_json(file, object)
+            except UserError as error:
+                if told is None:
+                    raise
+                told(error.what)
+                continue
+            found.setdefault(kind, {}).setdefault(int(step), {})[part] = rows
     return {
         kind: {
             step: _heldout(run, parts) if kind == "heldout" else _benchmark(parts[kind]) for step, parts in at.items()
@@ -209,7 +216,7 @@ def _heldout(run: RunDir, parts: Mapping[str, Sequence[Row]]) -> Measured:
     files = {part: run.path / "evaluation" / name for part, name in chosen.items()}
     programs = {part: file.read_text(encoding="utf-8") for part, file in files.items() if file.is_file()}
     problems = frozenset(row["problem_id"] for rows in parts.values() for row in rows)
-    return Measured(problems, figures, run.info().get("data", {}).get("heldout_sha256") or "", programs)
+    return Measured(problems, figures, _info(run).get("data", {}).get("heldout_sha256") or "", programs)
 
 
 def _benchmark(rows: Mapping[str, Row]) -> Measured:
