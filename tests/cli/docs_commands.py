@@ -117,8 +117,6 @@ COMMANDS: dict[str, Typed] = {
     "export RUN --role code --to DIR": Typed("DIR"),
     "runs prune --run NAME --whole": Typed("NAME", "--yes"),
     "sandbox check --sandbox fusion --endpoint URL": Typed("right", instead="sandbox check"),
-    "train --recipe tiny game.kill=own": Typed("steps", "--dry-run"),
-    "train --recipe tiny game.mode=paper game.share_identical=false": Typed("steps", "--dry-run"),
     "prepare-data FOLDER --out mydata": Typed("train --recipe tiny data.train=mydata", put={"FOLDER": "src/mypackage"}),
 }
 
