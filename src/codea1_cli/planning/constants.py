@@ -71,9 +71,9 @@ CHUNK = {"vllm": 1024, "transformers": 256}
 VLLM_OVERHEAD = int(1.5 * GIB)
 """vLLM's activations of its profiling run, CUDA graphs and workspaces, within its share."""
 VLLM_SMALLEST_CACHE = 1 * GIB
-VLLM_SEQUENCES = (64, 512)
-"""The least and the most sequences that an engine is made for. One made for 2 crashed in FlashAttention 3's warm-up
-(vLLM 0.25.1, H200), one for 32 did not; more than the most gain little, and each size has its CUDA graph."""
+VLLM_SEQUENCES = (256, 512)
+"""The least and the most sequences that an engine is made for. Evaluations of small runs sample more at once than their
+steps do; more than the most gain little, and each size has its CUDA graph."""
 
 # -- time --------------------------------------------------------------------------------------------------------------
 TRAIN_UTILISATION = 0.35

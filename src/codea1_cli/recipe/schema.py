@@ -149,6 +149,9 @@ class Sampling(Section):
     )
     vllm_memory: Annotated[float, Field(gt=0.0, lt=1.0)] = Field(0.8, description="vLLM's largest share of a GPU")
     vllm_eager: bool = Field(False, description="no compilation and no CUDA graphs: up in seconds, slower sampling")
+    vllm_compile: bool = Field(
+        True, description="compiled kernels beside CUDA graphs; false: CUDA graphs alone, up a minute or more sooner"
+    )
     vllm_sleep: bool = Field(False, description="free vLLM's memory while the policy is updated")
     importance_correction: bool = Field(True, description="correct for what vLLM's and the trainer's log-probs differ")
 

@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_share
+from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings, engine_share
 from codea1_cli.errors import EnvironmentFault, RunFailed
+from codea1_cli.recipe.batching import batches
+from codea1_cli.recipe.files import load_recipe
 
 torch = pytest.importorskip("torch")
 GIB = 2**30
@@ -94,3 +96,23 @@ def test_an_engine_of_which_nothing_is_known_is_an_error():
     WeightCheck(generation, "code[0]")
     with pytest.raises(RunFailed, match="no tensor"):
         generation.sync_weights()
+
+
+@pytest.mark.parametrize(
+    ("words", "eager", "graphs"),
+    [([], False, False), (["sampling.vllm_compile=false"], False, True), (["sampling.vllm_eager=true"], True, False)],
+)
+def test_an_engine_compiles_unless_the_recipe_wants_it_up_sooner(monkeypatch, words, eager, graphs):
+    import torch
+    from trl.generation import vllm_generation
+
+    asked = {}
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (90 * 2**30, 96 * 2**30))
+    monkeypatch.setattr(vllm_generation, "LLM", lambda **settings: asked.update(settings), raising=False)
+    recipe = load_recipe("0.5b", ["sampling.vllm_compile=true", *words])
+    spec = SimpleNamespace(role="code", rank=0, ranks=1, use_vllm=True, others=[("test", 1)], label="code[0]")
+    with engine_settings(recipe, batches(recipe, "code", 1), spec, {}):
+        vllm_generation.LLM()
+    assert asked["enforce_eager"] is eager
+    assert ("compilation_config" in asked) is graphs
+    assert asked["max_num_seqs"] == 256

@@ -21,6 +21,9 @@ from codea1_cli.planning.shapes import find_shape
 from codea1_cli.recipe.batching import Batches, batches
 from codea1_cli.recipe.schema import Recipe
 
+GRAPHS_ALONE = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
+"""vLLM's compilation_config for CUDA graphs of decoding without compiled kernels."""
+
 
 @contextlib.contextmanager
 def engine_settings(recipe: Recipe, shape: Batches, spec: RankSpec, told: dict[str, Any]) -> Iterator[None]:
@@ -58,6 +61,7 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: RankSpec, told: dict[s
             "seed": recipe.seed * 1009 + 503 * roles.index(spec.role) + spec.rank,
             "max_num_seqs": max(fewest, min(most, sampled(recipe, spec.role) // spec.ranks)),
             "enforce_eager": recipe.sampling.vllm_eager,
+            **({} if recipe.sampling.vllm_compile else {"compilation_config": GRAPHS_ALONE}),
             "disable_log_stats": True,
             "generation_config": "vllm",  # not the model's own
         }
