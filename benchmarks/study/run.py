@@ -32,6 +32,7 @@ from codea1_cli.evals.heldout import NEAR_MISSES, TARGETS
 
 KEPT = ("metrics.jsonl", "recipe.yaml", "run.json", "evaluation/*.json")
 STARTS = threading.Lock()
+PICTURES = Path(__file__).parents[2] / "docs" / "img"
 
 
 @dataclass(frozen=True)
@@ -242,7 +243,9 @@ def page(study: Study, file: Path, found: Arms, arms: Mapping[str, Arm]) -> str:
         about = f": {arm.about}" if arm.about else ""
         lines.append(f"- `{name}`{about}" + (f" (`{' '.join(arm.settings)}`)" if arm.settings else ""))
     seeds = sorted({seed for runs in found.values() for seed in runs})
+    picture = f"![Curves](img/{file.stem}.svg)\n\n" if (PICTURES / f"{file.stem}.svg").is_file() else ""
     return PAGE.format(
+        picture=picture,
         title=study.title, about=study.about.strip(), file=file.name, every=every, arms="\n".join(lines), seeds=", ".join(map(str, seeds)), tables=tables(study, found),
     )  # fmt: skip
 
@@ -251,7 +254,7 @@ PAGE = """# {title}
 
 {about}
 
-`uv run python benchmarks/study/run.py benchmarks/study/{file} --write` made this page from the runs of `codea1 train {every}`, with what each arm adds:
+{picture}`uv run python benchmarks/study/run.py benchmarks/study/{file} --write` made this page from the runs of `codea1 train {every}`, with what each arm adds:
 
 {arms}
 
