@@ -97,6 +97,16 @@ COMMANDS: dict[str, Typed] = {
     "train --recipe 135m method=golden-tests data.train=train.jsonl game.golden=all": GOLDEN,
     "train --recipe 135m method=golden-tests data.train=train.jsonl 'data.solve_rate=[0.1, 0.9]'": GOLDEN,
     "train --recipe 1.5b method=golden-tests": GOLDEN,
+    "train --recipe tiny method=sft": Typed("12 pairs", "--dry-run"),
+    "train --recipe tiny method=sft sft.role=test sft.test=pairs/test/pairs.jsonl": Typed(
+        "pairs", instead="train --recipe tiny method=sft sft.role=test --dry-run"
+    ),
+    "make-pairs problems.jsonl --role code --out pairs/code": Typed("with pairs", "--limit 4"),
+    "make-pairs problems.jsonl --role test --out pairs/test": Typed("with pairs", "--limit 4"),
+    "make-pairs problems.jsonl --role code --out pairs/mine --samples MODEL": Typed(
+        "with pairs", "--limit 6 --n 4 --max-new-tokens 64"
+    ),
+    "make-pairs problems.jsonl --role code --out pairs/run --rollouts RUN": Typed("with pairs", "--limit 4"),
     "report RUN --out run.html": Typed("run.html"),
     "report RUN OTHER --out both.html": Typed("both.html"),
     "compare golden code-a1": Typed("pass@1"),

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codea1_cli.errors import UserError
@@ -26,6 +26,7 @@ def per_update_is_uneven(recipe, role, ranks):
     return recipe.train.problems_per_step % ranks or (rows // ranks) % recipe.train.updates_per_step
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(
     problems=st.integers(1, 64),
     n=st.integers(2, 9),

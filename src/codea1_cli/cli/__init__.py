@@ -12,6 +12,7 @@ from codea1_cli.cli import (
     eval_code,
     eval_tests,
     judge,
+    make_pairs,
     mistakes,
     plan,
     prepare_data,
@@ -34,6 +35,7 @@ app = typer.Typer(
 app.command()(train.train)
 app.command()(plan.plan)
 app.command("prepare-data")(prepare_data.prepare_data)
+app.command("make-pairs")(make_pairs.make_pairs)
 app.command()(runs.export)
 app.command()(compare.compare)
 app.command()(compare.report)

@@ -143,6 +143,7 @@ def free_disk(root: Path) -> int:
 def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[Recipe, int]":
     """The recipe with its training data named where that is at hand, and how many problems there are or may be; `notes`
     gets what a first use would fetch and make, how much, where and how long. Nothing is fetched."""
+    from codea1_cli.cli.make_pairs import pairs_ahead
     from codea1_cli.cli.recipes import ahead, with_training_data
     from codea1_cli.methods.registry import method_of
     from codea1_cli.models.loading import check_model, resolve_model
@@ -166,7 +167,10 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
     if given is not None:
         return recipe, given
     if recipe.data.train is not None:
-        return recipe, len(training_problems(recipe))
+        count = len(training_problems(recipe))
+    count = pairs_ahead(recipe, count, notes)
+    if recipe.data.train is not None:
+        return recipe, count
     why = "as many as there may be" if source is not None else "the paper's number: the recipe names no data"
     notes.append(f"planned for {count} problems, {why} (--problems N)")
     return recipe, count

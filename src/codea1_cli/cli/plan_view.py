@@ -31,24 +31,29 @@ def run_data(
     Raises:
         UserError: as `recipe.batching.batches`.
     """
+    from codea1_cli.methods.registry import method_of
     from codea1_cli.planning.costs import sampled
     from codea1_cli.recipe.batching import batches
 
     train, game = recipe.train, recipe.game
     per_epoch = problems // train.problems_per_step
     steps = train.max_steps or per_epoch * train.epochs
+    rows = "pairs" if method_of(recipe).pairs else "problems"
     data: dict[str, Any] = {
         "recipe": recipe.name,
         "method": recipe.method,
         "game": game.mode,
-        "data": f"{recipe.data.train or 'prepared on first use'} ({problems} problems), "
+        "data": f"{recipe.data.train or 'prepared on first use'} ({problems} {rows}), "
         f"held out: {recipe.data.heldout or 'none'}",
-        "steps": f"{min(steps, stop or steps) - first + 1} of {train.problems_per_step} problems, {per_epoch} an epoch"
+        "steps": f"{min(steps, stop or steps) - first + 1} of {train.problems_per_step} {rows}, {per_epoch} an epoch"
         + (f", from step {first} on" if first > 1 else "")
         + (f"; --max-steps ends it there, the schedule is that of {steps}" if stop and stop < steps else ""),
-        "sampled a step": ", ".join(_sampled({role: sampled(recipe, role) for role in assignment}))
-        + (f" of {game.tests_per_suite} asserts" if "test" in assignment else ""),
     }
+    if recipe.warmup is not None:
+        data["warm-up"] = f"{recipe.warmup.steps} steps of {recipe.warmup.pairs_per_step} pairs before the first one"
+    if not method_of(recipe).pairs:
+        data["sampled a step"] = ", ".join(_sampled({role: sampled(recipe, role) for role in assignment}))
+        data["sampled a step"] += f" of {game.tests_per_suite} asserts" if "test" in assignment else ""
     for role, group in assignment.items():
         own, section = batches(recipe, role, len(group)), recipe.role(role)
         data[role] = {
@@ -106,6 +111,7 @@ def estimate_data(
         "steps": estimate.steps,
         "judging_s": estimate.judging_s,
         "step_s": estimate.step_s,
+        "warmup_s": estimate.warmup_s,
         "hours": estimate.hours,
         "slices": [
             {
@@ -144,11 +150,15 @@ def headline(estimate: RunEstimate) -> list[str]:
     """The few lines that `train` begins with."""
     worst = estimate.worst
     where = estimate.target.device.name if estimate.target.gpu else "this machine's memory"
+    rows = {role: time.sequences for role, time in estimate.times.items()}
+    words = _sampled(rows) if any(rows.values()) else [f"{estimate.recipe.train.problems_per_step} pairs"]
+    warm = f", of which the warm-up {seconds(estimate.warmup_s)}" if estimate.warmup_s else ""
     return [
         f"plan: {' and '.join(worst.ranks)} need {gib(worst.needed)} of {gib(worst.total)} ({where}), "
         f"up to {gib(estimate.disk_bytes)} on disk",
-        f"plan: {' and '.join(_sampled({role: time.sequences for role, time in estimate.times.items()}))} a step, "
-        f"about {seconds(estimate.step_s)} a step, {estimate.steps} steps in about {seconds(3600 * estimate.hours)}",
+        f"plan: {' and '.join(words)} a step, "
+        f"about {seconds(estimate.step_s)} a step, {estimate.steps} steps in about "
+        f"{seconds(3600 * estimate.hours)}{warm}",
     ]
 
 
@@ -212,6 +222,7 @@ def show_estimate(
         lines.append(
             f"a step: about {seconds(estimate.step_s)}, {estimate.judging_s:.1f} s of judging mostly behind it; "
             f"{estimate.steps} steps: about {seconds(3600 * estimate.hours)}"
+            + (f", of which the warm-up {seconds(estimate.warmup_s)}" if estimate.warmup_s else "")
         )
     for text, other in changes:
         lines.append(

@@ -14,8 +14,8 @@ from codea1_cli.errors import CodeA1Error, UserError
 
 if TYPE_CHECKING:
     from codea1_cli.planning.gpu_assignment import GpuAssignment
-    from codea1_cli.problems.problem import Problem
     from codea1_cli.recipe.schema import DataSource, Recipe
+    from codea1_cli.runs.run_dir import RunDir
 
 app = typer.Typer(no_args_is_help=True, help="List, show and check recipes.")
 
@@ -175,15 +175,20 @@ def with_training_data(recipe: "Recipe", wait: bool = False, look: bool = False)
     return recipe.model_copy(update={"data": data})
 
 
-def fetched(recipe: "Recipe", ranks: "GpuAssignment", wait: bool) -> "tuple[Recipe, list[Problem]]":
-    """The recipe with its training data named, and the problems, once its models and its data are here.
+def fetched(
+    recipe: "Recipe", ranks: "GpuAssignment", wait: bool, run: "RunDir | None" = None
+) -> "tuple[Recipe, list[Any]]":
+    """The recipe with its training data named, and the problems, or pairs, once its models and its data are here; the
+    pairs that `run` keeps, for one that goes on.
 
     ranks: of this machine, where that is known: what cannot fit there is told before anything is fetched.
 
     Raises:
         UserError, EnvironmentFault: a model or the data cannot be used, or fetched.
     """
+    from codea1_cli.cli.make_pairs import recipe_pairs
     from codea1_cli.cli.plan import estimate_here, first_use
+    from codea1_cli.engine.sft import kept_pairs
     from codea1_cli.methods.registry import method_of
     from codea1_cli.models.loading import check_model
     from codea1_cli.recipe.resources import training_problems
@@ -192,8 +197,12 @@ def fetched(recipe: "Recipe", ranks: "GpuAssignment", wait: bool) -> "tuple[Reci
         estimate_here(*first_use(recipe, None, []), ranks)
     for role in method_of(recipe).roles:
         check_model(recipe.model_of(role))
-    recipe = with_training_data(recipe, wait)
-    return recipe, training_problems(recipe)
+    recipe, method = with_training_data(recipe, wait), method_of(recipe)
+    if not method.pairs:
+        return recipe, training_problems(recipe)
+    if run is not None and (run.path / "pairs").is_dir():
+        return recipe, kept_pairs(run)
+    return recipe, recipe_pairs(recipe, method.roles, wait=wait)
 
 
 def _kept(source: "DataSource") -> list[Path]:

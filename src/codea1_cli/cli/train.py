@@ -1,6 +1,5 @@
 """`codea1 train`: the main job."""
 
-import contextlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -61,6 +60,7 @@ def train(
     from codea1_cli.cli.plan import estimate_here, first_use, free_disk
     from codea1_cli.cli.plan_view import headline, run_data, show_run
     from codea1_cli.cli.recipes import fetched
+    from codea1_cli.data.pairs import most_rows
     from codea1_cli.engine.resume import begin_anew
     from codea1_cli.engine.run_setup import run_length
     from codea1_cli.engine.shutdown import stoppable
@@ -90,8 +90,8 @@ def train(
     if dry_run:
         chosen, count = first_use(chosen, None, notes)
     else:
-        chosen, problems = fetched(chosen, ranks, wait)
-        count = len(problems)
+        chosen, problems = fetched(chosen, ranks, wait, directory if resume else None)
+        count = most_rows(problems)
     heldout_problems(chosen)  # a broken held-out file or a missing benchmark shall be found now, not after an hour
     notes += check_benchmarks(chosen, look=dry_run)
     if address is not None:
@@ -116,6 +116,7 @@ def train(
         _refuse_finished(directory, done, length, max_steps, list(given))
     ahead = max(min(length, max_steps or length) - done, 1)
     rest = chosen.model_copy(update={"train": chosen.train.model_copy(update={"max_steps": ahead})})
+    rest.warmup = None if done else rest.warmup
     estimate = estimate_here(rest, count, ranks, hosts=max(len(nodes), 1))
     if dry_run:
         plan = run_data(chosen, count, ranks, estimate, done + 1, max_steps) | {"notes": notes}
@@ -149,12 +150,14 @@ def train(
 
 
 def _stopped(directory: "RunDir") -> str:
-    saved = directory.latest_step()
+    saved, goes_on = directory.latest_step(), command("train", *directory.options, "--resume")
+    if not saved and (directory.path / "warmup" / "recipe.yaml").is_file():
+        return f"stopped before the first step; next: {goes_on}"
     if not saved:
         return "stopped before the first step; nothing to resume"
     if saved >= directory.info().get("total_steps", saved + 1):
         return f"stopped; all {saved} steps are done and saved"
-    return f"stopped; step {saved} is saved; next: {command('train', *directory.options, '--resume')}"
+    return f"stopped; step {saved} is saved; next: {goes_on}"
 
 
 def _new(
@@ -272,22 +275,14 @@ def _train(
     address: str | None,
     as_json: bool,
 ) -> int:
-    from codea1_cli.cli.train_view import TrainView
-    from codea1_cli.engine.driver import Driver
-    from codea1_cli.engine.ranks import place
+    from codea1_cli.cli.make_pairs import warmed_up
+    from codea1_cli.cli.train_view import train_shown
 
-    directory.note(error=None, stop=None)
-    hosts = {role: [node.host for node in group] for role, group in place(ranks, nodes).items()} if nodes else None
-    with TrainView(recipe, directory, ranks, hosts) as view:
-        try:
-            outcome = Driver(recipe, directory, ranks, view, nodes).train(problems, resume_step, max_steps, address)
-        except Exception as error:
-            with contextlib.suppress(OSError):  # on a full disk, say what the run says
-                directory.note(error=str(error))
-            raise
-        if outcome.state == "stopped" or recipe.checkpoint.every is None:
-            directory.note(stop=outcome.step)
-        view.finish(outcome)
+    outcome = None
+    if recipe.warmup is not None:
+        recipe, outcome = warmed_up(recipe, directory, ranks, nodes, address)
+    if outcome is None:
+        outcome = train_shown(recipe, directory, problems, ranks, nodes, resume_step, max_steps, address)
     if as_json:
         where = asdict(outcome)
         summary = where.pop("summary")

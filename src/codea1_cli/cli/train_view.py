@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.cli import console
@@ -12,7 +14,8 @@ from codea1_cli.methods.code_a1 import percent
 from codea1_cli.methods.registry import method_of
 
 if TYPE_CHECKING:
-    from codea1_cli.planning.gpu_assignment import Gpu
+    from codea1_cli.engine.ranks import Node
+    from codea1_cli.planning.gpu_assignment import Gpu, GpuAssignment
     from codea1_cli.recipe.schema import Recipe
     from codea1_cli.runs.run_dir import RunDir
     from codea1_cli.runs.summary import Outcome
@@ -93,7 +96,7 @@ class TrainView:
         tail, whole = line["timing"].get("judge_tail_s", 0.0), line["timing"]["step_s"]
         if tail > 0.1 * whole:
             parts.insert(-1, f"judge tail {tail:.1f} s")
-        if arena["unscored"]:
+        if arena.get("unscored"):
             parts.insert(-1, f"unscored {arena['unscored']}")
         failed = arena.get("sandbox_failures") or {}
         if fresh := {
@@ -202,24 +205,61 @@ class TrainView:
             ]
             console.err().print(console.table(title, ("", ">before", ">after"), rows, framed=True))
         steps = [line for line in lines if "arena" in line]
-        if steps and not any(line["code"].get("reward") for line in steps):
+        if any("reward" in line.get("code", {}) for line in steps) and not any(
+            line["code"].get("reward") for line in steps
+        ):
             console.warn("no candidate passed a test in any step: the Code LLM had nothing to learn from")
         saves = self.recipe.checkpoint.every is not None
         word = outcome.state if outcome.state == "finished" or not saves else f"{outcome.state} and saved"
         self._say(f"{word} at step {outcome.step} of {outcome.total} after {clock(time.monotonic() - self.started)}")
         tests, problems = (outcome.summary.get(key, 0) for key in ("book_tests", "book_problems"))
-        tested = "test" in method_of(self.recipe).roles
+        tested = "test" in method_of(self.recipe).roles and not method_of(self.recipe).pairs
         if tested:
             self._say(f"tests in the Mistake Book: {tests} on {problems} problems")
         if best := self.run.best():
             self._say(f"best checkpoint: step {best['step']}, {best['figure']} {best['value']:.4g}")
         self._say(f"run: {self.run.path}")
+        if self.run.within is not None and outcome.step >= outcome.total:
+            return  # the run that it warms up follows
         if outcome.step < outcome.total and saves:
             self._say(f"next: {command('train', *self.run.options, '--resume')}")
         elif tested:
             self._say(f"next: {command('mistakes', 'list', *self.run.options)}")
         else:
             self._say(f"next: {command('runs', 'show', *self.run.options[1:])}")
+
+
+def train_shown(
+    recipe: Recipe,
+    run: RunDir,
+    rows: Sequence[Any],
+    ranks: GpuAssignment,
+    nodes: Sequence[Node],
+    resume_step: int,
+    max_steps: int | None,
+    address: str | None,
+) -> Outcome:
+    """Trains over problems or pairs with a `TrainView`; run.json has what ended it.
+
+    Raises:
+        RunFailed, UserError, EnvironmentFault: as `Driver.train`.
+    """
+    from codea1_cli.engine.driver import Driver
+    from codea1_cli.engine.ranks import place
+
+    run.note(error=None, stop=None)
+    hosts = {role: [node.host for node in group] for role, group in place(ranks, nodes).items()} if nodes else None
+    with TrainView(recipe, run, ranks, hosts) as view:
+        try:
+            outcome = Driver(recipe, run, ranks, view, nodes).train(rows, resume_step, max_steps, address)
+        except Exception as error:
+            with contextlib.suppress(OSError):  # on a full disk, say what the run says
+                run.note(error=str(error))
+            raise
+        if outcome.state == "stopped" or recipe.checkpoint.every is None:
+            run.note(stop=outcome.step)
+        view.finish(outcome)
+    return outcome
 
 
 def _plain(value: float | None) -> str:

@@ -16,6 +16,7 @@ from codea1_cli.data.sources.base import NOT_UNICODE, Source
 from codea1_cli.data.work import Rows, Stage, Work
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError, first_line
+from codea1_cli.evals.test_generation.sampling import attack_prompts
 from codea1_cli.extract import extract_code
 from codea1_cli.files import read_text
 from codea1_cli.judging.judge import Judge, grade_on_tests
@@ -194,27 +195,39 @@ class ProblemSampler:
     """Replies to the prompts that training renders, by the rule's model: vLLM where it is installed and there is a GPU,
     else transformers' generate."""
 
-    def __init__(self, rule: SolveRule, engine: str = "auto") -> None:
+    def __init__(self, rule: SolveRule, engine: str = "auto", ref: Any = None) -> None:
+        """`ref`: the model, where it is another than the one of that name (`models.sampler.ModelRef`)."""
         from codea1_cli.models.loading import resolve_model
         from codea1_cli.models.sampler import ModelRef, open_sampler
 
         self.rule = rule
-        self.sampler = open_sampler(ModelRef(resolve_model(rule.model), label=rule.model), engine)
+        self.sampler = open_sampler(ref or ModelRef(resolve_model(rule.model), label=rule.model), engine)
 
     def sample(self, problems: Sequence[Problem], seed: int) -> list[list[str]]:
         """`n` replies to each problem's prompt; they depend on which problems are sampled together."""
         from codea1_cli.models.loading import render
+
+        tokenizer, names = self.sampler.tokenizer, known_names(self.sampler.tokenizer)
+        prompts = [render(tokenizer, code_messages(shown_problem(problem, names))) for problem in problems]
+        return self._replies(problems, prompts, seed)
+
+    def attack(
+        self, shown: Sequence[tuple[Problem, str]], tests_per_suite: int, white_box: bool, seed: int
+    ) -> list[list[str]]:
+        """`n` suites against each program."""
+        asked = [(problem, program if white_box else None) for problem, program in shown]
+        prompts = attack_prompts(self.sampler.tokenizer, asked, tests_per_suite)
+        return self._replies([problem for problem, _ in shown], prompts, seed)
+
+    def _replies(self, problems: Sequence[Problem], prompts: list[list[int]], seed: int) -> list[list[str]]:
         from codea1_cli.models.sampler import SamplingSettings
 
-        rule = self.rule
+        rule, names = self.rule, known_names(self.sampler.tokenizer)
         settings = SamplingSettings(
             n=rule.n, temperature=rule.temperature, max_new_tokens=rule.max_new_tokens, seed=seed
         )
-        tokenizer, names = self.sampler.tokenizer, known_names(self.sampler.tokenizer)
-        prompts = [render(tokenizer, code_messages(shown_problem(problem, names))) for problem in problems]
-        groups = self.sampler.generate(prompts, settings)
-        pairs = zip(problems, groups, strict=True)
-        return [[real_reply(text, problem.entry_point, names) for text in group] for problem, group in pairs]
+        groups = zip(problems, self.sampler.generate(prompts, settings), strict=True)
+        return [[real_reply(text, problem.entry_point, names) for text in group] for problem, group in groups]
 
 
 @dataclass(frozen=True)

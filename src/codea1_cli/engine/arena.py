@@ -180,7 +180,8 @@ class Arena:
     # -- the end of a step -----------------------------------------------------------------------------------------
     async def step_ended(self, label: str, step: int) -> Decision:
         """Save? Stop? The first rank to ask settles it for all ranks of both sides."""
-        if step not in self.decisions and step < self.last_step and self.outage is None:
+        judges = not self.method.pairs
+        if judges and step not in self.decisions and step < self.last_step and self.outage is None:
             # Better now, with this step saved, than in the middle of the next one.
             self.outage = await self._canary()
         if step not in self.decisions:

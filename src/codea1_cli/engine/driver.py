@@ -18,6 +18,7 @@ from codea1_cli.engine.preflight import measure_solve_rates
 from codea1_cli.engine.ranks import Node, build_order, check_shared, on_node, pinned, rank_specs
 from codea1_cli.engine.rehearsal import rehearse_commit
 from codea1_cli.engine.run_setup import RunSetup, Schedule
+from codea1_cli.engine.sft import PairSetup
 from codea1_cli.engine.shutdown import EXIT_INTERRUPTED, MARK, interrupts, stop_note
 from codea1_cli.engine.trl.vllm_engine import engine_line
 from codea1_cli.environment import KEEP, PYTHON, foreign, settle
@@ -41,8 +42,8 @@ class Driver:
         """`nodes`: those of the cluster that the run joins, the driver's first; none for a run on this machine."""
         self.recipe, self.run, self.view = recipe, run, view
         self.ranks, self.nodes = ranks, nodes
-        self.single = len(method_of(recipe).roles) == 1
-        self.saves = recipe.checkpoint.every is not None
+        self.method, self.saves = method_of(recipe), recipe.checkpoint.every is not None
+        self.single = len(self.method.roles) == 1
         self.workers: dict[str, Any] = {}
         self.options: dict[str, dict[str, Any]] = {}  # of each rank's actor
         self.where: dict[str, tuple[str, int]] = {}  # each rank's node and process id
@@ -50,10 +51,8 @@ class Driver:
         self.interrupted = self.over = False
         self.set_aside: set[str] = set()  # variables that lay in the shell and no rank gets
 
-    def train(
-        self, problems: Sequence[Problem], resume_step: int, max_steps: int | None, address: str | None
-    ) -> Outcome:
-        """Runs to the end, to `max_steps`, or to an interrupt.
+    def train(self, problems: Sequence[Any], resume_step: int, max_steps: int | None, address: str | None) -> Outcome:
+        """Runs over `problems`, or pairs, to the end, to `max_steps`, or to an interrupt.
 
         Raises:
             RunFailed, UserError, EnvironmentFault: one error that names side, rank, step and cause.
@@ -119,8 +118,8 @@ class Driver:
         self.view.phase("loading the policy" if self.single else "loading both policies")
         self.loading = {label: worker.load.remote() for label, worker in self.workers.items()}
 
-    def _prepare(self, problems: Sequence[Problem], resume_step: int) -> tuple[Schedule, dict[str, Problem]]:
-        setup = RunSetup(self.recipe, self.run)
+    def _prepare(self, problems: Sequence[Any], resume_step: int) -> tuple[Schedule, dict[str, Problem]]:
+        self.setup = setup = (PairSetup if self.method.pairs else RunSetup)(self.recipe, self.run)
         layers = self._call(self.arena.layers.remote(), "the sandbox", max(self._patience, _IMPORTS_S))
         setup.sandbox_layers = layers
         if layers["missing"]:
@@ -128,7 +127,7 @@ class Driver:
         if resume_step:
             return setup.resume(problems, list(self.workers))
         faults: dict[str, str] = {}
-        for start in range(0, len(problems), _REFERENCES_AT_ONCE):
+        for start in range(0, 0 if self.method.pairs else len(problems), _REFERENCES_AT_ONCE):
             part = list(problems[start : start + _REFERENCES_AT_ONCE])
             faults |= self._call(self.arena.check_references.remote(part), "the judge of references", self._patience)
         loaded = self._loaded()
@@ -136,9 +135,10 @@ class Driver:
             "set_aside": sorted(self.set_aside.union(*(info["set_aside"] for info in loaded.values()))),
             "given": {spec.label: spec.environment for spec in self.specs},
         }
-        first = f"{method_of(self.recipe).roles[0]}[0]"
-        public = [public_problem(problem) for problem in problems]
-        lengths = self._call(self.workers[first].prompt_lengths.remote(public), first, self._patience)
+        lengths: list[Any] = []
+        for role in self.method.roles if self.method.pairs else self.method.roles[:1]:
+            label, rows = f"{role}[0]", [p if self.method.pairs else public_problem(p) for p in problems]
+            lengths += self._call(self.workers[label].lengths.remote(rows), label, self._patience)
         faults |= setup.outside_solve_rate(problems, faults, lengths, self._solve_rates)
         devices = {
             label: info["device"] + (f" of node {info['node'][:8]}" if self.nodes else "")
@@ -148,8 +148,9 @@ class Driver:
         self.recipe = setup.recipe
         for note in setup.notes:
             self.view.event({"kind": "note", "text": note})
+        what = "pairs" if self.method.pairs else "problems"
         for reason, names in setup.skipped.items():
-            self.view.event({"kind": "note", "text": f"left out {len(names)} problems, {reason}: {some(names, 3)}"})
+            self.view.event({"kind": "note", "text": f"left out {len(names)} {what}, {reason}: {some(names, 3)}"})
         return schedule, kept
 
     def _solve_rates(self, problems: Sequence[Problem]) -> dict[str, float | None]:
@@ -167,7 +168,8 @@ class Driver:
         # Model-written text is all that a policy needs besides the questions: references stay in the arena.
         public = {pid: public_problem(problem) for pid, problem in problems.items()}
         for group in build_order(self.specs):
-            building = {label: self.workers[label].build.remote(self.recipe, schedule, last, public) for label in group}
+            asked = self.recipe, schedule, last, public, self.setup.pairs
+            building = {label: self.workers[label].build.remote(*asked) for label in group}
             told = self._gather(building, "building", self._patience)
             for label, chosen in told.items():
                 if chosen:

@@ -24,7 +24,8 @@ from codea1_cli.durable import write_atomic
 from codea1_cli.engine.step_state import new_future
 from codea1_cli.errors import first_line
 from codea1_cli.evals.benchmark import EvalSet
-from codea1_cli.evals.heldout import NEAR_MISSES, TARGETS, HeldoutAttacking, HeldoutSolving, wrong_programs
+from codea1_cli.evals.heldout import NEAR_MISSES, TARGETS, HeldoutAttacking, HeldoutSolving
+from codea1_cli.evals.wrong_programs import wrong_programs
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.resources import benchmark_sets, heldout_sets, target_files
 from codea1_cli.runs.checkpoints import figure_of

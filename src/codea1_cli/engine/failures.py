@@ -67,7 +67,7 @@ def _disk_full(cause: Any, run: RunDir) -> bool:
 def resume_hint(run: RunDir) -> str | None:
     step = run.latest_step()
     typed = f"`{command('train', *run.options, '--resume')}`"
-    if run.recipe().checkpoint.every is None:
+    if run.exists() and run.recipe().checkpoint.every is None:
         return f"this run saves nothing (checkpoint.every=null); its logs are in {run.logs}"
     if step:
         return f"step {step} is saved: {typed} goes on from there (logs in {run.logs})"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli import environment
+from codea1_cli.data.pairs import Pair
 from codea1_cli.engine.client import ArenaClient
 from codea1_cli.engine.failures import LOG_HEAD
 from codea1_cli.engine.ranks import RankSpec
@@ -56,25 +57,33 @@ class PolicyWorker:
         node = ray.get_runtime_context().get_node_id()
         return {"pid": os.getpid(), "node": node, "device": device, "set_aside": self.set_aside}
 
-    def prompt_lengths(self, problems: list[Problem]) -> list[int]:
-        """Tokens of each problem's rendered prompt for a program."""
+    def lengths(self, rows: list[Any]) -> list[Any]:
+        """Tokens of each problem's rendered prompt for a program; of prompt and completion of each pair of this
+        policy."""
+        from codea1_cli.engine.trl.trainer import pair_tokens
         from codea1_cli.models.loading import render
 
+        if method_of(self.recipe).pairs:
+            mine = [pair_tokens(self.tokenizer, pair) for pair in rows if pair.role == self.spec.role]
+            return [(len(prompt), len(completion)) for prompt, completion in mine]
         names = known_names(self.tokenizer)
-        return [len(render(self.tokenizer, code_messages(shown_problem(problem, names)))) for problem in problems]
+        return [len(render(self.tokenizer, code_messages(shown_problem(problem, names)))) for problem in rows]
 
-    def build(self, recipe: Recipe, schedule: Schedule, last: int, problems: dict[str, Problem]) -> dict[str, Any]:
+    def build(
+        self, recipe: Recipe, schedule: Schedule, last: int, problems: dict[str, Problem], pairs: dict[str, Pair]
+    ) -> dict[str, Any]:
         """Builds the trainer; this call of the command ends at step `last`.
 
         Args:
             recipe: as the problems that can be used have settled it.
             problems: without references: a policy's process has no business with one.
+            pairs: what the policies learn from in place of problems.
 
         Returns what was chosen for the sampling engine.
         """
         from codea1_cli.engine.trl.callback import make_callback
         from codea1_cli.engine.trl.rank import TrainingRank, fault_at
-        from codea1_cli.engine.trl.trainer import build_trainer
+        from codea1_cli.engine.trl.trainer import build_pairs_trainer, build_trainer
 
         self.recipe, spec = recipe, self.spec
         fault_at(spec.role, spec.rank, 0, "building")
@@ -83,20 +92,16 @@ class PolicyWorker:
         arena = ArenaClient(self.arena, names, {pid: problem.entry_point for pid, problem in problems.items()})
         problems = {pid: shown_problem(problem, names) for pid, problem in problems.items()}
         rank = TrainingRank(spec, recipe, arena, problems, (len(schedule), last))
-        rollouts = method_of(recipe).rollouts(spec.role)(rank)
         told: dict[str, Any] = {}
+        output_dir = Path(spec.run_path) / "checkpoints" / ".work" / spec.role
+        asked = recipe, spec, batches(recipe, spec.role, spec.ranks), schedule
         try:
-            self.trainer = build_trainer(
-                recipe,
-                spec,
-                batches(recipe, spec.role, spec.ranks),
-                schedule,
-                problems,
-                rollouts,
-                self.tokenizer,
-                output_dir=Path(spec.run_path) / "checkpoints" / ".work" / spec.role,
-                told=told,
-            )
+            if method_of(recipe).pairs:
+                mine = {id: pair for id, pair in pairs.items() if pair.role == spec.role}
+                self.trainer = build_pairs_trainer(*asked, mine, self.tokenizer, output_dir)
+            else:
+                rollouts = method_of(recipe).rollouts(spec.role)(rank)
+                self.trainer = build_trainer(*asked, problems, rollouts, self.tokenizer, output_dir, told)
         except CodeA1Error:
             raise
         except Exception as error:
@@ -119,7 +124,8 @@ class PolicyWorker:
         self.rank.phase("starting", first_step)
         fault_at(self.spec.role, self.spec.rank, 0, "starting")
         rank = self.rank
-        rehearse_prompts(rank.tokenizer, next(iter(rank.problems.values())), rank.game.tests_per_suite)
+        if rank.problems:
+            rehearse_prompts(rank.tokenizer, next(iter(rank.problems.values())), rank.game.tests_per_suite)
         if checkpoint is None and rank.recipe.checkpoint.every is not None:
             rehearse_save(self.trainer, Path(self.trainer.args.output_dir) / "rehearsal", rank.label)
         try:

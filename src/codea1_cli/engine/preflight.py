@@ -180,7 +180,7 @@ def preflight(rank: TrainingRank) -> None:
         UserError: as `PreflightGate.post`.
     """
     spec, recipe, wish = rank.spec, rank.recipe, rank.recipe.preflight
-    if not wish.enabled:
+    if not wish.enabled or rank.learns_from_pairs:  # pairs were looked at when the run was set up
         return
     ids = problem_choice(list(rank.problems), wish.problems, spec.rank, spec.ranks)
     tokenizer, section = rank.trainer.processing_class, recipe.role(spec.role)

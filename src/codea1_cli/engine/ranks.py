@@ -275,6 +275,8 @@ def wants_vllm(recipe: Recipe, gpu: Gpu | None) -> bool:
             "sampling.engine=vllm, and vLLM is not installed",
             hint="`uv sync --extra vllm`, or sampling.engine=transformers",
         )
+    if method_of(recipe).pairs:
+        return False
     wanted = recipe.sampling.engine == "vllm" or (recipe.sampling.engine == "auto" and gpu is not None and installed)
     if recipe.train.sharding == "fsdp2" and not wanted:
         raise EnvironmentFault(

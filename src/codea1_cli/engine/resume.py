@@ -123,7 +123,7 @@ def set_aside(run: RunDir, point: ResumePoint) -> tuple[Path, list[str]] | None:
     for leftover in (run.path / "checkpoints").glob(".*"):
         if leftover.is_dir() and not leftover.is_symlink():
             shutil.rmtree(leftover)
-    target = _free_name(run.path / "set-aside", f"after-step-{step:06d}")
+    target = free_name(run.path / "set-aside", f"after-step-{step:06d}")
     moved = []
     # A run that starts over evaluates before its first step again.
     lines = [(line["step"] > step or not step, line) for line in run.metrics()]
@@ -188,6 +188,7 @@ def _is_late(path: Path, point: ResumePoint) -> bool:
     return path.name == f"step-{step:06d}" and step in point.damaged if path.is_dir() else step > point.step
 
 
-def _free_name(folder: Path, name: str) -> Path:
+def free_name(folder: Path, name: str) -> Path:
+    """`name` in `folder`, with a number behind it where something lies there."""
     names = chain([name], (f"{name}-{number}" for number in count(2)))
     return next(folder / free for free in names if not (folder / free).exists())

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.data.pairs import Pair
 from codea1_cli.durable import write_atomic
 from codea1_cli.environment import installed_version
 from codea1_cli.errors import UserError, command, some
@@ -137,6 +138,7 @@ class RunSetup:
         self.recipe, self.run = recipe, run
         self.first = method_of(recipe).roles[0]  # whose prompts are known before the run
         self.skipped: dict[str, list[str]] = {}
+        self.pairs: dict[str, Pair] = {}  # by id, of a run that learns from pairs (`engine.sft`)
         self.notes: list[str] = []  # what a user should know of the problems before the first step
         self.sandbox_layers: dict[str, Any] = {}
         self.environment: dict[str, Any] = {}
@@ -218,8 +220,17 @@ class RunSetup:
         Raises:
             UserError: a file of problems, or the number of ranks, is not the one that the run began with.
         """
+        info = self._same_run(labels, train=self.recipe.data.train)
+        by_id = {problem.id: problem for problem in problems}
+        kept = {pid: by_id[pid] for pid in info["problem_ids"]}
+        schedule = self._schedule(list(kept))
+        self.run.note(total_steps=len(schedule))
+        return schedule, kept
+
+    def _same_run(self, labels: Sequence[str], train: str | None) -> dict[str, Any]:
+        """run.json, for a run that can go on with these files and ranks."""
         info = self.run.info()
-        for source, digest in ((self.recipe.data.train, "sha256"), (self.recipe.data.heldout, "heldout_sha256")):
+        for source, digest in ((train, "sha256"), (self.recipe.data.heldout, "heldout_sha256")):
             if source is not None and info["data"][digest] != file_hash(source):
                 raise UserError(
                     f"{source} has changed since run {self.run.name} began",
@@ -231,18 +242,13 @@ class RunSetup:
                 f"here there would be {', '.join(labels)}",
                 hint="offer it as many GPUs as it had, for example with CUDA_VISIBLE_DEVICES",
             )
-        by_id = {problem.id: problem for problem in problems}
-        kept = {pid: by_id[pid] for pid in info["problem_ids"]}
-        schedule = self._schedule(list(kept))
-        self.run.note(total_steps=len(schedule))
-        return schedule, kept
+        return info
 
     def _schedule(self, ids: list[str]) -> Schedule:
         lengths = self.recipe.train.model_dump(include={"problems_per_step", "epochs", "max_steps"})
         return make_schedule(ids, seed=self.recipe.seed, **lengths)
 
     def _info(self, schedule: Schedule, kept: list[str], devices: Mapping[str, str]) -> dict[str, Any]:
-        train = self.recipe.data.train or ""
         return {
             "name": self.run.name,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -258,8 +264,7 @@ class RunSetup:
             "sandbox": self.sandbox_layers,
             "git_revision": git_revision(),
             "data": {
-                "train": train,
-                "sha256": file_hash(train),
+                **self._trained_on(),
                 "heldout": self.recipe.data.heldout,
                 "heldout_sha256": file_hash(self.recipe.data.heldout) if self.recipe.data.heldout else None,
                 "problems": len(kept),
@@ -267,6 +272,10 @@ class RunSetup:
             },
             "problem_ids": kept,
         }
+
+    def _trained_on(self) -> dict[str, Any]:
+        train = self.recipe.data.train or ""
+        return {"train": train, "sha256": file_hash(train)}
 
 
 def versions() -> dict[str, str]:

@@ -51,6 +51,7 @@ class RunWriter:
         self.last_line = time.monotonic()
 
     def close(self) -> None:
+        shutil.rmtree(self.run.path / "checkpoints" / ".work", ignore_errors=True)
         self.store.close()
 
     # -- a step ----------------------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ class RunWriter:
             parts[report.label.partition("[")[0]] = report
             if len(parts) < len(self.method.roles):
                 return None
-            now, stats = time.monotonic(), self.stats.pop(report.step)
+            now, stats = time.monotonic(), {} if self.method.pairs else self.stats.pop(report.step)
             tail = stats.pop("judge_tail_s", 0.0)
             del self.reports[report.step]
             seconds = [(role, *one) for role in self.method.roles for one in parts[role].seconds.items()]
@@ -167,7 +168,8 @@ class RunWriter:
             state |= {"late": dict(sorted(self.late.items())), "flat": dict(sorted(self.flat.items()))}
             write_atomic(staged / "arena" / "state.json", json.dumps(state) + "\n")
             self.run.commit(step)
-            shutil.rmtree(work, ignore_errors=True)
+            if not self.method.pairs:  # else the other policy may be steps ahead, and have its next one there
+                shutil.rmtree(work, ignore_errors=True)
         except OSError as error:
             raise EnvironmentFault(
                 f"checkpoint {step} cannot be written: {error.strerror}: {error.filename}"

@@ -3,7 +3,6 @@ programs that are nearly right."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,20 +14,17 @@ from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
 from codea1_cli.evals.benchmark import Figures, Texts
 from codea1_cli.evals.statistics import pass_at_k
-from codea1_cli.evals.test_generation.functions import make_mutants
 from codea1_cli.evals.test_generation.sampling import attack_prompts
+from codea1_cli.evals.wrong_programs import near_misses
 from codea1_cli.files import decode_json
-from codea1_cli.judging.judge import grade_on_tests, own_calls
 from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.models.loading import render
 from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.problems.problem import Problem, public_problem
 from codea1_cli.problems.prompts import code_messages, known_names, shown_problem
 from codea1_cli.sandbox.base import in_order
-from codea1_cli.sandbox.verdicts import Verdict
 
 Rows = list[dict[str, Any]]
-PROGRAMS_TRIED = 24  # per problem, for near-miss programs: mutation makes hundreds of a long reference
 
 
 @dataclass(frozen=True)
@@ -181,41 +177,6 @@ class HeldoutNearMisses(HeldoutAttacking):
 
 TARGETS, NEAR_MISSES = "targets.json", "near_miss.json"
 """The files of a run's evaluation/ with the wrong programs that its suites are written against."""
-
-
-def wrong_programs(problem: Problem) -> list[str]:
-    """The wrong programs of `meta.wrong`; a field of that name with something else in it is somebody else's."""
-    wrong = problem.meta.get("wrong")
-    return wrong if isinstance(wrong, list) and all(isinstance(source, str) for source in wrong) else []
-
-
-def near_misses(problem: Problem, judge: StepJudge, limit: int) -> list[str]:
-    """Up to `limit` programs that pass at least half of the problem's tests and not all, those that pass most first.
-
-    They are looked for among the problem's own wrong programs, then among mutants of its reference in the order of
-    their hashes, which favours no operator and no place; `PROGRAMS_TRIED` at most. `tests` and `extra_tests` count,
-    where the reference answers them. Of programs that fail the same calls only the first is taken, and none that times
-    out, which might be the machine's doing. None are found where no test is a plain call of the function.
-
-    Raises:
-        EnvironmentFault: the sandbox failed on all of them.
-    """
-    tested = problem.model_copy(update={"tests": [*problem.tests, *problem.extra_tests]})
-    if not own_calls(tested):
-        return []
-    mutants = {mutant.source for mutant in make_mutants(problem.reference) if mutant.source is not None}
-    by_hash = sorted(mutants, key=lambda source: hashlib.sha256(source.encode()).digest())
-    programs = list(dict.fromkeys([*wrong_programs(problem), *by_hash]))[:PROGRAMS_TRIED]
-    grades = grade_on_tests(judge.judge, tested, programs, stop_late=True)
-    if programs and all(grade.share is None for grade in grades) and judge.reference_fault(problem) is None:
-        raise judge.outage(f"the sandbox failed on {problem.id}")
-    found: dict[tuple[str, ...], tuple[float, str]] = {}
-    for program, grade in zip(programs, grades, strict=True):
-        failed = {call: test.verdict for call, test in grade.verdicts.items() if test.verdict is not Verdict.PASSED}
-        if grade.loaded and 0.5 <= (grade.share or 0.0) < 1 and Verdict.TIMEOUT not in failed.values():
-            found.setdefault(tuple(failed), (grade.share or 0.0, program))
-    nearest = sorted(found.values(), key=lambda item: -item[0])  # stable: equals stay in order
-    return [program for _, program in nearest[:limit]]
 
 
 def solve_figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -10,13 +10,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import ProblemOutcome
 from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem, StepJudge
 from codea1_cli.problems.problem import Problem
+
+if TYPE_CHECKING:
+    from codea1_cli.methods.registry import Named
 
 Ids = list[int]
 OnChunk = Callable[[list[int], list[list[Ids]]], None]
@@ -189,7 +192,7 @@ class Method(ABC):
     """One way to train. Stateless: the driver, the arena and every rank have their own instance."""
 
     name: ClassVar[str]
-    roles: ClassVar[tuple[str, ...]]
+    roles: tuple[str, ...]
     """The policies that it trains, `code` first; each has a section of that name in the recipe."""
 
     ignores: ClassVar[tuple[str, ...]] = ()
@@ -197,6 +200,15 @@ class Method(ABC):
 
     needs_reference: ClassVar[bool] = True
     """Whether a problem without a reference solution is an error."""
+
+    pairs: ClassVar[bool] = False
+    """Whether it learns from pairs of prompt and completion (`data.pairs`) in place of what the policies sample: then
+    it has no rollouts, and nothing is judged but held-out samples."""
+
+    @classmethod
+    def of(cls, recipe: Named) -> Method:
+        """The method as a recipe wishes it."""
+        return cls()
 
     def own_tests(self, game: Game) -> int | None:
         """How many of a problem's own tests run on a candidate when it is loaded; None: all."""

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 METHODS = {  # name -> module:Class
     "code-a1": "codea1_cli.methods.code_a1:CodeA1",
     "golden-tests": "codea1_cli.methods.golden_tests:GoldenTests",
+    "sft": "codea1_cli.methods.sft:Sft",
 }
 DEFAULT = "code-a1"
-RESERVED = ("self-play", "sft")
+RESERVED = ("self-play",)
 
 
 class Named(Protocol):
@@ -23,20 +24,24 @@ class Named(Protocol):
     @property
     def method(self) -> str: ...
 
+    @property
+    def sft(self) -> Any: ...
+
 
 def method_of(recipe: Named) -> Method:
     """The method that a recipe names."""
-    return find_method(recipe.method)()
+    return find_method(recipe.method).of(recipe)
 
 
-def check_method(name: str) -> None:
-    """Raises ValueError when no method has this name; see `find_method`."""
+def check_method(name: str) -> str:
+    """The name; ValueError when no method has it, see `find_method`."""
     if name in RESERVED:
         raise ValueError(f"method {name!r} is not available yet; use {', '.join(METHODS)}")
     if name not in METHODS and ":" not in name:
         raise ValueError(f"unknown method {name!r}; there are {', '.join((*METHODS, *RESERVED))}, or module:Class")
     if name not in METHODS:
         find_method(name)
+    return name
 
 
 def find_method(name: str) -> type[Method]:
@@ -58,11 +63,14 @@ def find_method(name: str) -> type[Method]:
 
 
 def without_ignored(name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe's nested `keys` less those that a method ignores; all of them for a name that is no method's."""
+    """A recipe's nested `keys` less those that a method ignores; all of them for a name that is no method's. The
+    section `sft` has a meaning under that method, and for a warm-up, which trains the policies that its method does."""
     try:
-        return _without(find_method(name).ignores, keys)
+        method = find_method(name)
     except ValueError:
         return dict(keys)
+    own = () if method.pairs else ("sft.role",) if keys.get("warmup") else ("sft",)
+    return _without({*method.ignores, *own}, keys)
 
 
 def without_settings_of(before: str, name: str, keys: Mapping[str, Any]) -> dict[str, Any]:

@@ -252,7 +252,7 @@ def _forward_flops(shape: ModelShape, length: float) -> float:
 def judging_s(recipe: Recipe, workers: int) -> float:
     """Seconds of judging per step with so many workers at once."""
     candidates, suites = sampled(recipe, "code"), sampled(recipe, "test")
-    return candidates * (c.JUDGE_CANDIDATE_S + suites / candidates * c.JUDGE_SUITE_S) / max(workers, 1)
+    return (candidates * c.JUDGE_CANDIDATE_S + suites * c.JUDGE_SUITE_S) / max(workers, 1)
 
 
 def step_seconds(times: Sequence[RoleTime], judging: float, *, shared: bool) -> float:

@@ -28,7 +28,7 @@ from codea1_cli.planning.costs import (
 )
 from codea1_cli.planning.gpu_assignment import GpuId, Target
 from codea1_cli.planning.shapes import ModelShape
-from codea1_cli.recipe.batching import Batches, batches
+from codea1_cli.recipe.batching import Batches, batches, warmup_recipe
 from codea1_cli.recipe.schema import Lora, Recipe
 
 
@@ -54,6 +54,7 @@ class RunEstimate:
     steps: int
     disk: dict[str, int]
     checkpoint: int
+    warmup_s: float = 0.0  # of the whole warm-up, in which no policy needs more memory than later
 
     @property
     def fits(self) -> bool:
@@ -68,7 +69,7 @@ class RunEstimate:
     @property
     def hours(self) -> float:
         """Hours of the whole run."""
-        return self.steps * self.step_s / 3600
+        return (self.warmup_s + self.steps * self.step_s) / 3600
 
     @property
     def disk_bytes(self) -> int:
@@ -84,7 +85,9 @@ def estimate_run(
     Raises:
         UserError: as `recipe.batching.batches`.
     """
-    roles = method_of(recipe).roles
+    roles, warmup = method_of(recipe).roles, warmup_recipe(recipe)
+    if method_of(recipe).pairs:  # there is no reference model
+        recipe = recipe.model_copy(update={"optim": recipe.optim.model_copy(update={"kl": 0.0})})
     by_role = {role: batches(recipe, role, len(gpus[role])) for role in roles}
     memory = {
         role: rank_memory(recipe, role, shapes[role], by_role[role], vllm=target.vllm, gpu=target.gpu) for role in roles
@@ -131,9 +134,15 @@ def estimate_run(
         judging,
         step_seconds(list(times.values()), judging, shared=len(used) > len(set(used))),
         steps,
-        _disk(recipe, checkpoint, steps, lengths),
+        _disk(recipe, checkpoint, steps, lengths) | _warmup_disk(recipe, shapes, checkpoint),
         checkpoint,
+        3600 * estimate_run(warmup, shapes, gpus, target, problems).hours if warmup is not None else 0.0,
     )
+
+
+def _warmup_disk(recipe: Recipe, shapes: Mapping[str, ModelShape], checkpoint: int) -> dict[str, int]:
+    """What a warm-up leaves: its last checkpoint and the models."""
+    return {"warm-up": checkpoint + sum(4 * shape.parameters for shape in shapes.values())} if recipe.warmup else {}
 
 
 def _cpu_share(target: Target, ranks: int) -> c.Device:

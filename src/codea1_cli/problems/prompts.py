@@ -27,7 +27,7 @@ TEST_SYSTEM = (
 
 def code_messages(problem: Problem) -> list[Message]:
     """The Code LLM's prompt: [system, user]."""
-    user = f"Write this function.\n\n{problem.question.rstrip()}\n\n{_block(problem.declaration)}"
+    user = f"Write this function.\n\n{problem.question.rstrip()}\n\n{code_block(problem.declaration)}"
     return _chat(CODE_SYSTEM, user)
 
 
@@ -39,9 +39,9 @@ def test_messages(problem: Problem, candidate: str | None, tests_per_suite: int)
     system = TEST_SYSTEM.format(count=tests_per_suite, entry_point=problem.entry_point)
     question = problem.question.rstrip()
     if candidate is None:
-        user = f"Write tests for this function.\n\n{question}\n\n{_block(problem.declaration)}"
+        user = f"Write tests for this function.\n\n{question}\n\n{code_block(problem.declaration)}"
     else:
-        user = f"Write tests that break this solution.\n\n{question}\n\n{_block(candidate)}"
+        user = f"Write tests that break this solution.\n\n{question}\n\n{code_block(candidate)}"
     return _chat(system, user)
 
 
@@ -147,7 +147,8 @@ def _strip(function: ast.FunctionDef, renamed: Mapping[str, str]) -> None:
         function.body = function.body[1:]
 
 
-def _block(source: str) -> str:
+def code_block(source: str) -> str:
+    """A program or a suite as prompts show it, and as replies shall hold it."""
     return f"```python\n{source.rstrip()}\n```"
 
 

@@ -65,6 +65,23 @@ def batches(recipe: Recipe, role: str, ranks: int) -> Batches:
     )
 
 
+def warmup_recipe(recipe: Recipe) -> Recipe | None:
+    """The recipe of the run that warms up a recipe's policies; None where it asks for no warm-up."""
+    roles, wish = method_of(recipe).roles, recipe.warmup
+    if wish is None:
+        return None
+    lengths = {"problems_per_step": wish.pairs_per_step, "updates_per_step": 1, "max_steps": wish.steps}
+    changes = {
+        "method": "sft",
+        "sft": recipe.sft.model_copy(update={"role": "both" if len(roles) > 1 else roles[0]}),
+        "warmup": None,
+        "train": recipe.train.model_copy(update=lengths),
+        "eval": recipe.eval.model_copy(update={"every": None, "benchmarks": [], "best": None}),
+        "checkpoint": recipe.checkpoint.model_copy(update={"every": recipe.checkpoint.every or wish.steps, "keep": 1}),
+    }
+    return recipe.model_copy(update=changes)
+
+
 def fitted(recipe: Recipe, problems: int, ranks: Mapping[str, int]) -> tuple[Recipe, str | None]:
     """The recipe as it is, or, where the problems do not fill a step, with the largest step that they fill and that
     every policy's ranks (their number by role) and optimizer steps can share; and then a word about it.

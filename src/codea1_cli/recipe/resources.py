@@ -10,15 +10,9 @@ from pathlib import Path
 from codea1_cli.environment import cache_folder
 from codea1_cli.errors import EnvironmentFault, UserError, size_text
 from codea1_cli.evals.benchmark import EvalSet, ScoreOptions, SetOptions
-from codea1_cli.evals.heldout import (
-    NEAR_MISSES,
-    TARGETS,
-    HeldoutAttacking,
-    HeldoutNearMisses,
-    HeldoutSolving,
-    wrong_programs,
-)  # fmt: skip
+from codea1_cli.evals.heldout import NEAR_MISSES, TARGETS, HeldoutAttacking, HeldoutNearMisses, HeldoutSolving
 from codea1_cli.evals.registry import benchmark_row, open_set
+from codea1_cli.evals.wrong_programs import wrong_programs
 from codea1_cli.files import user_path
 from codea1_cli.hub import nobody_asked
 from codea1_cli.judging.judge import Judge, ReferenceCache, own_calls
@@ -145,13 +139,14 @@ def open_judge(recipe: Recipe, *, workers: int | None = None, cache: Path | None
 
 
 @contextmanager
-def judge_of(recipe: Recipe) -> Iterator[Judge]:
-    """The judge that a run of `recipe` uses, one program at once unless the recipe says otherwise, for one block.
+def judge_of(recipe: Recipe, every_core: bool = False) -> Iterator[Judge]:
+    """The judge that a run of `recipe` uses, for one block; one program at once, or one a core, unless the recipe says
+    otherwise.
 
     Raises:
         EnvironmentFault: as `open_judge`.
     """
-    judge = open_judge(recipe, workers=recipe.judge.workers or 1)
+    judge = open_judge(recipe, workers=None if every_core else recipe.judge.workers or 1)
     with closing(judge.cache), closing(judge.sandbox):
         yield judge
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals.registry import names as benchmark_names
 from codea1_cli.game.rules import MOST, Game, Positive, Range, Share
 from codea1_cli.methods.registry import DEFAULT, check_method, without_ignored
+from codea1_cli.methods.sft import Pairs, Rate, Warmup
 from codea1_cli.recipe.data_options import Options, SourceOptions, read_options
 from codea1_cli.sandbox.base import LAYERS
 from codea1_cli.sandbox.make import BACKENDS, check_endpoint
@@ -41,9 +42,7 @@ class DataSource(Section):
 
 
 class Data(Section):
-    train: str | None = Field(
-        None, description="problems to train on: a .jsonl, .jsonl.gz or .parquet file, or builtin:tiny/train"
-    )
+    train: str | None = Field(None, description="problems: a .jsonl, .jsonl.gz or .parquet file, or builtin:tiny/train")
     source: DataSource | None = Field(None, description="where they come from when `train` is null; made on first use")
     heldout: str | None = Field(None, description="evaluated, not trained on; null: the val part of `source`, or none")
     limit: Positive | None = Field(None, description="use only the first N training problems")
@@ -53,8 +52,7 @@ class Data(Section):
         "game.n_code samples; a row's own `solve_rate` is taken where there is one",
     )
     leave_flat: Positive | None = Field(
-        None,
-        description="a problem whose candidates all earn the same in so many of its steps in a row leaves the run",
+        None, description="a problem whose candidates all earn the same so many steps in a row leaves the run"
     )
     expects: str | None = Field(None, description="what data the recipe is meant for, shown where it names none")
 
@@ -102,19 +100,14 @@ class Optim(Section):
     charge_truncated: bool = Field(
         False, description="a reply that was cut off at its limit earns 0, or less where it would have earned less"
     )
-    mask_flat: bool = Field(
-        False,
-        description="leave groups whose replies all earn the same out of the loss: they teach nothing",
-    )
+    mask_flat: bool = Field(False, description="leave groups whose replies all earn the same out of the loss")
 
 
 class Train(Section):
     problems_per_step: Positive = 256
     updates_per_step: Positive = Field(2, description="optimizer steps a rollout")
     epochs: Positive = 3
-    max_steps: Positive | None = Field(
-        None, description="length of the run in steps; null: epochs x problems / problems_per_step"
-    )
+    max_steps: Positive | None = Field(None, description="length in steps; null: epochs x problems / problems_per_step")
     precision: Literal["auto", "bf16", "fp32"] = Field(
         "auto",
         description="of forward and backward; parameters and optimizer stay fp32. "
@@ -133,9 +126,7 @@ class Train(Section):
 
 
 class Sampling(Section):
-    engine: Literal["auto", "transformers", "vllm"] = Field(
-        "auto", description="auto: vLLM where it is installed and there is a GPU"
-    )
+    engine: Literal["auto", "transformers", "vllm"] = Field("auto", description="auto: vLLM where it is, on a GPU")
     temperature: Annotated[float, Field(gt=0.0)] = 1.0
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     top_k: Annotated[int, Field(ge=0, le=MOST)] = 0
@@ -161,14 +152,10 @@ class Role(Section):
     gpus: int | list[int] | None = Field(
         None, description="its slice: a count or explicit ids; null: an even share of what there is"
     )
-    ranks: Positive | None = Field(
-        None, description="data-parallel ranks; null: one a GPU, one on a machine without GPUs"
-    )
+    ranks: Positive | None = Field(None, description="data-parallel ranks; null: one a GPU, one on a CPU")
     max_prompt_tokens: Positive = 4096
     max_completion_tokens: Positive = 4096
-    learning_rate: Annotated[float, Field(gt=0.0)] | None = Field(
-        None, description="overrides optim.learning_rate for this policy"
-    )
+    learning_rate: Rate | None = Field(None, description="overrides optim.learning_rate for this policy")
 
 
 class TestRole(Role):
@@ -216,20 +203,13 @@ class Eval(Section):
     benchmark_top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 0.95
     benchmark_limit: Positive | None = Field(None, description="only N tasks; null: all, of ult 64 functions")
     benchmark_python: str | None = Field(None, description="interpreter for their programs; null: the one of codea1")
-    best: str | None = Field(
-        None, description="figure that marks the best checkpoint, such as humaneval/plus/pass@1 or heldout/pass@1"
-    )
-
-    @field_validator("benchmarks")
-    @classmethod
-    def _known(cls, value: list[str]) -> list[str]:
-        for name in value:
-            if name not in benchmark_names():
-                raise ValueError(f"unknown benchmark {name!r}; there are {', '.join(benchmark_names())}")
-        return value
+    best: str | None = Field(None, description="figure of the best checkpoint: humaneval/plus/pass@1, heldout/pass@1")
 
     @model_validator(mode="after")
     def _best_is_measured(self) -> Eval:
+        for name in self.benchmarks:
+            if name not in benchmark_names():
+                raise ValueError(f"benchmarks: unknown benchmark {name!r}; there are {', '.join(benchmark_names())}")
         if len(set(self.benchmarks)) < len(self.benchmarks):
             raise ValueError(f"benchmarks names one twice: {', '.join(self.benchmarks)}")
         if self.best is not None:
@@ -261,7 +241,9 @@ class Recipe(Section):
     name: str = "custom"
     description: str = ""
     model: str = Field(description="hub id, local folder, or builtin:tiny; both policies start from it")
-    method: str = Field(DEFAULT, description="code-a1, golden-tests, or module:Class; self-play and sft are reserved")
+    method: Annotated[str, AfterValidator(check_method)] = Field(
+        DEFAULT, description="code-a1, golden-tests, sft, or module:Class; self-play is reserved"
+    )
     seed: Annotated[int, Field(ge=-MOST, le=MOST)] = 0
     data: Data = Field(default_factory=Data)
     game: Game = Field(default_factory=Game)
@@ -272,17 +254,14 @@ class Recipe(Section):
     sampling: Sampling = Field(default_factory=Sampling)
     code: Role = Field(default_factory=Role)
     test: TestRole = Field(default_factory=TestRole)
+    sft: Pairs = Field(default_factory=Pairs)
+    warmup: Warmup | None = Field(None, description="fine-tunes the policies on pairs, as `sft` says, before the run")
     lora: Lora | None = None
     checkpoint: Checkpoint = Field(default_factory=Checkpoint)
     eval: Eval = Field(default_factory=Eval)
     preflight: Preflight = Field(default_factory=Preflight)
     faults: Faults = Field(default_factory=Faults)
-
-    @field_validator("method")
-    @classmethod
-    def _method(cls, value: str) -> str:
-        check_method(value)
-        return value
+    _warmed: dict[str, str] = PrivateAttr(default_factory=dict)  # what the warm-up made, by role (`engine.sft`)
 
     @field_validator("sandbox")
     @classmethod
@@ -314,10 +293,7 @@ class Recipe(Section):
         return self.code if role == "code" else self.test
 
     def model_of(self, role: str) -> str:
-        return self.role(role).model or self.model
-
-    def learning_rate_of(self, role: str) -> float:
-        return self.role(role).learning_rate or self.optim.learning_rate
+        return self._warmed.get(role) or self.role(role).model or self.model
 
     def dump(self) -> dict[str, Any]:
         """Every value that the method has a use for, with the defaults written out, ready for YAML."""

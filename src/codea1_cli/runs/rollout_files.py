@@ -184,6 +184,31 @@ def candidates_of(file: Path, problem_id: str) -> list[CandidateRecord]:
         ) from None
 
 
+def sampled_texts(folder: Path, role: str, ids: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+    """What a run's policy sampled for these problems, the newest steps first: (program that it was shown, text), by
+    problem; the Code LLM is shown none.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found: dict[str, list[tuple[str, str]]] = {}
+    columns = ["problem_id", "completion", "code", "shown", "suites"]
+    for file in rollout_files(folder).values():
+        try:
+            rows = pq.read_table(
+                file.absolute(), columns=columns, filters=[("problem_id", "in", list(ids))]
+            ).to_pylist()
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise UserError(f"{file}: the rollouts cannot be read: {first_line(error)}", hint="remove it") from None
+        for row in rows:
+            suites = [(row["shown"] or row["code"], suite["text"]) for suite in row["suites"] or ()]
+            found.setdefault(row["problem_id"], []).extend([("", row["completion"])] if role == "code" else suites)
+    return found
+
+
 def history(folder: Path, problem_id: str, *, since: int = 0) -> Iterator[list[CandidateRecord]]:
     """The problem's candidates step by step, newest first, down to step `since`; steps without it are skipped."""
     for step, file in rollout_files(folder).items():

@@ -18,6 +18,7 @@ from typing import Any
 from codea1_cli.durable import fsync_folder, fsync_tree, held_by, locked_folder, write_atomic
 from codea1_cli.errors import UserError, command, did_you_mean
 from codea1_cli.files import kept_json, kept_rows, read_json
+from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.checkpoints import COMMITTED, commit_note, prunable
@@ -36,8 +37,9 @@ def runs_option(root: Path) -> list[str]:
 class RunDir:
     """One run's folder. Reading needs no lock; writing happens in the process that holds `locked()`."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path).absolute()
+    def __init__(self, path: str | Path, within: RunDir | None = None) -> None:
+        """`within`: the run that this one is the warm-up of."""
+        self.path, self.within = Path(path).absolute(), within
         self.lock_file: int | None = None  # the open lock, while this process holds it
 
     @property
@@ -47,7 +49,9 @@ class RunDir:
 
     @property
     def options(self) -> list[str]:
-        """What names this run on a command line typed in this place, word by word."""
+        """What names this run, or the one that it warms up, on a command line typed in this place, word by word."""
+        if self.within is not None:
+            return self.within.options
         return ["--run", self.name, *runs_option(self.path.parent)]
 
     @property
@@ -102,7 +106,14 @@ class RunDir:
         """The recipe of recipe.yaml; raises UserError where that is broken."""
         from codea1_cli.recipe.files import load_recipe
 
-        return load_recipe(str(self.recipe_file), of_run=True)
+        recipe = load_recipe(str(self.recipe_file), of_run=True)
+        recipe._warmed = self.warmed(method_of(recipe).roles if recipe.warmup is not None else ())
+        return recipe
+
+    def warmed(self, roles: Collection[str]) -> dict[str, str]:
+        """The models that the warm-up has made of these policies; all or none."""
+        folders = {role: self.path / "warmup" / "model" / role for role in roles}
+        return {role: str(f) for role, f in folders.items()} if all(f.is_dir() for f in folders.values()) else {}
 
     def problems(self) -> dict[str, Problem]:
         """The run's training problems by id."""

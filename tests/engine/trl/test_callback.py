@@ -16,6 +16,7 @@ class Rank:
     """Stands for one rank; remembers what it asked of the arena."""
 
     def __init__(self, updates=2):
+        self.learns_from_pairs = False
         self.spec = SimpleNamespace(role="code", rank=0, label="code[0]")
         self.updates_per_step = updates
         self.arena = SimpleNamespace(report=lambda report: self.reports.append(report))

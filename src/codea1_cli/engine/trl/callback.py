@@ -18,6 +18,7 @@ _LOGGED = {name: name for name in ("loss", "grad_norm", "learning_rate", "reward
     "completions/mean_length": "completion_tokens",
     "completions/clipped_ratio": "clipped_share",
     "clip_ratio/region_mean": "ratio_clipped",
+    "mean_token_accuracy": "token_accuracy",
     "flat_masked": "flat_masked",
     "sampling/sampling_logp_difference/mean": "logp_mismatch",
     "sampling/sampling_logp_difference/max": "logp_mismatch_max",
@@ -68,6 +69,8 @@ def make_callback(rank: TrainingRank) -> Any:
                         f"{name} of the {rank.spec.role} policy is {logs[name]} at step {step} ({rank.spec.label})"
                     )
             figures = {ours: logs.get(theirs) for theirs, ours in _LOGGED.items()}
+            if rank.learns_from_pairs:  # SFTTrainer counts anew after a resume
+                del figures["tokens_seen"]
             # An infinite ratio is no figure, and no reason to stop.
             rank.logs.append({k: v for k, v in figures.items() if v is not None and math.isfinite(v)})
             if state.global_step % updates:

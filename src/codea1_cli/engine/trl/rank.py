@@ -37,7 +37,7 @@ class TrainingRank:
         self.spec, self.recipe, self.arena = spec, recipe, arena
         self.problems, self.ends = problems, ends
         self.label, self.game = spec.label, recipe.game
-        self.plan = method_of(recipe).plan(recipe.game, spec.role)
+        self.plan, self.learns_from_pairs = method_of(recipe).plan(recipe.game, spec.role), method_of(recipe).pairs
         self.max_prompt_tokens = recipe.role(spec.role).max_prompt_tokens
         self.updates_per_step = recipe.train.updates_per_step
         self.trainer: Any = None

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -59,6 +60,33 @@ def sample_groups(
         if on_chunk is not None:
             on_chunk(part, [completions[i] for i in part])
     return completions, logprobs if scored and prompts else None
+
+
+def make_sampler(trainer: Any, recipe: Recipe, role: str, plain: Any) -> None:
+    """Gives a trainer that does not sample what this module asks of a GRPOTrainer: transformers' `generate` with the
+    training's settings, in the place of `_generate_single_turn`.
+
+    plain: generation settings that name the end and pad tokens alone.
+    """
+    import torch
+    from trl.models.utils import unwrap_model_for_generation
+
+    settings, section = recipe.sampling, recipe.role(role)
+    options = {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": settings.top_k}
+    trainer.generation_config = copy.deepcopy(plain)
+    trainer.generation_config.update(do_sample=True, max_new_tokens=section.max_completion_tokens, **options)
+    trainer.use_vllm = False
+    tokenizer, ends = trainer.processing_class, set(plain.eos_token_id)
+
+    def single(prompts: list[Ids], images: Any, fields: Any, n: int) -> tuple[list[Ids], None]:
+        batch = tokenizer.pad({"input_ids": prompts}, padding_side="left", return_tensors="pt")
+        inputs = batch.to(trainer.accelerator.device)
+        with unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model, torch.no_grad():
+            out = model.generate(**inputs, generation_config=trainer.generation_config)
+        completions = out[:, inputs["input_ids"].shape[1] :].tolist()
+        return [ids[: next((at + 1 for at, id in enumerate(ids) if id in ends), None)] for ids in completions], None
+
+    trainer._generate_single_turn = single
 
 
 def sync_weights(trainer: Any) -> None:

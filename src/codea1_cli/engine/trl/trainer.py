@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.data.pairs import Pair
 from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.engine.run_setup import Schedule
-from codea1_cli.engine.trl.sampling import charge_truncated, mask_flat, play_substitutes, sample_by_prompt
+from codea1_cli.engine.trl.sampling import (
+    charge_truncated,
+    make_sampler,
+    mask_flat,
+    play_substitutes,
+    sample_by_prompt,
+)
 from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings
 from codea1_cli.errors import UserError
 from codea1_cli.files import user_path
 from codea1_cli.methods.base import Rollouts
-from codea1_cli.models.loading import fitting_chat, resolve_model
+from codea1_cli.models.loading import fitting_chat, render, resolve_model
 from codea1_cli.models.sampler import plain_generation
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import Batches
@@ -45,7 +53,6 @@ def build_trainer(
         UserError: the model cannot be loaded.
     """
     from datasets import Dataset
-    from transformers import PrinterCallback, ProgressCallback
     from trl import GRPOConfig, GRPOTrainer
 
     ids = [pid for step in schedule.steps for pid in step for _ in range(batches.groups_per_problem)]
@@ -57,28 +64,17 @@ def build_trainer(
     if spec.use_vllm:
         settings["generation_kwargs"] = {"stop_token_ids": plain.eos_token_id}
     arguments = GRPOConfig(**settings)
-    try:
-        with engine_settings(recipe, batches, spec, told):
-            trainer = GRPOTrainer(
-                model=resolve_model(recipe.model_of(spec.role)),
-                args=arguments,
-                train_dataset=dataset,
-                processing_class=tokenizer,
-                reward_funcs=rollouts.reward,
-                rollout_func=rollouts.rollout,
-                peft_config=_peft(recipe),
-            )
-    except (OSError, ValueError) as error:
-        if "config.json" in str(error) or "huggingface" in str(error).lower():
-            first = str(error).strip().splitlines()[0]
-            raise UserError(f"cannot load the model {recipe.model_of(spec.role)}: {first}") from None
-        raise
-    name, path = recipe.model_of(spec.role), resolve_model(recipe.model_of(spec.role))
-    for adapter in getattr(trainer.model, "peft_config", {}).values():
-        if adapter.base_model_name_or_path == path and not user_path(name).exists():
-            adapter.base_model_name_or_path = name  # of the hub, as another machine knows it, not a place in a cache
-    if spec.use_vllm:
-        WeightCheck(trainer.vllm_generation, spec.label)
+    with engine_settings(recipe, batches, spec, told), _loading(recipe, spec.role):
+        trainer = GRPOTrainer(
+            model=resolve_model(recipe.model_of(spec.role)),
+            args=arguments,
+            train_dataset=dataset,
+            processing_class=tokenizer,
+            reward_funcs=rollouts.reward,
+            rollout_func=rollouts.rollout,
+            peft_config=_peft(recipe),
+        )
+    _settle(trainer, recipe, spec)
     play_substitutes(trainer, rollouts, chats)
     if recipe.optim.charge_truncated:
         charge_truncated(trainer)
@@ -86,9 +82,86 @@ def build_trainer(
         mask_flat(trainer, batches.group)
     if recipe.sampling.seed_by_prompt:
         sample_by_prompt(trainer, recipe.seed)
+    return trainer
+
+
+def build_pairs_trainer(
+    recipe: Recipe,
+    spec: RankSpec,
+    batches: Batches,
+    schedule: Schedule,
+    pairs: Mapping[str, Pair],
+    tokenizer: Any,
+    output_dir: Path,
+) -> Any:
+    """The SFTTrainer of one rank of one policy, whose pairs the schedule names by id. The loss is that of completions
+    alone, the end token included. It samples as a GRPOTrainer does, for held-out figures.
+
+    Raises:
+        UserError: the model cannot be loaded.
+    """
+    from dataclasses import fields
+
+    from datasets import Dataset
+    from transformers import TrainingArguments
+    from trl import SFTConfig, SFTTrainer
+
+    tokens = {id: pair_tokens(tokenizer, pair) for id, pair in pairs.items()}
+    order = [tokens[id] for step in schedule.steps for id in step if id in tokens]
+    rows = {
+        "input_ids": [[*prompt, *completion] for prompt, completion in order],
+        "labels": [[-100] * len(prompt) + completion for prompt, completion in order],
+    }
+    plain = plain_generation(recipe.model_of(spec.role), tokenizer)
+    shared = {field.name for field in fields(TrainingArguments)}
+    settings = trainer_arguments(recipe, spec.role, batches, len(schedule), output_dir, False, spec.ranks)
+    settings = {name: value for name, value in settings.items() if name in shared} | {
+        "learning_rate": recipe.sft.rate(recipe.optim.learning_rate),
+        "max_length": None,  # pairs that are too long are left out, never cut
+        "model_init_kwargs": settings["model_init_kwargs"] | {"generation_config": plain},
+        "train_sampling_strategy": "sequential",  # the schedule is the order
+    }
+    with _loading(recipe, spec.role):
+        trainer = SFTTrainer(
+            model=resolve_model(recipe.model_of(spec.role)),
+            args=SFTConfig(**settings),
+            train_dataset=Dataset.from_dict(rows),
+            processing_class=tokenizer,
+            peft_config=_peft(recipe),
+        )
+    _settle(trainer, recipe, spec)
+    make_sampler(trainer, recipe, spec.role, plain)
+    return trainer
+
+
+def pair_tokens(tokenizer: Any, pair: Pair) -> tuple[list[int], list[int]]:
+    """Prompt and completion as they are when a policy samples: tokenised apart, the end token behind the completion."""
+    completion = list(tokenizer(pair.completion, add_special_tokens=False)["input_ids"])
+    return render(tokenizer, pair.messages), [*completion, tokenizer.eos_token_id]
+
+
+@contextlib.contextmanager
+def _loading(recipe: Recipe, role: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        if "config.json" in str(error) or "huggingface" in str(error).lower():
+            first = str(error).strip().splitlines()[0]
+            raise UserError(f"cannot load the model {recipe.model_of(role)}: {first}") from None
+        raise
+
+
+def _settle(trainer: Any, recipe: Recipe, spec: RankSpec) -> None:
+    from transformers import PrinterCallback, ProgressCallback
+
+    name, path = recipe.model_of(spec.role), resolve_model(recipe.model_of(spec.role))
+    for adapter in getattr(trainer.model, "peft_config", {}).values():
+        if adapter.base_model_name_or_path == path and not user_path(name).exists():
+            adapter.base_model_name_or_path = name  # of the hub, as another machine knows it, not a place in a cache
+    if spec.use_vllm:
+        WeightCheck(trainer.vllm_generation, spec.label)
     for callback in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(callback)
-    return trainer
 
 
 def trainer_arguments(
@@ -130,7 +203,7 @@ def trainer_arguments(
         epsilon_high=optim.epsilon_high,
         delta=optim.dual_clip,
         # optimizer
-        learning_rate=recipe.learning_rate_of(role),
+        learning_rate=section.learning_rate or optim.learning_rate,
         lr_scheduler_type=optim.lr_scheduler,
         warmup_steps=optim.warmup_steps * batches.updates_per_step,
         weight_decay=optim.weight_decay,

@@ -1,0 +1,285 @@
+"""`codea1 make-pairs`: prompts and completions for `method: sft` and a warm-up, made from problems."""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from typer import Argument, Option
+
+from codea1_cli.cli import console
+from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
+from codea1_cli.cli.judge import WorkersOption
+from codea1_cli.errors import UserError, command
+
+if TYPE_CHECKING:
+    from codea1_cli.data.pairs import Pair, PairOptions, Propose
+    from codea1_cli.engine.ranks import Node
+    from codea1_cli.judging.judge import Judge
+    from codea1_cli.planning.gpu_assignment import GpuAssignment
+    from codea1_cli.problems.problem import Problem
+    from codea1_cli.recipe.schema import Recipe
+    from codea1_cli.runs.run_dir import RunDir
+    from codea1_cli.runs.summary import Outcome
+
+
+def make_pairs(
+    data: Annotated[
+        str, Argument(metavar="DATA", help="Problems: a file, a folder that prepare-data made, or builtin:tiny/train.")
+    ],
+    role: Annotated[Literal["code", "test"], Option(help="The policy that they are for.")],
+    out: Annotated[Path, Option(metavar="DIR", help="A folder for the pairs and their card.")],
+    model: Annotated[
+        str, Option(metavar="MODEL", help="The model to train, where that is builtin:tiny, which has seen few names.")
+    ] = "",
+    samples: Annotated[
+        str | None, Option(metavar="MODEL", help="Take this model's samples, of those that hold: a run, folder or id.")
+    ] = None,
+    rollouts: Annotated[
+        str | None, Option(metavar="RUN", help="Take what a run sampled, of what holds, the newest steps first.")
+    ] = None,
+    n: Annotated[int, Option(min=1, help="Samples a problem, or a wrong program.")] = 8,
+    temperature: Annotated[float, Option(min=0.01, help="Of the samples.")] = 1.0,
+    max_new_tokens: Annotated[int, Option(min=1, help="Of a sample.")] = 512,
+    per_problem: Annotated[int, Option(min=1, help="Pairs a problem, at most.")] = 2,
+    tests_per_suite: Annotated[int, Option(min=1, help="Tests of a suite: game.tests_per_suite.")] = 8,
+    white_box: Annotated[bool, Option(help="Show the wrong program: game.white_box.")] = True,
+    limit: Annotated[int | None, Option(min=1, help="Use only the first N problems.")] = None,
+    seed: Annotated[int, Option(help="Of samples and of varied calls.")] = 0,
+    workers: WorkersOption = None,
+    runs: RunsOption = None,
+    wait: WaitOption = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> int:
+    """Make pairs to fine-tune on: solutions that pass their tests, or suites that are valid, rightly stated and break
+    the wrong program that they are written against."""
+    from codea1_cli.data.pairs import PAIRS, PairOptions, model_names
+    from codea1_cli.data.stages import SolveRule
+    from codea1_cli.judging.judge import Judge
+    from codea1_cli.problems.problem import read_problems
+    from codea1_cli.recipe.resources import problems_file
+    from codea1_cli.runs.policy_folders import find_model
+    from codea1_cli.runs.run_dir import find_run, runs_root
+    from codea1_cli.sandbox.base import Limits
+    from codea1_cli.sandbox.make import SandboxOptions, make_sandbox
+
+    if samples and rollouts:
+        raise UserError("--samples and --rollouts are two sources", hint="one folder of pairs for each")
+    names = model_names(model) if model else None
+    options = PairOptions(role, per_problem, tests_per_suite, white_box, seed, names)
+    source: dict[str, Any] = {"data": Path(data).name, "from": "references" if role == "code" else "mutants"}
+    problems = read_problems(problems_file(data), limit, references=False)
+    words = ["make-pairs", Path(data).name, "--role", role, "--out", "DIR", *(["--model", model] if model else [])]
+    judge = Judge(make_sandbox(SandboxOptions(workers=workers)), limits=Limits(time_s=2.0, memory_mb=1024))
+    with closing(judge.sandbox):
+        propose: Propose | None = None
+        if samples:
+            ref = find_model(samples, role=role, runs_root=runs)
+            rule = SolveRule(samples, n, temperature=temperature, max_new_tokens=max_new_tokens)
+            source |= {"from": "samples", "model": ref.label, **vars(rule)}
+            words += ["--samples", samples]
+            propose = _sampling(ref, rule, options, judge)
+        elif rollouts:
+            run = find_run(rollouts, runs_root(runs))
+            source |= {"from": "rollouts", "run": run.name, "steps": run.latest_step()}
+            words += ["--rollouts", run.name]
+            propose = _rolled_out(run.path / "rollouts", role)
+        card = publish(out, problems, options, source, command(*words), judge, propose, wait)
+    if as_json:
+        console.emit({"out": str(out), **card})
+        return console.EXIT_OK
+    show_card(card, out)
+    console.note(
+        f"next: {command('train', '--recipe', 'tiny', 'method=sft', f'sft.role={role}', f'sft.{role}={out / PAIRS}')}"
+    )
+    return console.EXIT_OK
+
+
+def publish(
+    folder: Path,
+    problems: "Sequence[Problem]",
+    options: "PairOptions",
+    source: Mapping[str, Any],
+    typed: str,
+    judge: "Judge",
+    propose: "Propose | None" = None,
+    wait: bool = False,
+) -> dict[str, Any]:
+    """Makes the pairs with progress on the terminal, and writes them to `folder`; returns their card. A folder that
+    holds those of the same problems, options and source is left as it is.
+
+    Raises:
+        UserError: there is none.
+    """
+    from codea1_cli.cli.streams import Bar, interruptible
+    from codea1_cli.data.pairs import CARD, identity, make_pairs, write_pairs
+    from codea1_cli.durable import only_writer
+    from codea1_cli.files import kept_json
+
+    key = identity(problems, options, source)
+    with only_writer(folder, wait=wait), interruptible("no pairs are written"), Bar(30.0, {"pairs": "pairs"}) as bar:
+        if (kept := kept_json(folder / CARD)).get("key") == key:
+            return kept
+        made = make_pairs(problems, options, judge, propose, lambda done, total: bar("pairs", done, total))
+        if not made.rows:
+            why = ", ".join(f"{reason}: {count}" for reason, count in made.without.most_common())
+            raise UserError(f"none of {made.problems} problems gave a pair for the {options.role} policy: {why}")
+        return write_pairs(folder, made, options, source, typed, key)
+
+
+def show_card(card: Mapping[str, Any], folder: Path) -> None:
+    """Prints how many pairs there are, of how many problems, and why others gave none."""
+    rows = [("problems", "", card["problems"])]
+    rows += [("without a pair", reason, -count) for reason, count in card["without"].items()]
+    rows += [("with pairs", "", card["with_pairs"]), ("pairs", "", card["pairs"])]
+    console.out().print(console.table(f"pairs for the {card['role'].title()} LLM", ("<", "why", ">count"), rows))
+    console.note(f"{folder / 'README.md'} is their card")
+
+
+def _sampling(ref: Any, rule: Any, options: "PairOptions", judge: "Judge") -> "Propose":
+    """What a model replies to each problem; for the Test LLM, to each of a problem's wrong programs."""
+    from codea1_cli.data.pairs import Proposal
+    from codea1_cli.data.stages import ProblemSampler
+    from codea1_cli.evals.wrong_programs import broken_programs
+
+    sampler = ProblemSampler(rule, ref=ref)
+
+    def propose(problems: "Sequence[Problem]") -> list[list[Proposal]]:
+        if options.role == "code":
+            return [[Proposal(text) for text in group] for group in sampler.sample(problems, options.seed)]
+        draw = random.Random(options.seed)
+        shown = [
+            (place, program)
+            for place, problem in enumerate(problems)
+            for program in broken_programs(problem, judge, options.per_problem, 0, draw)[0]
+        ]
+        found: list[list[Proposal]] = [[] for _ in problems]
+        asked = [(problems[place], program) for place, program in shown]
+        replies = sampler.attack(asked, options.tests_per_suite, options.white_box, options.seed)
+        for (place, program), group in zip(shown, replies, strict=True):
+            found[place] += [Proposal(text, program) for text in group]
+        return found
+
+    return propose
+
+
+def _rolled_out(folder: Path, role: str) -> "Propose":
+    """What a run sampled for each problem, by its rollouts."""
+    from codea1_cli.data.pairs import Proposal
+    from codea1_cli.runs.rollout_files import sampled_texts
+
+    def propose(problems: "Sequence[Problem]") -> list[list[Proposal]]:
+        found = sampled_texts(folder, role, [problem.id for problem in problems])
+        return [[Proposal(text, shown) for shown, text in found.get(problem.id, ())] for problem in problems]
+
+    return propose
+
+
+# -- a recipe's pairs --------------------------------------------------------------------------------------------------
+def recipe_pairs(recipe: "Recipe", roles: Sequence[str], needed: int | None = None, wait: bool = False) -> "list[Pair]":
+    """The pairs of these policies: of the files that the recipe names, else made of its training problems and kept.
+
+    needed: pairs that are enough for each policy; None: of all problems.
+
+    Raises:
+        UserError, EnvironmentFault: a file is broken, or no pair can be made.
+    """
+    from codea1_cli.data.pairs import CARD, PAIRS, identity, read_pairs
+    from codea1_cli.files import user_path
+    from codea1_cli.recipe.resources import judge_of
+
+    pairs: list[Pair] = []
+    for role in roles:
+        file = getattr(recipe.sft, role)
+        if file is None:
+            problems, options, source = made_of(recipe, role, needed)
+            folder = pairs_folder(identity(problems, options, source), role)
+            if not (folder / CARD).is_file():
+                console.note(f"making the {role} policy's pairs of {len(problems)} problems, kept in {folder}")
+                with judge_of(recipe, every_core=True) as judge:
+                    card = publish(folder, problems, options, source, f"sft.{role}: null", judge, wait=wait)
+                console.note(
+                    f"{card['pairs']} pairs of {card['with_pairs']} problems; {folder / 'README.md'} is their card"
+                )
+            pairs += read_pairs(folder / PAIRS, role)
+        else:
+            pairs += read_pairs(user_path(file), role)
+    return pairs
+
+
+def pairs_ahead(recipe: "Recipe", problems: int, notes: list[str]) -> int:
+    """How many pairs a run of `method: sft` would have, of the policy that has the most; of pairs that are not made yet
+    as many as there are problems. `notes` gets what a first use would make, also for a warm-up."""
+    from codea1_cli.data.pairs import CARD, identity, read_pairs
+    from codea1_cli.files import kept_json, user_path
+    from codea1_cli.methods.registry import method_of
+    from codea1_cli.recipe.batching import warmup_recipe
+
+    method, counts = method_of(recipe), [1]
+    wish = recipe if method.pairs else warmup_recipe(recipe)
+    needed = None if method.pairs or wish is None else wish.train.problems_per_step * (wish.train.max_steps or 0)
+    for role in method.roles if wish is not None else ():
+        file = getattr(recipe.sft, role)
+        if file is not None:
+            counts.append(len(read_pairs(user_path(file), role)))
+        elif recipe.data.train is None:
+            counts.append(problems)
+            notes.append(f"first use: makes the {role} policy's pairs of the training problems")
+        else:
+            chosen, options, source = made_of(recipe, role, needed)
+            folder = pairs_folder(identity(chosen, options, source), role)
+            counts.append(kept_json(folder / CARD).get("pairs", len(chosen)))
+            if not (folder / CARD).is_file():
+                notes.append(f"first use: makes the {role} policy's pairs of {len(chosen)} problems, kept in {folder}")
+    return max(counts) if method.pairs else problems
+
+
+def made_of(recipe: "Recipe", role: str, needed: int | None) -> "tuple[list[Problem], PairOptions, dict[str, Any]]":
+    """What a policy's pairs are made of: problems, how, and from what."""
+    from codea1_cli.data.pairs import PairOptions, model_names
+    from codea1_cli.recipe.resources import training_problems
+
+    game = recipe.game
+    names = model_names(recipe.model_of(role))
+    options = PairOptions(
+        role, tests_per_suite=game.tests_per_suite, white_box=game.white_box, seed=recipe.seed, names=names
+    )
+    problems = training_problems(recipe)
+    enough = (
+        len(problems) if needed is None else math.ceil(1.25 * needed / (1 if role == "code" else options.per_problem))
+    )
+    if enough < len(problems):
+        problems = random.Random(f"{recipe.seed} {role}").sample(problems, enough)
+    return problems, options, {"from": "references" if role == "code" else "mutants"}
+
+
+def warmed_up(
+    recipe: "Recipe", directory: "RunDir", ranks: "GpuAssignment", nodes: "list[Node]", address: str | None
+) -> "tuple[Recipe, Outcome | None]":
+    """The recipe whose policies start from what its warm-up makes of them, now or before; and the outcome of a warm-up
+    that was interrupted, None of one that is done."""
+    from codea1_cli.cli.train_view import train_shown
+    from codea1_cli.engine.sft import kept_pairs, warm_up
+    from codea1_cli.methods.registry import method_of
+
+    def train(wish: "Recipe", stage: "RunDir", done: int) -> "Outcome":
+        needed = wish.train.problems_per_step * (wish.train.max_steps or 0)
+        roles = method_of(wish).roles
+        pairs = kept_pairs(stage) if done else recipe_pairs(wish, roles, needed)
+        console.note(f"the warm-up goes on from step {done}" if done else "the warm-up comes before the first step")
+        return train_shown(wish, stage, pairs, ranks, nodes, done, None, address)
+
+    outcome = warm_up(recipe, directory, train)
+    if outcome is None:
+        recipe._warmed = directory.warmed(method_of(recipe).roles)
+    return recipe, outcome
+
+
+def pairs_folder(key: str, role: str) -> Path:
+    """Where made pairs are kept, by what they are made of."""
+    from codea1_cli.environment import cache_folder
+
+    return cache_folder().absolute() / "pairs" / f"{role}-{key}"

@@ -1,0 +1,156 @@
+"""Pairs of prompt and completion: as files hold them, and made of problems."""
+
+import json
+
+import pytest
+
+from codea1_cli.cli.make_pairs import publish
+from codea1_cli.data.pairs import PairOptions, Proposal, make_pairs, model_names, read_pairs
+from codea1_cli.errors import UserError
+from codea1_cli.extract import extract_code, parse_suite
+from codea1_cli.problems.problem import Problem, read_problems
+from codea1_cli.problems.prompts import code_messages, shown_code, shown_problem, test_messages
+from codea1_cli.tiny import problems_path
+from tests.judging.conftest import judge, sandbox
+
+__all__ = ["judge", "sandbox"]
+
+DOUBLE = Problem(
+    id="double",
+    question="Double n.",
+    declaration="def double(n):",
+    entry_point="double",
+    reference="def double(n):\n    return n + n",
+    tests=["assert double(3) == 6", "assert double(2) == 4", "assert double(-5) == -10"],
+)
+WRONG = "def double(n):\n    return n * n"
+
+
+def suite(*lines):
+    return "```python\n" + "\n".join(lines) + "\n```"
+
+
+def test_a_file_holds_prompts_as_texts_or_chats_and_completions(tmp_path):
+    chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    rows = [
+        {"prompt": "u", "completion": "c"},
+        {"prompt": chat, "completion": "c"},
+        {"messages": [*chat, {"role": "assistant", "content": "c"}], "source": "mine"},
+        {"prompt": chat, "completion": [{"role": "assistant", "content": "c"}]},
+    ]
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pairs = read_pairs(file, "test")
+    assert [pair.id for pair in pairs] == ["test/1", "test/2", "test/3", "test/4"]
+    assert {pair.completion for pair in pairs} == {"c"}
+    assert pairs[0].messages == chat[1:]
+    assert [pair.messages for pair in pairs[1:]] == [chat] * 3
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "u"},
+        {"completion": "c"},
+        {"prompt": "u", "completion": ""},
+        {"prompt": [], "completion": "c"},
+        {"prompt": ["u"], "completion": "c"},
+        {"messages": [{"role": "user", "content": "u"}]},
+        {"messages": [{"role": "assistant", "content": "c"}]},
+        {"prompt": "u", "completion": [{"role": "user", "content": "c"}]},
+        {"prompt": [{"role": "user", "content": 1}], "completion": "c"},
+    ],
+)
+def test_a_row_that_is_no_pair_is_named_with_its_line(tmp_path, row):
+    file = tmp_path / "pairs.jsonl"
+    file.write_text(json.dumps({"prompt": "u", "completion": "c"}) + "\n" + json.dumps(row) + "\n")
+    with pytest.raises(UserError, match=r"pairs\.jsonl:2: not a pair") as caught:
+        read_pairs(file, "code")
+    assert "`completion`" in caught.value.hint
+    file.write_text("")
+    with pytest.raises(UserError, match="holds no pair"):
+        read_pairs(file, "code")
+
+
+def test_the_reference_becomes_a_pair_where_it_passes_its_own_tests(judge):
+    broken = DOUBLE.model_copy(update={"id": "b", "reference": "def double(n):\n    raise ValueError"})
+    bare = DOUBLE.model_copy(update={"id": "c", "reference": ""})
+    untested = DOUBLE.model_copy(update={"id": "d", "tests": []})
+    made = make_pairs([DOUBLE, broken, bare, untested], PairOptions("code"), judge)
+    assert [row["problem_id"] for row in made.rows] == ["double", "d"]
+    assert made.without == {"its reference does not pass its tests": 1, "no reference": 1}
+    assert made.rows[0]["prompt"] == code_messages(DOUBLE)
+    assert extract_code(made.rows[0]["completion"], "double") == DOUBLE.reference
+
+
+def test_suites_break_the_program_of_their_prompt_and_state_what_the_reference_answers(judge):
+    made = make_pairs([DOUBLE], PairOptions("test", tests_per_suite=4), judge)
+    assert 1 <= len(made.rows) <= 2
+    for row in made.rows:
+        tests = parse_suite(row["completion"], "double")
+        assert len({test.call for test in tests}) == len(tests) == 4
+        argument = [int(test.call.partition("(")[2][:-1]) for test in tests]
+        assert [test.stated.value for test in tests] == [2 * n for n in argument]
+        program = row["prompt"][-1]["content"].partition("```python\n")[2].removesuffix("\n```")
+        assert row["prompt"] == test_messages(DOUBLE, program, 4)
+        names = {}
+        exec(program, names)
+        assert names["double"](argument[0]) != 2 * argument[0]  # the first one reveals the fault
+    hidden = make_pairs([DOUBLE], PairOptions("test", tests_per_suite=4, white_box=False), judge)
+    assert [row["prompt"] for row in hidden.rows] == [test_messages(DOUBLE, None, 4)]
+    many = make_pairs([DOUBLE.model_copy(update={"tests": [], "extra_tests": []})], PairOptions("test"), judge)
+    assert many.without == {"fewer than 8 usable tests": 1}
+
+
+def test_of_samples_only_what_holds_is_taken(judge):
+    texts = [WRONG, "no program", f"So:\n```python\n{DOUBLE.reference}\n```\nDone.", DOUBLE.reference]
+    made = make_pairs([DOUBLE], PairOptions("code"), judge, lambda problems: [[Proposal(text) for text in texts]])
+    assert [row["completion"] for row in made.rows] == [f"```python\n{DOUBLE.reference}\n```"]
+    good = ("assert double(3) == 6", "assert double(4) == 8")
+    suites = [
+        suite("assert double(3) == 6"),  # too few
+        suite("assert double(3) == 6", "assert double(3) == 6"),  # one call
+        suite("assert double(3) == 6", "assert double(4) == 9"),  # a wrong answer
+        suite("assert double(2) == 4", "assert double(0) == 0"),  # the wrong program passes
+        suite(*good, "assert double(5) == 11"),  # what follows the first K is left out
+    ]
+    options = PairOptions("test", tests_per_suite=2)
+    made = make_pairs([DOUBLE], options, judge, lambda problems: [[Proposal(text, WRONG) for text in suites]])
+    assert [row["completion"] for row in made.rows] == [suite(*good)]
+    made = make_pairs([DOUBLE], options, judge, lambda problems: [[Proposal(text, WRONG) for text in suites[:4]]])
+    assert made.without == {"no suite is valid, rightly stated and breaks a wrong program": 1}
+
+
+def test_a_model_of_few_names_gets_pairs_in_them(judge):
+    names = model_names("builtin:tiny")
+    problem = read_problems(problems_path("train"), 1)[0].model_copy(update={"entry_point": "total"})
+    reference = problem.reference.replace("solve(", "total(")
+    problem = problem.model_copy(
+        update={
+            "reference": reference,
+            "declaration": problem.declaration.replace("solve(", "total("),
+            "tests": [test.replace("solve(", "total(") for test in problem.tests],
+            "extra_tests": [],
+        }
+    )
+    row = make_pairs([problem], PairOptions("code", names=names), judge).rows[0]
+    assert row["prompt"] == code_messages(shown_problem(problem, names))
+    assert extract_code(row["completion"], "solve") == shown_code(reference, "total", names).strip()
+
+
+def test_a_folder_of_pairs_has_a_card_and_is_made_once(tmp_path, judge, monkeypatch):
+    options, source = PairOptions("code"), {"data": "problems.jsonl"}
+    bare = DOUBLE.model_copy(update={"id": "b", "reference": ""})
+    card = publish(tmp_path / "pairs", [DOUBLE, bare], options, source, "make-pairs", judge)
+    assert (card["problems"], card["with_pairs"], card["pairs"], card["without"]) == (2, 1, 1, {"no reference": 1})
+    text = (tmp_path / "pairs" / "README.md").read_text()
+    assert "1 pairs for the Code LLM, of 2 problems" in text
+    assert "| no reference | 1 |" in text
+    assert len(read_pairs(tmp_path / "pairs" / "pairs.jsonl", "code")) == 1
+    monkeypatch.setattr("codea1_cli.data.pairs.make_pairs", None)
+    assert publish(tmp_path / "pairs", [DOUBLE, bare], options, source, "make-pairs", judge) == card
+    monkeypatch.undo()
+    other = publish(tmp_path / "pairs", [DOUBLE], options, source, "make-pairs", judge)
+    assert other["key"] != card["key"]
+    with pytest.raises(UserError, match=r"none of 1 problems gave a pair .*no reference: 1"):
+        publish(tmp_path / "none", [bare], options, source, "make-pairs", judge)

@@ -1,0 +1,64 @@
+"""sft and the warm-up in a recipe: which policies, at which rate, and which keys mean something."""
+
+import pytest
+import yaml
+
+from codea1_cli.errors import UserError
+from codea1_cli.methods.registry import method_of
+from codea1_cli.recipe.batching import batches, warmup_recipe
+from codea1_cli.recipe.files import load_recipe, recipe_text
+
+
+@pytest.mark.parametrize(("role", "roles"), [("code", ("code",)), ("test", ("test",)), ("both", ("code", "test"))])
+def test_it_trains_the_policies_that_the_recipe_names(role, roles):
+    recipe = load_recipe("tiny", ["method=sft", f"sft.role={role}"])
+    assert method_of(recipe).roles == roles
+    assert batches(recipe, roles[0], 1).rows_per_step == recipe.train.problems_per_step
+
+
+def test_its_rate_is_of_its_own():
+    rates = {
+        name: load_recipe(name, ["method=sft"]).sft.rate(load_recipe(name).optim.learning_rate)
+        for name in ("tiny", "135m", "1.5b")
+    }
+    assert rates == {"tiny": 7e-4, "135m": 1e-4, "1.5b": 2e-5}
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["method=sft", "game.alpha=0.3"], "game.alpha"),
+        (["method=sft", "optim.kl=0.1"], "optim.kl"),
+        (["method=sft", "warmup.steps=3"], "warmup.steps"),
+        (["method=sft", "sampling.engine=vllm"], "sampling.engine"),
+        (["sft.learning_rate=1e-4"], "sft.learning_rate"),
+        (["method=golden-tests", "sft.code=pairs.jsonl"], "sft.code"),
+        (["warmup.steps=3", "sft.role=code"], "sft.role"),
+    ],
+)
+def test_a_key_without_a_meaning_is_refused(words, named):
+    with pytest.raises(UserError, match=f"ignores {named}"):
+        load_recipe("tiny", words)
+
+
+def test_a_warm_up_is_a_run_of_sft_of_the_methods_own_policies():
+    recipe = load_recipe("tiny", ["warmup.steps=5", "warmup.pairs_per_step=6", "sft.test=suites.jsonl"])
+    stage = warmup_recipe(recipe)
+    assert (stage.method, stage.train.max_steps, stage.train.problems_per_step) == ("sft", 5, 6)
+    assert method_of(stage).roles == method_of(recipe).roles == ("code", "test")
+    assert stage.sft.test == "suites.jsonl"
+    golden = warmup_recipe(load_recipe("tiny", ["method=golden-tests", "warmup.steps=5"]))
+    assert method_of(golden).roles == ("code",)
+    assert warmup_recipe(load_recipe("tiny")) is None
+
+
+def test_the_sections_are_written_out_where_they_mean_something():
+    shown = {
+        words: yaml.safe_load(recipe_text(load_recipe("tiny", words)))
+        for words in ((), ("method=sft",), ("warmup.steps=5",))
+    }
+    assert "sft" not in shown[()]
+    assert shown[()]["warmup"] is None
+    assert shown["method=sft",]["sft"]["role"] == "code"
+    assert "warmup" not in shown["method=sft",]
+    assert "role" not in shown["warmup.steps=5",]["sft"]
