@@ -39,6 +39,7 @@ SHORT = shlex.join(word for word in SMALL if word != "data.heldout=null") + " ev
 SMALL_PLAN = Typed("GPU", instead="plan --recipe 135m data.train=problems.jsonl --gpu a100")
 PLAN = Typed("GPU", instead="plan --recipe 1.5b data.train=problems.jsonl --gpu h200")
 GOLDEN = Typed("GPU", instead="plan --recipe 1.5b method=golden-tests data.train=problems.jsonl --gpu h200")
+SELF_PLAY = Typed("GPU", instead="plan --recipe 1.5b method=self-play data.train=problems.jsonl --gpu h200")
 COMMANDS: dict[str, Typed] = {
     # -- README
     "train --recipe tiny": Typed("tests in the Mistake Book", f"--run RUN --max-steps 1 {SHORT} checkpoint.every=1"),
@@ -93,6 +94,8 @@ COMMANDS: dict[str, Typed] = {
     "judge FILE.jsonl '[--json]' '[--workers' 'N]' '[--python' 'PATH]' '[--require' 'LAYER]' '[--sandbox' fusion --endpoint 'URL]'": Typed(
         "passed", instead="judge FILE.jsonl"
     ),
+    "train --recipe tiny method=self-play": Typed("steps", "--dry-run"),
+    "train --recipe 1.5b method=self-play data.train=problems.jsonl train.equal_budget=true": SELF_PLAY,
     "train --recipe tiny method=golden-tests": Typed("steps", "--dry-run"),
     "train --recipe 135m method=golden-tests data.train=train.jsonl game.golden=all": GOLDEN,
     "train --recipe 135m method=golden-tests data.train=train.jsonl 'data.solve_rate=[0.1, 0.9]'": GOLDEN,

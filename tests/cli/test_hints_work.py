@@ -306,7 +306,8 @@ def refuse_all_replies(run: RunDir) -> None:
 
     async def post() -> None:
         gate = PreflightGate(run.recipe(), run, ["code[0]"], {})
-        await gate.post("code[0]", PreflightCounts(replies=8, clipped=8), [])
+        gate.post("code[0]", "code", PreflightCounts(replies=8, clipped=8), [])
+        await gate.verdict()
 
     asyncio.run(post())
 

@@ -64,7 +64,7 @@ def test_check_passes_the_shipped_recipes_and_says_what_they_need(call):
         ("train.problems_per_step=7", "problems_per_step=7"),
         ("data.train=/nowhere/at/all.jsonl", "/nowhere/at/all.jsonl"),
         ("model=/nowhere/model", "/nowhere/model"),
-        ("method=self-play", "not available yet"),
+        ("method=grpo", "unknown method"),
     ],
 )
 def test_check_refuses_what_cannot_run(call, change, error):

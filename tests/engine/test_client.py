@@ -50,11 +50,11 @@ def test_names_change_on_the_way_for_a_model_that_knows_one():
     client._wait = lambda answer: answer  # type: ignore[method-assign]
     client.post_candidates(1, {"p": [own]})
     client.post_suites(1, [("p", 0, ["assert solve([]) == 0"])])
-    client.post_preflight("code[0]", None, [("p", [own])])
+    client.post_preflight("code[0]", "code", None, [("p", [own])])
     assert sent == [
         (1, {"p": [code]}),
         (1, [("p", 0, ["assert total([]) == 0"])]),
-        ("code[0]", None, [("p", [code])]),
+        ("code[0]", "code", None, [("p", [code])]),
     ]
     assert client.get_candidates(1, ["p"]) == {"p": [CandidateView(own, True)]}
     assert client.preflight_programs() == {"p": own}

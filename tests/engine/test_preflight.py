@@ -1,7 +1,12 @@
+import asyncio
+
 import pytest
 
-from codea1_cli.engine.preflight import PreflightCounts, findings, problem_choice
+from codea1_cli.engine.preflight import PreflightCounts, PreflightGate, findings, problem_choice
+from codea1_cli.errors import UserError
+from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.files import load_recipe
+from codea1_cli.runs.run_dir import RunDir
 
 GOOD = PreflightCounts(replies=8, clipped=4, usable=1, prompts=4, too_long=2, longest_prompt=99)
 
@@ -45,3 +50,23 @@ def test_every_rank_gets_a_problem_and_none_is_left_out(ids, count, ranks):
     together = [name for share in shares for name in share]
     assert len(set(together)) == min(count, ids)
     assert set(together) == set(problem_choice(names, count, 0, 1))
+
+
+@pytest.mark.parametrize("suite", ["assert f(1) == 1", "nothing of the kind"])
+def test_one_rank_that_plays_both_roles_posts_both_before_the_verdict(tmp_path, suite):
+    """Its own programs are handed back to it in between."""
+    problem = Problem(id="p", question="q", declaration="def f(n):", entry_point="f", reference="hidden")
+    seen = PreflightCounts(replies=1, prompts=1)
+
+    async def play():
+        gate = PreflightGate(load_recipe("tiny", ["method=self-play"]), RunDir(tmp_path), ["code[0]"], {"p": problem})
+        gate.post("code[0]", "code", seen, [("p", ["def f(n):\n    return n"])])
+        assert await gate.programs() == {"p": "def f(n):\n    return n"}
+        gate.post("code[0]", "test", seen, [("p", [suite])])
+        await gate.verdict()
+
+    if suite.startswith("assert"):
+        asyncio.run(play())
+        return
+    with pytest.raises(UserError, match="no suite parses: none of 1 replies"):
+        asyncio.run(play())

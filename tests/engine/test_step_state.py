@@ -1,7 +1,9 @@
-"""What the Test LLM is shown in the place of candidates that seem right."""
+"""What the Test LLM is shown in the place of candidates that seem right; a fault ends whoever waits."""
 
 import asyncio
 from types import SimpleNamespace
+
+import pytest
 
 from codea1_cli.engine.step_state import Step
 from codea1_cli.game.judged_tests import JudgedCandidate, JudgedTest
@@ -93,5 +95,21 @@ def test_the_judges_tail_is_counted_from_the_last_text_sampled(monkeypatch):
         assert step.figures["judge_tail_s"] == 10.0
         await step.judge_suites("p", 1, [])  # nobody has sampled anything for that
         assert step.figures["judge_tail_s"] == 20.0
+
+    asyncio.run(play())
+
+
+def test_a_fault_at_loading_reaches_whoever_waits_for_the_candidates():
+    """Nobody waits for the call that posts them."""
+
+    async def play():
+        async def fail(*_):
+            raise ZeroDivisionError
+
+        step = Step(1, Judge(Game()), {"p": None}, fail, lambda _: (), lambda _: POOL, 7)
+        await step.load_candidates({"p": [""]})
+        for waiting in (step.views, step.candidates):
+            with pytest.raises(ZeroDivisionError):
+                await waiting("p")
 
     asyncio.run(play())

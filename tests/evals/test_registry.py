@@ -144,7 +144,7 @@ def test_it_measures_a_policy_during_training(sums, monkeypatch):
         share = await arena.evaluation_share("sums", 0, 1)
         client = SimpleNamespace(evaluation_share=lambda *_: share, post_evaluation=lambda *call: posted.append(call))
         for role in ("code", "test"):
-            spec = SimpleNamespace(role=role, rank=0, ranks=1, label=f"{role}[0]")
+            spec = SimpleNamespace(policy=role, rank=0, ranks=1, label=f"{role}[0]")
             rank = TrainingRank(spec, recipe, client, {}, (1, 1))
             rank.trainer, rank.phase = policy, lambda *_: None
             rank.evaluate(0)

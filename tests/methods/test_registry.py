@@ -23,8 +23,7 @@ def test_a_class_outside_the_project_is_a_method():
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("self-play", "not available yet"),
-        ("grpo", "there are code-a1, golden-tests"),
+        ("grpo", "there are code-a1, self-play, golden-tests, sft"),
         ("nowhere:Method", "cannot be imported"),
         ("tests.methods.one_role:Other", "cannot be imported"),
         (":OneRole", "cannot be imported"),

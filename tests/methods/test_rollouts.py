@@ -1,4 +1,4 @@
-"""The test side's rollout: full rows in TRL's order, masked where nothing could be scored."""
+"""Rollouts of suites, and of both roles: full rows in TRL's order, masked where nothing could be scored."""
 
 from types import SimpleNamespace
 
@@ -9,6 +9,7 @@ from codea1_cli.engine.trl.rank import TrainingRank
 from codea1_cli.errors import RunFailed
 from codea1_cli.methods.base import CandidateView, SuiteResults
 from codea1_cli.methods.rollouts import CodeRollouts, TestRollouts
+from codea1_cli.methods.self_play import SelfPlayRollouts
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.files import load_recipe
 
@@ -37,10 +38,17 @@ class Trainer:
     processing_class = Tokenizer()
     state = SimpleNamespace(global_step=0)
 
+    @property
+    def generation_config(self):
+        return self
+
+    max_new_tokens = 0
+
     def __init__(self):
-        self.prompts = []
+        self.prompts, self.longest = [], []
 
     def _generate_single_turn(self, prompt_ids, images, fields, n):
+        self.longest.append(self.generation_config.max_new_tokens)
         self.prompts += ["".join(map(chr, ids)) for ids in prompt_ids]
         return [[ord("a") + row % n] for row in range(len(prompt_ids))], None
 
@@ -50,11 +58,16 @@ class Arena:
 
     def __init__(self, candidates, results):
         self.candidates, self.results = candidates, results
-        self.suites, self.skipped = {}, []
+        self.texts, self.suites, self.skipped, self.calls = {}, {}, [], []
 
     def __getattr__(self, name):
         handler = getattr(type(self), f"on_{name}", lambda *_: None)
-        return SimpleNamespace(remote=lambda *arguments: handler(self, *arguments))
+
+        def remote(*arguments):
+            self.calls.append(name)
+            return handler(self, *arguments)
+
+        return SimpleNamespace(remote=remote)
 
     def on_get_candidates(self, step, ids):
         return {pid: self.candidates[pid] for pid in ids}
@@ -69,7 +82,10 @@ class Arena:
         return {pid: self.results[pid] for pid in ids}
 
     def on_post_candidates(self, step, texts):
-        return {pid: [float(len(text)) for text in group] for pid, group in texts.items()}
+        self.texts.update(texts)
+
+    def on_finish_candidates(self, step, ids):
+        return {pid: [float(len(text)) for text in self.texts[pid]] for pid in ids}
 
 
 @pytest.fixture(autouse=True)
@@ -85,8 +101,8 @@ def side(kind, arena, *overrides):
     recipe = load_recipe(
         "tiny", ["game.n_code=2", f"game.n_test={N}", "game.update_n=1", "train.problems_per_step=2", *overrides]
     )
-    role = "code" if kind is CodeRollouts else "test"
-    spec = SimpleNamespace(role=role, rank=0, ranks=1, label=f"{role}[0]")
+    role = "test" if kind is TestRollouts else "code"
+    spec = SimpleNamespace(policy=role, rank=0, ranks=1, label=f"{role}[0]")
     rank = TrainingRank(spec, recipe, ArenaClient(arena), {"p": problem("p"), "q": problem("q")}, 1)
     rank.trainer = Trainer()
     return kind(rank)
@@ -107,12 +123,12 @@ def test_selected_groups_come_back_in_order_with_their_rewards():
     )
     made = side(TestRollouts, arena)
     rows = rollout(made)
-    assert rows["suite_reward"] == [0.3, 0.9, 0.7, None]
+    assert rows["row_reward"] == [0.3, 0.9, 0.7, None]
     assert rows["env_mask"] == [[1], [1], [1], [0]], "an unscored suite is masked"
     shown = ["".join(map(chr, ids)) for ids in rows["prompt_ids"]]
     assert ["P1" in text for text in shown] == [True, True, False, False]
     assert ["Q1" in text for text in shown] == [False, False, True, True]
-    assert made.reward(None, None, suite_reward=rows["suite_reward"]) == rows["suite_reward"]
+    assert made.reward(None, None, row_reward=rows["row_reward"]) == rows["row_reward"]
     assert set(arena.suites) == {("p", 0), ("p", 1), ("q", 0), ("q", 1)}
     assert arena.suites["p", 0] == ["a", "b"]
 
@@ -124,7 +140,7 @@ def test_a_problem_without_a_candidate_to_attack_gives_full_masked_rows():
     )
     made = side(TestRollouts, arena)
     rows = rollout(made)
-    assert rows["suite_reward"] == [None] * 4
+    assert rows["row_reward"] == [None] * 4
     assert all(sum(mask) == 0 for mask in rows["env_mask"])
     assert all(len(ids) == len(mask) > 0 for ids, mask in zip(rows["completion_ids"], rows["env_mask"], strict=True))
     assert len(rows["prompt_ids"]) == 4
@@ -162,4 +178,30 @@ def test_code_rewards_find_their_rows():
     completions = [[{"role": "assistant", "content": "x" * length}] for length in (1, 2, 3, 4)]
     ids = [[7] * length for length in (1, 2, 3, 4)]
     assert made.reward(None, completions, completion_ids=ids, problem_id=["p", "p", "q", "q"]) == [1.0, 2.0, 3.0, 4.0]
-    assert made.rank.sampled_tokens == 10
+    assert made.rank.sampled_tokens == {"code": 10}
+
+
+def test_self_play_returns_each_problems_candidates_and_then_its_selected_suites():
+    """Both are sampled before anybody waits for a reward; an unscored candidate is masked as an unscored suite is."""
+    arena = Arena(
+        {pid: [CandidateView(f"{pid}0", True), CandidateView(f"{pid}1", True)] for pid in "pq"},
+        {"p": SuiteResults([[0.1, 0.2], [0.3, 0.9]], [1]), "q": SuiteResults([[None, None], [0.5, None]], [])},
+    )
+    arena.on_finish = {"p": [1.0, None], "q": [0.25, 0.75]}
+    made = side(SelfPlayRollouts, arena, "method=self-play", "game.n_test=3", "code.max_completion_tokens=7")
+    made.rank.arena.finish_candidates = lambda step, ids: {pid: arena.on_finish[pid] for pid in ids}
+    for pid, result in list(arena.results.items()):
+        arena.results[pid] = SuiteResults([[*row, 0.6] for row in result.rewards], result.selected)
+    prompts = [[{"role": "user", "content": pid}] for pid in "pq" for _ in range(2 + 3)]
+    rows = made.rollout(prompts, made.rank.trainer)
+    assert rows["row_reward"] == [1.0, None, 0.3, 0.9, 0.6, 0.25, 0.75, None, None, None]
+    assert [sum(mask) for mask in rows["env_mask"]] == [1, 0, 1, 1, 1, 1, 1, 0, 0, 0]
+    shown = ["".join(map(chr, ids)) for ids in rows["prompt_ids"]]
+    assert ["Write this function" in text for text in shown] == [True, True, *[False] * 3, True, True, *[False] * 3]
+    assert "p1" in shown[2]
+    assert arena.texts == {"p": ["a", "b"], "q": ["a", "b"]}
+    assert set(arena.suites) == {("p", 0), ("p", 1), ("q", 0), ("q", 1)}
+    assert made.rank.sampled_tokens == {"code": 4, "test": 12}
+    order = [call for call in arena.calls if call != "heartbeat"]
+    assert order == ["post_candidates", "get_candidates", "post_suites", "finish_suites"]
+    assert made.rank.trainer.longest == [7, load_recipe("tiny").test.max_completion_tokens]

@@ -50,6 +50,11 @@ def test_a_warm_up_is_a_run_of_sft_of_the_methods_own_policies():
     golden = warmup_recipe(load_recipe("tiny", ["method=golden-tests", "warmup.steps=5"]))
     assert method_of(golden).roles == ("code",)
     assert warmup_recipe(load_recipe("tiny")) is None
+    alone = warmup_recipe(load_recipe("tiny", ["method=self-play", "train.equal_budget=true", "warmup.steps=5"]))
+    method = method_of(alone)
+    assert (method.roles, method.policies, alone.sft.role) == (("code", "test"), ("code",), "one")
+    shape = batches(alone, "code", 1)
+    assert (shape.rows_per_step, shape.updates_per_step) == (2 * alone.train.problems_per_step, 1)
 
 
 def test_the_sections_are_written_out_where_they_mean_something():

@@ -8,21 +8,24 @@ from codea1_cli.planning.gpu_assignment import Gpu, assign_gpus, gpu_ids, named_
 from codea1_cli.planning.shapes import TABLE
 from codea1_cli.recipe.files import load_recipe
 
-METHOD = "method=tests.methods.one_role:OneRole"
+METHODS = ("method=tests.methods.one_role:OneRole", "method=self-play")
+every_method = pytest.mark.parametrize("method", METHODS)
 
 
-def test_it_gets_every_gpu():
+@every_method
+def test_it_gets_every_gpu(method):
     gpus = [Gpu(i, str(i)) for i in range(3)]
-    assert assign_gpus(load_recipe("135m", [METHOD]), gpus, 8) == {"code": gpus}
-    assert assign_gpus(load_recipe("135m", [METHOD, "code.gpus=[2]"]), gpus, 8) == {"code": [gpus[2]]}
-    assert assign_gpus(load_recipe("135m", [METHOD]), [], 8) == {"code": [None]}
+    assert assign_gpus(load_recipe("135m", [method]), gpus, 8) == {"code": gpus}
+    assert assign_gpus(load_recipe("135m", [method, "code.gpus=[2]"]), gpus, 8) == {"code": [gpus[2]]}
+    assert assign_gpus(load_recipe("135m", [method]), [], 8) == {"code": [None]}
     with pytest.raises(EnvironmentFault, match=r"asks for 4 GPUs \(code\), this machine offers 3") as caught:
-        assign_gpus(load_recipe("135m", [METHOD, "code.gpus=4"]), gpus, 8)
+        assign_gpus(load_recipe("135m", [method, "code.gpus=4"]), gpus, 8)
     assert caught.value.hint == "set code.gpus to what there is"
 
 
-def test_its_estimate_knows_no_other():
-    recipe = load_recipe("135m", [METHOD])
+@every_method
+def test_its_estimate_knows_no_other(method):
+    recipe = load_recipe("135m", [method])
     target, ranks = named_target(recipe, "h100", None)
     shapes = {"code": TABLE["SmolLM2-135M"]}
     found = estimate_run(recipe, shapes, gpu_ids(ranks), target, 9688)

@@ -240,10 +240,11 @@ def pairs_ahead(recipe: "Recipe", problems: int, notes: list[str]) -> int:
 def made_of(recipe: "Recipe", role: str, needed: int | None) -> "tuple[list[Problem], PairOptions, dict[str, Any]]":
     """What a policy's pairs are made of: problems, how, and from what."""
     from codea1_cli.data.pairs import PairOptions, model_names
+    from codea1_cli.methods.registry import method_of
     from codea1_cli.recipe.resources import training_problems
 
     game = recipe.game
-    names = model_names(recipe.model_of(role))
+    names = model_names(recipe.model_of(method_of(recipe).policy(role)))
     options = PairOptions(
         role, tests_per_suite=game.tests_per_suite, white_box=game.white_box, seed=recipe.seed, names=names
     )
@@ -274,7 +275,7 @@ def warmed_up(
 
     outcome = warm_up(recipe, directory, train)
     if outcome is None:
-        recipe._warmed = directory.warmed(method_of(recipe).roles)
+        recipe._warmed = directory.warmed(method_of(recipe).policies)
     return recipe, outcome
 
 

@@ -117,8 +117,8 @@ def known_shapes(recipe: "Recipe") -> "dict[str, ModelShape]":
     from codea1_cli.planning.shapes import TABLE, find_shape
 
     shapes = {}
-    for role in method_of(recipe).roles:
-        model = recipe.model_of(role)
+    for policy in method_of(recipe).policies:
+        model = recipe.model_of(policy)
         shape = find_shape(model)
         if shape is None:
             raise UserError(
@@ -126,7 +126,7 @@ def known_shapes(recipe: "Recipe") -> "dict[str, ModelShape]":
                 "it is neither a local folder, nor in the hub's cache, nor in the table",
                 hint=f"model=FOLDER with a config.json; the table holds {', '.join(TABLE)}",
             )
-        shapes[role] = shape
+        shapes[policy] = shape
     return shapes
 
 
@@ -150,11 +150,11 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
     from codea1_cli.planning.shapes import find_shape
     from codea1_cli.recipe.resources import training_problems
 
-    for role in method_of(recipe).roles:
-        check_model(recipe.model_of(role), look=True)
+    for policy in method_of(recipe).policies:
+        check_model(recipe.model_of(policy), look=True)
     notes += [
         f"first use: fetches {model}, about {size_text(2 * shape.parameters)}, kept in {hub_cache()}"
-        for model in dict.fromkeys(recipe.model_of(role) for role in method_of(recipe).roles)
+        for model in dict.fromkeys(map(recipe.model_of, method_of(recipe).policies))
         if resolve_model(model, get=False) == model and (shape := find_shape(model))
     ]
     recipe = with_training_data(recipe, look=True)

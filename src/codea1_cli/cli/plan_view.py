@@ -33,9 +33,9 @@ def run_data(
     """
     from codea1_cli.methods.registry import method_of
     from codea1_cli.planning.costs import sampled
-    from codea1_cli.recipe.batching import batches
+    from codea1_cli.recipe.batching import batches, longest
 
-    train, game = recipe.train, recipe.game
+    train, game, roles = recipe.train, recipe.game, method_of(recipe).roles
     per_epoch = problems // train.problems_per_step
     steps = train.max_steps or per_epoch * train.epochs
     rows = "pairs" if method_of(recipe).pairs else "problems"
@@ -52,21 +52,21 @@ def run_data(
     if recipe.warmup is not None:
         data["warm-up"] = f"{recipe.warmup.steps} steps of {recipe.warmup.pairs_per_step} pairs before the first one"
     if not method_of(recipe).pairs:
-        data["sampled a step"] = ", ".join(_sampled({role: sampled(recipe, role) for role in assignment}))
-        data["sampled a step"] += f" of {game.tests_per_suite} asserts" if "test" in assignment else ""
-    for role, group in assignment.items():
-        own, section = batches(recipe, role, len(group)), recipe.role(role)
-        data[role] = {
-            "model": recipe.model_of(role),
+        data["sampled a step"] = ", ".join(_sampled({role: sampled(recipe, role) for role in roles}))
+        data["sampled a step"] += f" of {game.tests_per_suite} asserts" if "test" in roles else ""
+    for policy, group in assignment.items():
+        own, (prompt, completion) = batches(recipe, policy, len(group)), longest(recipe, policy)
+        data[policy] = {
+            "model": recipe.model_of(policy),
             "ranks": own.ranks,
             "rows trained a step": own.rows_per_step,
             "optimizer steps a step": own.updates_per_step,
             "micro-batch": f"{own.micro_batch} rows, {own.gradient_accumulation} accumulated",
-            "tokens": f"prompt up to {section.max_prompt_tokens}, completion up to {section.max_completion_tokens}",
+            "tokens": f"prompt up to {prompt}, completion up to {completion}",
         }
     data["slices"] = {
-        role: [f"GPU {gpu.logical} -> physical {gpu.physical} ({gpu.name})" if gpu else "CPU" for gpu in group]
-        for role, group in assignment.items()
+        policy: [f"GPU {gpu.logical} -> physical {gpu.physical} ({gpu.name})" if gpu else "CPU" for gpu in group]
+        for policy, group in assignment.items()
     }
     return data | ({"ahead": estimate_data(estimate)} if estimate else {})
 
@@ -148,9 +148,11 @@ def assumptions(estimate: RunEstimate) -> list[str]:
 
 def headline(estimate: RunEstimate) -> list[str]:
     """The few lines that `train` begins with."""
+    from codea1_cli.planning.costs import sampled
+
     worst = estimate.worst
     where = estimate.target.device.name if estimate.target.gpu else "this machine's memory"
-    rows = {role: time.sequences for role, time in estimate.times.items()}
+    rows = {role: sampled(estimate.recipe, role) for role in estimate.lengths}
     words = _sampled(rows) if any(rows.values()) else [f"{estimate.recipe.train.problems_per_step} pairs"]
     warm = f", of which the warm-up {seconds(estimate.warmup_s)}" if estimate.warmup_s else ""
     return [
@@ -246,7 +248,7 @@ def _print_lines(lines: Sequence[str]) -> None:
 
 
 def _sampled(sequences: Mapping[str, int]) -> list[str]:
-    """What each policy samples in a step, in words."""
+    """What is sampled for each role in a step, in words."""
     words = {"code": "{} candidates", "test": "up to {} suites"}
     return [words[role].format(count) for role, count in sequences.items()]
 

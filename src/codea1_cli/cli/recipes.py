@@ -115,11 +115,11 @@ def _holds_together(recipe: "Recipe") -> list[str]:
     from codea1_cli.recipe.resources import problems_file, unmeasured
 
     notes = unmeasured(recipe)
-    for role in method_of(recipe).roles:
-        section = recipe.role(role)
+    for policy in method_of(recipe).policies:
+        section = recipe.role(policy)
         gpus = len(section.gpus) if isinstance(section.gpus, list) else section.gpus
-        batches(recipe, role, section.ranks or gpus or 1)
-        check_model(recipe.model_of(role), look=True)
+        batches(recipe, policy, section.ranks or gpus or 1)
+        check_model(recipe.model_of(policy), look=True)
     for source in (recipe.data.train, recipe.data.heldout):
         if source is not None:
             problems_file(source)
@@ -195,8 +195,8 @@ def fetched(
 
     if recipe.data.train is None and recipe.data.source is not None and ranks:
         estimate_here(*first_use(recipe, None, []), ranks)
-    for role in method_of(recipe).roles:
-        check_model(recipe.model_of(role))
+    for policy in method_of(recipe).policies:
+        check_model(recipe.model_of(policy))
     recipe, method = with_training_data(recipe, wait), method_of(recipe)
     if not method.pairs:
         return recipe, training_problems(recipe)

@@ -204,10 +204,10 @@ def _whole_steps(run: "RunDir") -> list[int]:
     from codea1_cli.runs.checkpoints import damage
 
     try:
-        roles = method_of(run.recipe()).roles
+        policies = method_of(run.recipe()).policies
     except UserError:
-        roles = ()
-    return [step for step in run.committed_steps() if damage(run.checkpoint(step), step, roles) is None]
+        policies = ()
+    return [step for step in run.committed_steps() if damage(run.checkpoint(step), step, policies) is None]
 
 
 def _delete(chosen: "list[RunDir]", plan: list[dict[str, Any]]) -> None:
@@ -240,7 +240,7 @@ def _number(value: Any) -> str:
 
 
 def export(
-    role: Annotated[Literal["code", "test"], Option(help="Which of the two policies.")],
+    role: Annotated[Literal["code", "test"], Option(help="Whose policy; one of self-play is both.")],
     to: Annotated[Path, Option(metavar="DIR", help="A new or empty folder.")],
     run: Annotated[
         str | None, Argument(metavar="RUN", help="A run's name or folder; the newest run when left out.")

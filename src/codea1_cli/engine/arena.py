@@ -15,7 +15,7 @@ from typing import Any
 
 from codea1_cli.engine.client import Decision, Heartbeats, RankReport
 from codea1_cli.engine.evaluation_in_arena import BenchmarkEvaluator, Evaluator, HeldoutEvaluator
-from codea1_cli.engine.preflight import PreflightCounts, PreflightGate
+from codea1_cli.engine.preflight import PreflightCounts, PreflightGate, Samples
 from codea1_cli.engine.ranks import several_nodes
 from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.run_writer import RunWriter
@@ -56,8 +56,7 @@ class Arena:
         self.problems: dict[str, Problem] = {}
         self.steps: dict[int, Step] = {}
         self.decisions: dict[int, Decision] = {}
-        self.stop_requested = False
-        self.sampling = False  # whether any rank has begun its first step
+        self.stop_requested = self.sampling = False  # `sampling`: whether any rank has begun its first step
         self.outage: SandboxOutage | None = None
         self.last_step = 0
         self.written: dict[int, set[str]] = defaultdict(set)
@@ -111,14 +110,19 @@ class Arena:
         await self.benchmarks.open(resume_step)
 
     async def preflight_programs(self) -> dict[str, str]:
-        """A program per problem that gave one, when all code ranks have posted their pre-flight samples."""
+        """A program per problem that gave one, when all that write programs have posted their pre-flight samples."""
         assert self.gate is not None
         return await self.gate.programs()
 
-    async def post_preflight(self, label: str, counts: PreflightCounts, samples: list[tuple[str, list[str]]]) -> None:
-        """Takes one rank's pre-flight samples and returns when the run may begin. Raises UserError when it may not."""
+    async def post_preflight(self, label: str, role: str, counts: PreflightCounts, samples: Samples) -> None:
+        """Takes one rank's pre-flight samples of a role."""
         assert self.gate is not None
-        await self.gate.post(label, counts, samples)
+        self.gate.post(label, role, counts, samples)
+
+    async def finish_preflight(self) -> None:
+        """Returns when the run may begin. Raises UserError when it may not."""
+        assert self.gate is not None
+        await self.gate.verdict()
 
     # -- a step ----------------------------------------------------------------------------------------------------
     def step(self, number: int) -> Step:
@@ -137,11 +141,15 @@ class Arena:
         assert self.run_writer is not None
         return self.schedule.substitutes(step, self.run_writer.left)
 
-    async def post_candidates(self, step: int, texts: dict[str, list[str]]) -> dict[str, list[float | None]]:
-        """Takes one rank's candidates and returns their rewards when the step is scored."""
+    async def post_candidates(self, step: int, texts: dict[str, list[str]]) -> None:
+        """Takes candidates as they are sampled; loading starts at once."""
         await self.step(step).load_candidates(texts)
-        outcomes = await self.step(step).scored
-        return {pid: list(outcomes[pid].code_rewards) for pid in texts}
+
+    async def finish_candidates(self, step: int, ids: Sequence[str]) -> dict[str, list[float | None]]:
+        """Called when a rank has posted all its candidates; returns their rewards when the whole step is scored."""
+        return {
+            pid: list(outcome.code_rewards) for pid, outcome in (await self.step(step).scored).items() if pid in ids
+        }
 
     async def get_candidates(self, step: int, ids: Sequence[str]) -> dict[str, list[CandidateView]]:
         """The candidates of these problems as the Test LLM sees them."""
@@ -170,8 +178,7 @@ class Arena:
             judged = dict(zip(ids, problems, strict=True))
             check_outage(number, judged.values(), self.judge, self.recipe.judge.max_unscored, self.run)
             outcomes, stats = await self.in_writer(self.run_writer.score_step, number, judged)
-            stats |= step.figures | {"sandbox_failures": self.judge.failures()}
-            self.run_writer.arena_stats(number, stats)
+            self.run_writer.arena_stats(number, stats | step.figures | {"sandbox_failures": self.judge.failures()})
             self.steps.pop(number - 2, None)
             step.scored.set_result(outcomes)
         except Exception as error:
@@ -195,21 +202,19 @@ class Arena:
     async def _canary(self) -> SandboxOutage | None:
         """What is wrong with the sandbox when it goes on failing; a moment of trouble is waited for."""
         outage = None
-        for pause_s in (*_CANARY_PAUSES_S, None):
+        for pause_s in (*_CANARY_PAUSES_S, 0.0):
             try:
                 await self.in_thread(self.judge.canary)
             except EnvironmentFault as fault:
                 outage = SandboxOutage(fault.what, fault.hint)
             else:
                 return None
-            if pause_s is not None:
-                await asyncio.sleep(pause_s)
+            await asyncio.sleep(pause_s)
         return outage
 
     async def report(self, report: RankReport) -> None:
         assert self.run_writer is not None
-        line = await self.in_writer(self.run_writer.report, report)
-        if line is not None:
+        if line := await self.in_writer(self.run_writer.report, report):
             self.tell({"kind": "step", "line": line})
 
     async def checkpoint_written(self, label: str, step: int, optimizer_step: int) -> None:

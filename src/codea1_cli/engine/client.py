@@ -16,11 +16,11 @@ from codea1_cli.problems.prompts import KnownNames, real_reply, shown_code
 
 @dataclass(frozen=True)
 class RankReport:
-    """One rank's step: what TRL logged, and seconds by part."""
+    """One rank's step: what TRL logged, by role that its policy plays, and seconds by role and part."""
 
     label: str
     step: int
-    logs: dict[str, float]
+    logs: dict[str, dict[str, float]]
     seconds: dict[str, float]
 
 
@@ -51,11 +51,11 @@ class ArenaClient(Exchange):
     def _real(self, pid: str, texts: Sequence[str]) -> list[str]:
         return [real_reply(text, self.entry_points[pid], self.names) for text in texts]
 
-    def post_candidates(self, step: int, texts: dict[str, list[str]]) -> dict[str, list[float | None]]:
+    def post_candidates(self, step: int, texts: dict[str, list[str]]) -> None:
         """As `Exchange`."""
         if self.names is not None:
             texts = {pid: self._real(pid, group) for pid, group in texts.items()}
-        return super().post_candidates(step, texts)
+        super().post_candidates(step, texts)
 
     def get_candidates(self, step: int, ids: Sequence[str]) -> dict[str, list[CandidateView]]:
         """As `Exchange`."""
@@ -87,19 +87,23 @@ class ArenaClient(Exchange):
         self._wait(self._arena.checkpoint_written.remote(label, step, optimizer_step))
 
     def preflight_programs(self) -> dict[str, str]:
-        """A program per problem that gave one, when the Code LLM's ranks have posted theirs."""
+        """A program per problem that gave one, when all ranks that write programs have posted theirs."""
         found: dict[str, str] = self._wait(self._arena.preflight_programs.remote())
         return found if self.names is None else {pid: self._shown(pid, code) for pid, code in found.items()}
 
-    def post_preflight(self, label: str, counts: Any, samples: list[tuple[str, list[str]]]) -> None:
-        """Posts a rank's pre-flight samples; returns when the run may begin.
-
-        Raises:
-            UserError: they speak against the run.
-        """
+    def post_preflight(self, label: str, role: str, counts: Any, samples: list[tuple[str, list[str]]]) -> None:
+        """Posts a rank's pre-flight samples of a role."""
         if self.names is not None:
             samples = [(pid, self._real(pid, texts)) for pid, texts in samples]
-        self._wait(self._arena.post_preflight.remote(label, counts, samples))
+        self._wait(self._arena.post_preflight.remote(label, role, counts, samples))
+
+    def finish_preflight(self) -> None:
+        """Returns when the run may begin.
+
+        Raises:
+            UserError: the samples speak against the run.
+        """
+        self._wait(self._arena.finish_preflight.remote())
 
     def evaluation_share(self, name: str, rank: int, ranks: int) -> list[Any]:
         """The items of an evaluation set that one rank samples; waits until they are known."""

@@ -43,7 +43,7 @@ class Driver:
         self.recipe, self.run, self.view = recipe, run, view
         self.ranks, self.nodes = ranks, nodes
         self.method, self.saves = method_of(recipe), recipe.checkpoint.every is not None
-        self.single = len(self.method.roles) == 1
+        self.single = len(self.method.policies) == 1
         self.workers: dict[str, Any] = {}
         self.options: dict[str, dict[str, Any]] = {}  # of each rank's actor
         self.where: dict[str, tuple[str, int]] = {}  # each rank's node and process id
@@ -136,8 +136,8 @@ class Driver:
             "given": {spec.label: spec.environment for spec in self.specs},
         }
         lengths: list[Any] = []
-        for role in self.method.roles if self.method.pairs else self.method.roles[:1]:
-            label, rows = f"{role}[0]", [p if self.method.pairs else public_problem(p) for p in problems]
+        for policy in self.method.policies if self.method.pairs else self.method.policies[:1]:
+            label, rows = f"{policy}[0]", [p if self.method.pairs else public_problem(p) for p in problems]
             lengths += self._call(self.workers[label].lengths.remote(rows), label, self._patience)
         faults |= setup.outside_solve_rate(problems, faults, lengths, self._solve_rates)
         devices = {
@@ -156,7 +156,8 @@ class Driver:
     def _solve_rates(self, problems: Sequence[Problem]) -> dict[str, float | None]:
         self.view.phase(f"measuring the solve rates of {len(problems)} problems")
         patience = max(self._patience, _IMPORTS_S)
-        mine = [(spec, self.options[spec.label]) for spec in self.specs if spec.role == "code"]
+        solver = self.method.policy("code")
+        mine = [(spec, self.options[spec.label]) for spec in self.specs if spec.policy == solver]
         return measure_solve_rates(self.ray, self.recipe, mine, self.arena, self._call, patience, problems)
 
     def _build(
@@ -178,8 +179,8 @@ class Driver:
     def _launch(self, resume_step: int) -> dict[Any, str]:
         refs = {}
         for label, worker in self.workers.items():
-            role = label.partition("[")[0]
-            checkpoint = str(self.run.checkpoint(resume_step) / role) if resume_step else None
+            policy = label.partition("[")[0]
+            checkpoint = str(self.run.checkpoint(resume_step) / policy) if resume_step else None
             refs[worker.train.remote(checkpoint, resume_step + 1)] = label
         return refs
 

@@ -54,8 +54,8 @@ class Evaluator(ABC):
         """Takes one rank's share; the last rank of the set's role starts the scoring, which nobody waits for."""
         parts = self.posted[step, name]
         parts[rank] = texts, too_long
-        role = self.sets[name].role
-        if len(parts) < sum(label.startswith(f"{role}[") for label in self.arena.labels):
+        policy = self.arena.method.policy(self.sets[name].role)
+        if len(parts) < sum(label.startswith(f"{policy}[") for label in self.arena.labels):
             return
         del self.posted[step, name]
         whole = {item: group for rank in sorted(parts) for item, group in parts[rank][0].items()}

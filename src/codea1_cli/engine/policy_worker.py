@@ -33,7 +33,7 @@ class PolicyWorker:
         self.trainer: Any = None
         self.rank: Any = None
         self.store: Any = None  # where the ranks of this policy meet, held by the first
-        _own_log(Path(spec.run_path) / "logs" / f"{spec.role}-{spec.rank}.log")
+        _own_log(Path(spec.run_path) / "logs" / f"{spec.policy}-{spec.rank}.log")
         environment.settle_umask()
         self.set_aside = environment.foreign(os.environ)  # on a node of a cluster, what its Ray was started with
         environment.settle(threads=True)
@@ -52,7 +52,7 @@ class PolicyWorker:
         import_trl()
         torch.set_num_threads(self.spec.threads)
         transformers.logging.set_verbosity_error()
-        self.tokenizer = load_tokenizer(self.recipe.model_of(self.spec.role))
+        self.tokenizer = load_tokenizer(self.recipe.model_of(self.spec.policy))
         device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu"
         node = ray.get_runtime_context().get_node_id()
         return {"pid": os.getpid(), "node": node, "device": device, "set_aside": self.set_aside}
@@ -63,8 +63,10 @@ class PolicyWorker:
         from codea1_cli.engine.trl.trainer import pair_tokens
         from codea1_cli.models.loading import render
 
-        if method_of(self.recipe).pairs:
-            mine = [pair_tokens(self.tokenizer, pair) for pair in rows if pair.role == self.spec.role]
+        method = method_of(self.recipe)
+        if method.pairs:
+            roles = method.roles_of(self.spec.policy)
+            mine = [pair_tokens(self.tokenizer, pair) for pair in rows if pair.role in roles]
             return [(len(prompt), len(completion)) for prompt, completion in mine]
         names = known_names(self.tokenizer)
         return [len(render(self.tokenizer, code_messages(shown_problem(problem, names)))) for problem in rows]
@@ -86,21 +88,21 @@ class PolicyWorker:
         from codea1_cli.engine.trl.trainer import build_pairs_trainer, build_trainer
 
         self.recipe, spec = recipe, self.spec
-        fault_at(spec.role, spec.rank, 0, "building")
+        fault_at(spec.policy, spec.rank, 0, "building")
         self.store = _loopback_store(spec)
         names = known_names(self.tokenizer)
         arena = ArenaClient(self.arena, names, {pid: problem.entry_point for pid, problem in problems.items()})
         problems = {pid: shown_problem(problem, names) for pid, problem in problems.items()}
         rank = TrainingRank(spec, recipe, arena, problems, (len(schedule), last))
         told: dict[str, Any] = {}
-        output_dir = Path(spec.run_path) / "checkpoints" / ".work" / spec.role
-        asked = recipe, spec, batches(recipe, spec.role, spec.ranks), schedule
+        output_dir = Path(spec.run_path) / "checkpoints" / ".work" / spec.policy
+        asked = recipe, spec, batches(recipe, spec.policy, spec.ranks), schedule
         try:
             if method_of(recipe).pairs:
-                mine = {id: pair for id, pair in pairs.items() if pair.role == spec.role}
+                mine = {id: pair for id, pair in pairs.items() if pair.role in rank.roles}
                 self.trainer = build_pairs_trainer(*asked, mine, self.tokenizer, output_dir)
             else:
-                rollouts = method_of(recipe).rollouts(spec.role)(rank)
+                rollouts = method_of(recipe).rollouts(spec.policy)(rank)
                 self.trainer = build_trainer(*asked, problems, rollouts, self.tokenizer, output_dir, told)
         except CodeA1Error:
             raise
@@ -122,7 +124,7 @@ class PolicyWorker:
 
         suffered = None
         self.rank.phase("starting", first_step)
-        fault_at(self.spec.role, self.spec.rank, 0, "starting")
+        fault_at(self.spec.policy, self.spec.rank, 0, "starting")
         rank = self.rank
         if rank.problems:
             rehearse_prompts(rank.tokenizer, next(iter(rank.problems.values())), rank.game.tests_per_suite)

@@ -20,6 +20,7 @@ from codea1_cli.engine.step_state import new_future
 from codea1_cli.environment import settle, settle_umask
 from codea1_cli.errors import UserError, command
 from codea1_cli.extract import extract_code, parse_suite
+from codea1_cli.methods.registry import method_of
 from codea1_cli.models.loading import render
 from codea1_cli.problems.problem import Problem, public_problem
 from codea1_cli.problems.prompts import code_messages, test_messages
@@ -94,51 +95,56 @@ def findings(recipe: Recipe, counts: Mapping[str, PreflightCounts]) -> list[Find
 
 
 class PreflightGate:
-    """The arena's part, made inside its event loop: it hands the programs over to the Test LLM's ranks, and every rank
-    waits here for the verdict.
+    """The arena's part, made inside its event loop: it hands the programs over to the ranks that write tests, and every
+    rank waits here for the verdict.
 
     labels: the ranks that post. problems: by id.
     """
 
     def __init__(self, recipe: Recipe, run: RunDir, labels: Sequence[str], problems: Mapping[str, Problem]) -> None:
-        self.recipe, self.run, self.labels = recipe, run, list(labels)
+        self.recipe, self.run = recipe, run
+        method = method_of(recipe)
+        self.due = [(label, role) for label in labels for role in method.roles_of(label.partition("[")[0])]
         self.entry_points = {pid: problem.entry_point for pid, problem in problems.items()}
-        self.counts: dict[str, PreflightCounts] = {}
-        self.replies: dict[str, Samples] = {}
+        self.counts: dict[tuple[str, str], PreflightCounts] = {}
+        self.replies: dict[tuple[str, str], Samples] = {}
         self._programs: asyncio.Future[dict[str, str]] = new_future()
         self._verdict: asyncio.Future[None] = new_future()
         self._hand_over()
 
     async def programs(self) -> dict[str, str]:
-        """A program of each problem that gave one, when all code ranks have posted."""
+        """A program of each problem that gave one, when all ranks that write programs have posted."""
         return await asyncio.shield(self._programs)
 
-    async def post(self, label: str, counts: PreflightCounts, samples: Samples) -> None:
-        """Takes one rank's samples and returns when all roles have passed.
+    def post(self, label: str, role: str, counts: PreflightCounts, samples: Samples) -> None:
+        """Takes one rank's samples of a role."""
+        usable = sum(self._usable(role, pid, text) for pid, replies in samples for text in replies)
+        self.counts[label, role], self.replies[label, role] = counts + PreflightCounts(usable=usable), samples
+        self._hand_over()
+        if set(self.due) <= set(self.counts):
+            self._decide()
+
+    async def verdict(self) -> None:
+        """Returns when all ranks have posted and all roles have passed.
 
         Raises:
-            UserError: they speak against the run; the hint names the keys to change.
+            UserError: the samples speak against the run; the hint names the keys to change.
         """
-        usable = sum(self._usable(label, pid, text) for pid, replies in samples for text in replies)
-        self.counts[label], self.replies[label] = counts + PreflightCounts(usable=usable), samples
-        self._hand_over()
-        if set(self.labels) <= set(self.counts):
-            self._decide()
         await asyncio.shield(self._verdict)
 
-    def _usable(self, label: str, pid: str, text: str) -> bool:
+    def _usable(self, role: str, pid: str, text: str) -> bool:
         entry_point = self.entry_points[pid]
-        if _role(label) == "code":
+        if role == "code":
             return bool(extract_code(text, entry_point))
         return any(statement.invalid is None for statement in parse_suite(text, entry_point))
 
     def _hand_over(self) -> None:
-        ranks = [label for label in self.labels if _role(label) == "code"]
-        if self._programs.done() or not set(ranks) <= set(self.counts):
+        writers = [(label, role) for label, role in self.due if role == "code"]
+        if self._programs.done() or not set(writers) <= set(self.counts):
             return
         found: dict[str, str] = {}
-        for label in ranks:
-            for pid, replies in self.replies[label]:
+        for writer in writers:
+            for pid, replies in self.replies[writer]:
                 for code in (extract_code(text, self.entry_points[pid]) for text in replies):
                     if code:
                         found.setdefault(pid, code)
@@ -147,10 +153,9 @@ class PreflightGate:
     def _decide(self) -> None:
         counts: dict[str, PreflightCounts] = {}
         seen: dict[str, dict[str, list[str]]] = {}
-        for label in self.labels:
-            role = _role(label)
-            counts[role] = counts.get(role, PreflightCounts()) + self.counts[label]
-            for pid, replies in self.replies[label]:
+        for label, role in self.due:
+            counts[role] = counts.get(role, PreflightCounts()) + self.counts[label, role]
+            for pid, replies in self.replies[label, role]:
                 seen.setdefault(role, {}).setdefault(pid, []).extend(replies)
         reasons = findings(self.recipe, counts)
         told = {role: {**vars(one), "replies_seen": seen.get(role, {})} for role, one in counts.items()}
@@ -169,22 +174,25 @@ class PreflightGate:
         )
 
 
-def _role(label: str) -> str:
-    return label.partition("[")[0]
-
-
 def preflight(rank: TrainingRank) -> None:
     """One rank's part; returns when the run may begin.
 
     Raises:
-        UserError: as `PreflightGate.post`.
+        UserError: as `PreflightGate.verdict`.
     """
-    spec, recipe, wish = rank.spec, rank.recipe, rank.recipe.preflight
-    if not wish.enabled or rank.learns_from_pairs:  # pairs were looked at when the run was set up
+    if not rank.recipe.preflight.enabled or rank.learns_from_pairs:  # pairs were looked at when the run was set up
         return
+    for role in rank.roles:
+        _sample_role(rank, role)
+    rank.phase("waiting", 1)
+    rank.arena.finish_preflight()
+
+
+def _sample_role(rank: TrainingRank, role: str) -> None:
+    spec, recipe, wish = rank.spec, rank.recipe, rank.recipe.preflight
     ids = problem_choice(list(rank.problems), wish.problems, spec.rank, spec.ranks)
-    tokenizer, section = rank.trainer.processing_class, recipe.role(spec.role)
-    if spec.role == "code":
+    tokenizer, section = rank.trainer.processing_class, recipe.role(role)
+    if role == "code":
         rank.phase("preflight", 1)
         chats = [code_messages(rank.problems[pid]) for pid in ids]
     else:
@@ -194,7 +202,7 @@ def preflight(rank: TrainingRank) -> None:
         chats = [test_messages(rank.problems[pid], programs.get(pid), recipe.game.tests_per_suite) for pid in ids]
     prompts = [render(tokenizer, chat) for chat in chats]
     fitting = [place for place, prompt in enumerate(prompts) if len(prompt) <= section.max_prompt_tokens]
-    completions = rank.sample_aside([prompts[place] for place in fitting], wish.samples, seed=11)
+    completions = rank.sample_aside(role, [prompts[place] for place in fitting], wish.samples, seed=11)
     flat = [ids for group in completions for ids in group]
     counts = PreflightCounts(
         replies=len(flat),
@@ -204,10 +212,8 @@ def preflight(rank: TrainingRank) -> None:
         longest_prompt=max(map(len, prompts)),
     )
     texts = [tokenizer.batch_decode(group, skip_special_tokens=True) for group in completions]
-    rank.phase("waiting", 1)
-    rank.arena.post_preflight(
-        spec.label, counts, [(ids[place], group) for place, group in zip(fitting, texts, strict=True)]
-    )
+    samples = [(ids[place], group) for place, group in zip(fitting, texts, strict=True)]
+    rank.arena.post_preflight(spec.label, role, counts, samples)
 
 
 # -- the solve rates ---------------------------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ def cpu_threads(cores: int, ranks: int) -> int:
 class RankSpec:
     """Where one rank runs and what it belongs to."""
 
-    role: str
+    policy: str
     rank: int
     ranks: int
     gpu: str | None  # physical id; None on a machine without GPUs
@@ -203,11 +203,11 @@ class RankSpec:
     use_vllm: bool
     node: str | None = None  # Ray's id of its node in a cluster that was given; None on this machine
     master_host: str = "127.0.0.1"  # where rank 0 is
-    others: tuple[tuple[str, int], ...] = ()  # (role, ranks) of the other policies on the same GPU
+    others: tuple[tuple[str, int], ...] = ()  # (policy, ranks) of the others on the same GPU
 
     @property
     def label(self) -> str:
-        return f"{self.role}[{self.rank}]"
+        return f"{self.policy}[{self.rank}]"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -231,27 +231,28 @@ def rank_specs(
     on_cpu = sum(gpu is None for group in ranks.values() for gpu in group)
     threads = recipe.train.threads or cpu_threads(cores(), on_cpu)
     specs = []
-    roles = method_of(recipe).roles
+    policies = method_of(recipe).policies
     placed = place(ranks, nodes) if nodes else {}
     if placed:
         meet = meeting_points(ray, placed)
     else:
-        meet = {role: ("127.0.0.1", port) for role, port in zip(roles, free_ports(len(roles)), strict=True)}
-    for role in roles:
-        for rank, gpu in enumerate(ranks[role]):
-            others = [other for other in roles if other != role and gpu is not None and gpu in ranks[other]]
+        free = free_ports(len(policies))
+        meet = {policy: ("127.0.0.1", port) for policy, port in zip(policies, free, strict=True)}
+    for policy in policies:
+        for rank, gpu in enumerate(ranks[policy]):
+            others = [other for other in policies if other != policy and gpu is not None and gpu in ranks[other]]
             specs.append(
                 RankSpec(
-                    role=role,
+                    policy=policy,
                     rank=rank,
-                    ranks=len(ranks[role]),
+                    ranks=len(ranks[policy]),
                     gpu=gpu.physical if gpu else None,
-                    threads=(recipe.train.threads or threads_on(placed[role][rank], placed)) if placed else threads,
-                    master_port=meet[role][1],
+                    threads=(recipe.train.threads or threads_on(placed[policy][rank], placed)) if placed else threads,
+                    master_port=meet[policy][1],
                     run_path=str(run.path),
                     use_vllm=wants_vllm(recipe, gpu),
-                    node=placed[role][rank].id if placed else None,
-                    master_host=meet[role][0],
+                    node=placed[policy][rank].id if placed else None,
+                    master_host=meet[policy][0],
                     others=tuple((other, len(ranks[other])) for other in others),
                 )
             )
@@ -263,7 +264,8 @@ def build_order(specs: Sequence[RankSpec]) -> list[list[str]]:
     comes up, so the policies follow one another; the ranks of one policy need each other."""
     if not any(spec.use_vllm for spec in specs):
         return [[spec.label for spec in specs]]
-    return [[spec.label for spec in specs if spec.role == role] for role in dict.fromkeys(spec.role for spec in specs)]
+    policies = dict.fromkeys(spec.policy for spec in specs)
+    return [[spec.label for spec in specs if spec.policy == policy] for policy in policies]
 
 
 def wants_vllm(recipe: Recipe, gpu: Gpu | None) -> bool:

@@ -44,9 +44,9 @@ def resume_point(run: RunDir, start_over: bool = False) -> ResumePoint:
     if (_saved(run) or run.metrics()) and not _info_is_whole(run):
         raise _nothing_whole(run, f"{run.path / 'run.json'} is missing or broken")
     recipe = run.recipe()
-    roles = method_of(recipe).roles
+    policies = method_of(recipe).policies
     for step in sorted(_saved(run), reverse=True):
-        fault = damage(run.checkpoint(step), step, roles)
+        fault = damage(run.checkpoint(step), step, policies)
         if fault is None:
             _check_book(run, step)
             return ResumePoint(step, damaged)

@@ -175,7 +175,7 @@ class RunSetup:
         if fewer:
             self.notes.append(fewer)
             write_atomic(self.run.recipe_file, recipe_text(self.recipe))
-        if BUILTIN in map(self.recipe.model_of, method_of(self.recipe).roles):
+        if BUILTIN in map(self.recipe.model_of, method_of(self.recipe).policies):
             self.notes += strange_arguments(list(kept.values()))
         schedule = self._schedule(list(kept))
         write_atomic(self.run.path / "run.json", json.dumps(self._info(schedule, list(kept), devices), indent=2) + "\n")

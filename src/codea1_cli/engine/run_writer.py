@@ -130,17 +130,18 @@ class RunWriter:
                 return None
             parts = self.reports.setdefault(report.step, {})
             parts[report.label.partition("[")[0]] = report
-            if len(parts) < len(self.method.roles):
+            if len(parts) < len(self.method.policies):
                 return None
             now, stats = time.monotonic(), {} if self.method.pairs else self.stats.pop(report.step)
             tail = stats.pop("judge_tail_s", 0.0)
             del self.reports[report.step]
-            seconds = [(role, *one) for role in self.method.roles for one in parts[role].seconds.items()]
-            spent = {f"{role}_{part}_s": round(took, 3) for role, part, took in seconds}
+            reports = [parts[policy] for policy in self.method.policies]
+            spent = {f"{part}_s": round(took, 3) for one in reports for part, took in one.seconds.items()}
+            logs = {role: figures for one in reports for role, figures in one.logs.items()}
             line = {
                 "step": report.step,
                 "time": round(time.time(), 3),
-                **{role: parts[role].logs for role in self.method.roles},
+                **{role: logs[role] for role in self.method.roles},
                 "arena": stats,
                 "timing": {"step_s": round(now - self.last_line, 3), "judge_tail_s": tail, **spent},
             }
@@ -161,8 +162,8 @@ class RunWriter:
         shutil.rmtree(staged, ignore_errors=True)
         try:
             staged.mkdir()
-            for role in self.method.roles:
-                os.replace(work / role / f"checkpoint-{optimizer_step}", staged / role)
+            for policy in self.method.policies:
+                os.replace(work / policy / f"checkpoint-{optimizer_step}", staged / policy)
             (staged / "arena").mkdir()
             state = {"step": step, "book": book_state(self.books), "pool": pool_state(self.pools)}
             state |= {"late": dict(sorted(self.late.items())), "flat": dict(sorted(self.flat.items()))}

@@ -125,7 +125,7 @@ Train = Callable[[Recipe, RunDir, int], Outcome]
 
 
 def warm_up(recipe: Recipe, run: RunDir, train: Train) -> Outcome | None:
-    """Trains a run's policies on pairs, from where that was left, and writes them to `warmup/model/ROLE`; where they
+    """Trains a run's policies on pairs, from where that was left, and writes them to `warmup/model/POLICY`; where they
     are there already, does nothing. Returns the outcome of a warm-up that was interrupted, None of one that is done.
 
     What was made by another recipe is set aside.
@@ -135,11 +135,11 @@ def warm_up(recipe: Recipe, run: RunDir, train: Train) -> Outcome | None:
     """
     stage, wish = RunDir(run.path / "warmup", within=run), warmup_recipe(recipe)
     assert wish is not None
-    roles = method_of(wish).roles
+    policies = method_of(wish).policies
     if stage.exists() and _decisive(stage.recipe()) != _decisive(wish):
         (run.path / "set-aside").mkdir(exist_ok=True)
         os.replace(stage.path, free_name(run.path / "set-aside", "warmup"))
-    if run.warmed(roles):
+    if run.warmed(policies):
         return None
     with stage.locked(wait=True):
         point = resume_point(stage) if stage.exists() else None
@@ -152,9 +152,9 @@ def warm_up(recipe: Recipe, run: RunDir, train: Train) -> Outcome | None:
             outcome = train(wish, stage, done)
             if outcome.state != "finished":
                 return outcome
-        for role in roles:
-            if not (stage.path / "model" / role).is_dir():
-                export_policy(stage, role, stage.path / "model" / role)
+        for policy in policies:
+            if not (stage.path / "model" / policy).is_dir():
+                export_policy(stage, policy, stage.path / "model" / policy)
     return None
 
 

@@ -65,8 +65,11 @@ class Step:
         self.sampled = time.monotonic()
 
         async def load(pid: str, group: Sequence[str]) -> None:
-            candidates = await self._in_thread(self._judge.load_candidates, self._problems[pid], group)
-            _slot(self._candidates, pid).set_result(candidates)
+            slot = _slot(self._candidates, pid)
+            try:
+                slot.set_result(await self._in_thread(self._judge.load_candidates, self._problems[pid], group))
+            except Exception as error:  # a fault of ours must end the run, not leave it waiting
+                slot.set_exception(error)
 
         await asyncio.gather(*(load(pid, group) for pid, group in texts.items()))
 

@@ -1,7 +1,7 @@
 """What a training method is. Whoever adds one writes a class here and a row in `registry`.
 
-The driver, the arena, the run writer, the checkpoint, the plan and the step line know the policies of a run only from
-its method: they loop over `Method.roles` and ask for the rest.
+The driver, the arena, the run writer, the checkpoint, the plan and the step line know the policies of a run and the
+roles that these play only from its method: they loop over `Method.policies` or `Method.roles` and ask for the rest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OnChunk = Callable[[list[int], list[list[Ids]]], None]
 
 @dataclass(frozen=True)
 class SamplePlan:
-    """What one policy samples per problem in a step, and what it learns from.
+    """What one role samples per problem in a step, and what its policy learns from.
 
     sampled: completions sampled. group: completions that GRPO compares with each other. groups: groups trained on.
     """
@@ -83,7 +83,7 @@ class SuiteResults:
 
 class Exchange:
     """What a rank's rollouts ask of the arena, an actor of Ray: one typed call per method of `engine.arena.Arena`, held
-    together by a test. All block until it answers, except `post_suites` and `skip_suites`."""
+    together by a test. All block until it answers, except `post_candidates`, `post_suites` and `skip_suites`."""
 
     def __init__(self, arena: Any) -> None:
         self._arena = arena
@@ -99,9 +99,13 @@ class Exchange:
         before is scored."""
         return self._wait(self._arena.substitutes.remote(step))
 
-    def post_candidates(self, step: int, texts: dict[str, list[str]]) -> dict[str, list[float | None]]:
-        """Posts a rank's candidates by problem id; returns their rewards when the step is scored."""
-        return self._wait(self._arena.post_candidates.remote(step, texts))
+    def post_candidates(self, step: int, texts: dict[str, list[str]]) -> None:
+        """Posts candidates by problem id, all of a problem's at once; they are loaded at once, and nobody waits."""
+        self._arena.post_candidates.remote(step, texts)
+
+    def finish_candidates(self, step: int, ids: Sequence[str]) -> dict[str, list[float | None]]:
+        """After a rank's last candidate: the rewards of these problems' candidates, when the whole step is scored."""
+        return self._wait(self._arena.finish_candidates.remote(step, ids))
 
     def get_candidates(self, step: int, ids: Sequence[str]) -> dict[str, list[CandidateView]]:
         """The candidates of these problems, when they have been posted."""
@@ -125,9 +129,10 @@ class Rank(Protocol):
 
     label: str
     game: Game
-    plan: SamplePlan
+    plans: dict[str, SamplePlan]  # by role that the policy plays
     problems: Mapping[str, Problem]  # without references: a policy's process has no use for one
-    max_prompt_tokens: int
+    max_prompt_tokens: dict[str, int]  # by role
+    figures: dict[str, dict[str, float]]  # by role, where TRL's are of several roles together
 
     @property
     def arena(self) -> Exchange:
@@ -144,16 +149,16 @@ class Rank(Protocol):
     def reports_logprobs(self) -> bool:
         """Whether the sampling engine reports log-probs (vLLM does)."""
 
-    def waiting(self) -> AbstractContextManager[None]:
+    def waiting(self, role: str) -> AbstractContextManager[None]:
         """Around a call that waits for the arena: a hang inside is not blamed on this rank."""
 
-    def sampling(self) -> AbstractContextManager[None]:
+    def sampling(self, role: str) -> AbstractContextManager[None]:
         """Around what the rank samples itself."""
 
-    def sampled_by_trl(self, completions: Sequence[Sequence[int]]) -> None:
+    def sampled_by_trl(self, role: str, completions: Sequence[Sequence[int]]) -> None:
         """TRL has sampled: counts the tokens, and books the time until now as sampling."""
 
-    def count_tokens(self, completions: Sequence[Sequence[int]]) -> None:
+    def count_tokens(self, role: str, completions: Sequence[Sequence[int]]) -> None:
         """Counts sampled tokens for the step's report."""
 
     def update_begins(self) -> None:
@@ -163,9 +168,10 @@ class Rank(Protocol):
         """Brings the policy's weights into the sampling engine. A collective under FSDP2: every rank calls it."""
 
     def sample(
-        self, prompts: Sequence[Ids], n: int, on_chunk: OnChunk | None = None
+        self, role: str, prompts: Sequence[Ids], n: int, on_chunk: OnChunk | None = None
     ) -> tuple[list[list[Ids]], list[list[list[float]]] | None]:
-        """`n` completions per prompt: token ids [prompt][n][tokens], and log-probs in the same shape or None."""
+        """`n` completions per prompt, as long as the role's may be: token ids [prompt][n][tokens], and log-probs in the
+        same shape or None."""
 
 
 class Rollouts(ABC):
@@ -193,7 +199,7 @@ class Method(ABC):
 
     name: ClassVar[str]
     roles: tuple[str, ...]
-    """The policies that it trains, `code` first; each has a section of that name in the recipe."""
+    """The roles that are played, `code` first; each has a section of that name in the recipe."""
 
     ignores: ClassVar[tuple[str, ...]] = ()
     """Keys and sections of a recipe that it has no use for: a recipe that names the method may not set them."""
@@ -210,6 +216,20 @@ class Method(ABC):
         """The method as a recipe wishes it."""
         return cls()
 
+    def policy(self, role: str) -> str:
+        """The policy that plays a role. It bears the name of the first role that it plays, whose section of the recipe
+        has its model, GPUs and learning rate."""
+        return role
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The policies that are trained, by name."""
+        return tuple(dict.fromkeys(map(self.policy, self.roles)))
+
+    def roles_of(self, policy: str) -> tuple[str, ...]:
+        """The roles that a policy plays."""
+        return tuple(role for role in self.roles if self.policy(role) == policy)
+
     def own_tests(self, game: Game) -> int | None:
         """How many of a problem's own tests run on a candidate when it is loaded; None: all."""
         return 0
@@ -224,10 +244,10 @@ class Method(ABC):
 
     @abstractmethod
     def plan(self, game: Game, role: str) -> SamplePlan:
-        """What a policy samples per problem and learns from."""
+        """What a role samples per problem, and what is learnt from."""
 
     @abstractmethod
-    def rollouts(self, role: str) -> type[Rollouts]:
+    def rollouts(self, policy: str) -> type[Rollouts]:
         """How a policy gets its completions and rewards."""
 
     @abstractmethod

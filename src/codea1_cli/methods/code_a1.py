@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.rules import Game
@@ -20,7 +20,7 @@ class CodeA1(Method):
 
     name = "code-a1"
     roles = ("code", "test")
-    ignores = ("game.golden",)
+    ignores: ClassVar[tuple[str, ...]] = ("game.golden", "code.weight", "test.weight", "train.equal_budget")
 
     def own_tests(self, game: Game) -> int | None:
         return OWN_CALLS if game.has_pool else 0
@@ -30,8 +30,8 @@ class CodeA1(Method):
             return SamplePlan(sampled=game.n_code, group=game.n_code, groups=1)
         return SamplePlan(sampled=game.n_code * game.n_test, group=game.n_test, groups=game.update_n)
 
-    def rollouts(self, role: str) -> type[Rollouts]:
-        return CodeRollouts if role == "code" else TestRollouts
+    def rollouts(self, policy: str) -> type[Rollouts]:
+        return CodeRollouts if policy == "code" else TestRollouts
 
     async def judge(self, step: Step, problem_id: str) -> JudgedProblem:
         candidates = await step.candidates(problem_id)

@@ -27,6 +27,8 @@ class GoldenTests(Method):
     ignores = (
         *(f"game.{key}" for key in Game.model_fields if key not in ("mode", "n_code", "golden")),
         "test",
+        "code.weight",
+        "train.equal_budget",
         "eval.wrong_per_problem",
         "eval.targets",
     )
@@ -41,7 +43,7 @@ class GoldenTests(Method):
     def plan(self, game: Game, role: str) -> SamplePlan:
         return SamplePlan(sampled=game.n_code, group=game.n_code, groups=1)
 
-    def rollouts(self, role: str) -> type[Rollouts]:
+    def rollouts(self, policy: str) -> type[Rollouts]:
         return CodeRollouts
 
     async def judge(self, step: Step, problem_id: str) -> JudgedProblem:

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 METHODS = {  # name -> module:Class
     "code-a1": "codea1_cli.methods.code_a1:CodeA1",
+    "self-play": "codea1_cli.methods.self_play:SelfPlay",
     "golden-tests": "codea1_cli.methods.golden_tests:GoldenTests",
     "sft": "codea1_cli.methods.sft:Sft",
 }
 DEFAULT = "code-a1"
-RESERVED = ("self-play",)
 
 
 class Named(Protocol):
@@ -35,10 +35,8 @@ def method_of(recipe: Named) -> Method:
 
 def check_method(name: str) -> str:
     """The name; ValueError when no method has it, see `find_method`."""
-    if name in RESERVED:
-        raise ValueError(f"method {name!r} is not available yet; use {', '.join(METHODS)}")
     if name not in METHODS and ":" not in name:
-        raise ValueError(f"unknown method {name!r}; there are {', '.join((*METHODS, *RESERVED))}, or module:Class")
+        raise ValueError(f"unknown method {name!r}; there are {', '.join(METHODS)}, or module:Class")
     if name not in METHODS:
         find_method(name)
     return name
@@ -77,7 +75,7 @@ def without_settings_of(before: str, name: str, keys: Mapping[str, Any]) -> dict
     """A recipe's `keys` for method `name` less what they hold for the method `before`: what the new one ignores, and
     the GPUs that are shared out among other policies."""
     try:
-        same = find_method(before).roles == find_method(name).roles
+        same = find_method(before)().policies == find_method(name)().policies
     except ValueError:  # a name that is no method's is refused elsewhere
         return dict(keys)
     return without_ignored(name, keys if same else _without(("code.gpus", "test.gpus"), keys))

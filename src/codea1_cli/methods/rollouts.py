@@ -7,15 +7,20 @@ column that the reward function hands back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from codea1_cli.errors import RunFailed
-from codea1_cli.methods.base import CandidateView, Ids, Rollouts
+from codea1_cli.methods.base import CandidateView, Ids, Rollouts, SuiteResults
 from codea1_cli.models.loading import render
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.prompts import code_messages, test_messages
+
+
+def problem_ids(prompts: Sequence[Any]) -> list[str]:
+    """The problems of a step's rows, whose prompts are bare ids."""
+    return list(dict.fromkeys(prompt[-1]["content"] for prompt in prompts))
 
 
 class CodeRollouts(Rollouts):
@@ -30,12 +35,13 @@ class CodeRollouts(Rollouts):
     ) -> list[float | None]:
         """Posts the candidates and waits for their rewards."""
         rank = self.rank
-        rank.sampled_by_trl(completion_ids)
+        rank.sampled_by_trl("code", completion_ids)
         texts: dict[str, list[str]] = {}
         for pid, completion in zip(problem_id, completions, strict=True):
             texts.setdefault(pid, []).append(completion[0]["content"])
-        with rank.waiting():
-            rewards = rank.arena.post_candidates(rank.step, texts)
+        with rank.waiting("code"):
+            rank.arena.post_candidates(rank.step, texts)
+            rewards = rank.arena.finish_candidates(rank.step, list(texts))
         rank.update_begins()
         place = {pid: iter(values) for pid, values in rewards.items()}
         return [next(place[pid]) for pid in problem_id]
@@ -52,43 +58,58 @@ class TestRollouts(Rollouts):
         return [{"role": "user", "content": problem.id}]
 
     def reward(
-        self, prompts: Any, completions: Any, *, suite_reward: Sequence[float | None], **_: Any
+        self, prompts: Any, completions: Any, *, row_reward: Sequence[float | None], **_: Any
     ) -> list[float | None]:
         """The rewards came with the rollout."""
-        return list(suite_reward)
+        return list(row_reward)
 
     def rollout(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        """Samples all suites of the step; returns the columns of the selected groups, `len(prompts)` rows.
-
-        Raises:
-            RunFailed: there would be fewer rows, on which TRL would train without a word.
-        """
+        """Samples all suites of the step; returns the columns of the selected groups, `len(prompts)` rows."""
         rank = self.rank
-        step, plan = rank.step, rank.plan
-        ids = list(dict.fromkeys(prompt[-1]["content"] for prompt in prompts))
-        with rank.waiting():
-            candidates = rank.arena.get_candidates(step, ids)
-        with rank.sampling():
-            rank.sync_weights()
-            sampled = self._sample_suites(step, ids, candidates)
-        with rank.waiting():
+        step, ids = rank.step, problem_ids(prompts)
+        sampled = self.sample_suites(step, ids)
+        with rank.waiting("test"):
             results = rank.arena.finish_suites(step, ids)
         rank.update_begins()
-        rows = Rows(rank.reports_logprobs, plan.group)
+        rows = Rows(rank.reports_logprobs)
         for pid in ids:
-            selected = results[pid].selected
-            for index in selected:
-                rows.add(sampled[pid, index], results[pid].rewards[index])
-            for _ in range(plan.groups - len(selected)):
-                # TRL needs full rows even when no candidate could be attacked: masked ones teach nothing.
-                filler = next((sampled[key] for key in sampled if key[0] == pid), None) or self._empty_group()
-                rows.add(filler, [None] * plan.group)
-        if len(rows) != len(prompts):
-            raise RunFailed(f"{rank.label} step {step}: rollout of {len(rows)} rows where {len(prompts)} are due")
+            self.add_selected(rows, pid, sampled, results[pid])
+        return self.columns(rows, len(prompts))
+
+    def add_selected(
+        self, rows: Rows, pid: str, sampled: Mapping[tuple[str, int], Group], results: SuiteResults
+    ) -> None:
+        """Adds a problem's groups to learn from, always as many as are planned."""
+        plan = self.rank.plans["test"]
+        for index in results.selected:
+            rows.add(sampled[pid, index], results.rewards[index])
+        for _ in range(plan.groups - len(results.selected)):
+            # TRL needs full rows even when no candidate could be attacked: masked ones teach nothing.
+            filler = next((sampled[key] for key in sampled if key[0] == pid), None) or self._empty_group()
+            rows.add(filler, [None] * plan.group)
+
+    def columns(self, rows: Rows, due: int) -> dict[str, Any]:
+        """What TRL's rollout function returns.
+
+        Raises:
+            RunFailed: there are not as many rows as are due, on which TRL would train without a word.
+        """
+        if len(rows) != due:
+            rank = self.rank
+            raise RunFailed(f"{rank.label} step {rank.step}: rollout of {len(rows)} rows where {due} are due")
         return rows.columns()
 
+    def sample_suites(self, step: int, ids: Sequence[str]) -> dict[tuple[str, int], Group]:
+        """Samples the suites against every candidate that is attacked, by problem and candidate, and posts them."""
+        rank = self.rank
+        with rank.waiting("test"):
+            candidates = rank.arena.get_candidates(step, ids)
+        with rank.sampling("test"):
+            rank.sync_weights()
+            return self._sample_suites(step, ids, candidates)
+
     def _sample_suites(
-        self, step: int, ids: list[str], candidates: dict[str, list[CandidateView]]
+        self, step: int, ids: Sequence[str], candidates: dict[str, list[CandidateView]]
     ) -> dict[tuple[str, int], Group]:
         rank = self.rank
         game, tokenizer = rank.game, rank.tokenizer
@@ -101,7 +122,7 @@ class TestRollouts(Rollouts):
                     continue
                 shown = view.code if game.white_box else None
                 prompt = render(tokenizer, test_messages(rank.problems[pid], shown, game.tests_per_suite))
-                if len(prompt) > rank.max_prompt_tokens:
+                if len(prompt) > rank.max_prompt_tokens["test"]:
                     too_long.append((pid, index))
                     continue
                 keys.append((pid, index))
@@ -110,24 +131,24 @@ class TestRollouts(Rollouts):
             rank.arena.skip_suites(step, too_long)
 
         def post(part: list[int], completions: list[list[Ids]]) -> None:
-            rank.count_tokens([ids for group in completions for ids in group])
+            rank.count_tokens("test", [ids for group in completions for ids in group])
             texts = [tokenizer.batch_decode(group, skip_special_tokens=True) for group in completions]
             rank.arena.post_suites(step, [(*keys[i], group) for i, group in zip(part, texts, strict=True)])
 
-        completions, logprobs = rank.sample(prompts, rank.plan.group, post)
+        completions, logprobs = rank.sample("test", prompts, rank.plans["test"].group, post)
         return {
             key: Group(prompts[i], completions[i], logprobs[i] if logprobs is not None else None)
             for i, key in enumerate(keys)
         }
 
     def _empty_group(self) -> Group:
-        eos, n = self.rank.tokenizer.eos_token_id, self.rank.plan.group
+        eos, n = self.rank.tokenizer.eos_token_id, self.rank.plans["test"].group
         return Group([eos], [[eos]] * n, [[0.0]] * n)
 
 
 @dataclass(frozen=True)
 class Group:
-    """The suites sampled for one candidate: one prompt, n completions, and log-probs where the engine reports them."""
+    """One prompt, its n completions, and their log-probs where the engine reports them."""
 
     prompt: Ids
     completions: list[Ids]
@@ -140,27 +161,25 @@ class Rows:
     A row without a reward is masked, so that neither the loss, the KL term nor the token mean sees it.
     """
 
-    def __init__(self, with_logprobs: bool, group: int) -> None:
+    def __init__(self, with_logprobs: bool) -> None:
         self.prompt_ids: list[Ids] = []
         self.completion_ids: list[Ids] = []
         self.logprobs: list[list[float]] | None = [] if with_logprobs else None
         self.env_mask: list[list[int]] = []
-        self.suite_reward: list[float | None] = []
-        self.group = group
+        self.row_reward: list[float | None] = []
 
     def __len__(self) -> int:
         return len(self.prompt_ids)
 
     def add(self, group: Group, rewards: Sequence[float | None]) -> None:
         """Adds the group's n rows with their rewards."""
-        for i in range(self.group):
-            tokens = group.completions[i]
+        for i, tokens in enumerate(group.completions):
             self.prompt_ids.append(group.prompt)
             self.completion_ids.append(tokens)
             if self.logprobs is not None:
                 self.logprobs.append(group.logprobs[i] if group.logprobs is not None else [0.0] * len(tokens))
             self.env_mask.append([0 if rewards[i] is None else 1] * len(tokens))
-            self.suite_reward.append(rewards[i])
+            self.row_reward.append(rewards[i])
 
     def columns(self) -> dict[str, Any]:
         """What TRL's rollout function returns."""
@@ -169,5 +188,5 @@ class Rows:
             "completion_ids": self.completion_ids,
             "logprobs": self.logprobs,
             "env_mask": self.env_mask,
-            "suite_reward": self.suite_reward,
+            "row_reward": self.row_reward,
         }

@@ -25,8 +25,8 @@ class Pairs(BaseModel):
 
     model_config = ConfigDict(extra="forbid", validate_default=True)
 
-    role: Literal["code", "test", "both"] = Field(
-        "code", description="the policy that method=sft trains; both: two of them, side by side"
+    role: Literal["code", "test", "both", "one"] = Field(
+        "code", description="the policy that method=sft trains; both: two, side by side; one: one for both roles"
     )
     code: str | None = Field(
         None,
@@ -54,6 +54,9 @@ class Sft(Method):
 
     name = "sft"
     roles: tuple[str, ...] = ("code",)
+    one = False
+    """Whether one policy plays both roles, and learns from the pairs of both."""
+
     ignores = (
         *(f"game.{key}" for key in Game.model_fields if key not in READ),
         *(f"optim.{key}" for key in ("epsilon_low", "epsilon_high", "dual_clip", "kl", "loss", "scale_rewards")),
@@ -62,6 +65,9 @@ class Sft(Method):
             for key in ("vllm_memory", "vllm_eager", "vllm_compile", "vllm_sleep", "importance_correction")
         ),
         *(f"optim.{key}" for key in ("mask_truncated", "charge_truncated", "mask_flat")),
+        "code.weight",
+        "test.weight",
+        "train.equal_budget",
         "data.leave_flat",
         "sampling.engine",
         "sampling.seed_by_prompt",
@@ -74,8 +80,12 @@ class Sft(Method):
     @classmethod
     def of(cls, recipe: Named) -> Sft:
         method = cls()
-        method.roles = ("code", "test") if recipe.sft.role == "both" else (recipe.sft.role,)
+        method.one = recipe.sft.role == "one"
+        method.roles = ("code", "test") if method.one or recipe.sft.role == "both" else (recipe.sft.role,)
         return method
+
+    def policy(self, role: str) -> str:
+        return self.roles[0] if self.one else role
 
     def plan(self, game: Game, role: str) -> SamplePlan:
         return SamplePlan(sampled=0, group=1, groups=1)
@@ -87,10 +97,10 @@ class Sft(Method):
         return [
             f"{role} loss {number(line[role].get('loss'))} token accuracy "
             f"{percent(line[role].get('token_accuracy'), 0)}"
-            for role in self.roles
+            for role in self.policies
         ]
 
-    def rollouts(self, role: str) -> NoReturn:
+    def rollouts(self, policy: str) -> NoReturn:
         """There are none, nor anything to judge or to score: the policy learns from pairs."""
         raise NotImplementedError("sft samples nothing in a step")
 

@@ -4,13 +4,13 @@ shares of it. Formulas: docs/plan.md. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning import constants as c
 from codea1_cli.planning.shapes import ModelShape
-from codea1_cli.recipe.batching import Batches
+from codea1_cli.recipe.batching import Batches, longest
 from codea1_cli.recipe.schema import Recipe
 
 
@@ -40,12 +40,14 @@ class RankMemory:
         return max(self.training, sum(self.held.values()) - freed + sampling)
 
 
-def rank_memory(recipe: Recipe, role: str, shape: ModelShape, batches: Batches, *, vllm: bool, gpu: bool) -> RankMemory:
+def rank_memory(
+    recipe: Recipe, policy: str, shape: ModelShape, batches: Batches, *, vllm: bool, gpu: bool
+) -> RankMemory:
     """Memory of one of `batches.ranks` ranks of a policy."""
     return RankMemory(
         _held(recipe, shape, batches.ranks, gpu),
-        _update(recipe, role, shape, batches),
-        _sampling(recipe, role, shape, batches, vllm),
+        _update(recipe, policy, shape, batches),
+        _sampling(recipe, policy, shape, batches, vllm),
         "vllm" if vllm else "transformers",
         recipe.sampling.vllm_sleep,
     )
@@ -69,10 +71,9 @@ def _held(recipe: Recipe, shape: ModelShape, ranks: int, gpu: bool) -> dict[str,
     return parts
 
 
-def _update(recipe: Recipe, role: str, shape: ModelShape, batches: Batches) -> dict[str, int]:
-    section = recipe.role(role)
-    longest = section.max_prompt_tokens + section.max_completion_tokens
-    tokens, scored = batches.micro_batch * longest, batches.micro_batch * section.max_completion_tokens
+def _update(recipe: Recipe, policy: str, shape: ModelShape, batches: Batches) -> dict[str, int]:
+    prompt, completion = longest(recipe, policy)
+    tokens, scored = batches.micro_batch * (prompt + completion), batches.micro_batch * completion
     bf16 = recipe.train.precision != "fp32"
     layer = c.LAYER_HIDDEN_BYTES * shape.hidden + c.LAYER_MLP_BYTES * shape.mlp
     layer += c.LAYER_HEAD_BYTES * (shape.head_width + shape.kv_width)
@@ -81,7 +82,7 @@ def _update(recipe: Recipe, role: str, shape: ModelShape, batches: Batches) -> d
     logits = c.LOGIT_TILES * tile * (1 if bf16 else 2) + 4 * scored * shape.hidden
     if recipe.lora is None:
         logits += 4 * shape.embedding  # the head's gradient, summed up in fp32
-    parts = {"attention mask": c.MASK_BYTES * batches.micro_batch * longest**2}
+    parts = {"attention mask": c.MASK_BYTES * batches.micro_batch * (prompt + completion) ** 2}
     if recipe.train.gradient_checkpointing:
         parts["checkpoints"] = c.RESIDUAL_BYTES * tokens * shape.hidden * (shape.layers + 1)
         # The head's backward pass is over before the last layer is recomputed.
@@ -98,21 +99,25 @@ def _update(recipe: Recipe, role: str, shape: ModelShape, batches: Batches) -> d
     return parts
 
 
-def _sampling(recipe: Recipe, role: str, shape: ModelShape, batches: Batches, vllm: bool) -> dict[str, int]:
-    section = recipe.role(role)
-    longest = section.max_prompt_tokens + section.max_completion_tokens
+def _sampling(recipe: Recipe, policy: str, shape: ModelShape, batches: Batches, vllm: bool) -> dict[str, int]:
+    tokens = sum(longest(recipe, policy))
     if vllm:
-        cache = max(longest * shape.kv_bytes, c.VLLM_SMALLEST_CACHE)
+        cache = max(tokens * shape.kv_bytes, c.VLLM_SMALLEST_CACHE)
         return {"vLLM weights": 2 * shape.parameters, "vLLM cache": cache, "vLLM workspace": c.VLLM_OVERHEAD}
-    rows = min(recipe.sampling.chunk or c.CHUNK["transformers"], sampled(recipe, role) // batches.ranks)
+    rows = min(recipe.sampling.chunk or c.CHUNK["transformers"], at_once(recipe, policy) // batches.ranks)
     return {
-        "key/value cache": int(c.GENERATE_OVERHEAD * rows * longest * shape.kv_bytes),
+        "key/value cache": int(c.GENERATE_OVERHEAD * rows * tokens * shape.kv_bytes),
         "logits": 3 * 4 * rows * shape.vocabulary,
     }
 
 
+def at_once(recipe: Recipe, policy: str) -> int:
+    """The most sequences that a policy could sample together: those of one role, for it plays them in turn."""
+    return max(sampled(recipe, role) for role in method_of(recipe).roles_of(policy))
+
+
 def sampled(recipe: Recipe, role: str) -> int:
-    """Sequences that a policy samples in one step (all candidates, say); 0 where the method does not train it."""
+    """Sequences sampled for a role in one step (all candidates, say); 0 where the method has no such role."""
     method = method_of(recipe)
     return recipe.train.problems_per_step * method.plan(recipe.game, role).sampled if role in method.roles else 0
 
@@ -157,15 +162,15 @@ class GpuLoad:
 
 @dataclass(frozen=True)
 class Lengths:
-    """Tokens of a mean prompt and a mean completion of one policy."""
+    """Tokens of a mean prompt and a mean completion of one role."""
 
     prompt: float
     completion: float
 
 
 @dataclass(frozen=True)
-class RoleTime:
-    """Seconds per step of one policy's rank; sequences and tokens per step of all its ranks.
+class PolicyTime:
+    """Seconds per step of one policy's rank; sequences and tokens per step of all its ranks, in all its roles.
 
     `at_once`: sequences that a rank samples together.
     """
@@ -187,26 +192,58 @@ def mean_lengths(recipe: Recipe, role: str, prompt: float | None, completion: fl
     )
 
 
-def role_time(
+def policy_time(
+    recipe: Recipe,
+    policy: str,
+    shape: ModelShape,
+    batches: Batches,
+    device: c.Device,
+    lengths: Mapping[str, Lengths],
+    *,
+    cache: int,
+    engine: str,
+) -> PolicyTime:
+    """One policy's time per step; it plays its roles one after another.
+
+    Args:
+        device: what a rank computes on: a GPU, or its share of the host's cores.
+        lengths: by role.
+        cache: bytes for key/value caches on a rank.
+        engine: `vllm`, `transformers` or `cpu`.
+    """
+    method = method_of(recipe)
+    parts = {
+        role: _sampling_s(recipe, role, shape, batches, device, lengths[role], cache, engine)
+        for role in method.roles_of(policy)
+    }
+    sync = c.SYNC_S_PER_GIB * 2 * shape.parameters / c.GIB if engine == "vllm" else 0.0
+    rows = {}
+    for role in parts:
+        plan = method.plan(recipe.game, role)
+        rows[role] = recipe.train.problems_per_step * plan.groups * plan.group
+    trained = sum(count * (lengths[role].prompt + lengths[role].completion) for role, count in rows.items())
+    return PolicyTime(
+        sampling=sum(seconds for seconds, _ in parts.values()) + sync,
+        updating=_updating_s(recipe, shape, batches, device, trained / batches.rows_per_step, engine),
+        sequences=sum(sampled(recipe, role) for role in parts),
+        sampled_tokens=sum(sampled(recipe, role) * lengths[role].completion for role in parts),
+        trained_tokens=trained,
+        at_once=max(together for _, together in parts.values()),
+    )
+
+
+def _sampling_s(
     recipe: Recipe,
     role: str,
     shape: ModelShape,
     batches: Batches,
     device: c.Device,
     lengths: Lengths,
-    *,
     cache: int,
     engine: str,
-) -> RoleTime:
-    """One policy's time per step.
-
-    Args:
-        device: what a rank computes on: a GPU, or its share of the host's cores.
-        cache: bytes for key/value caches on a rank.
-        engine: `vllm`, `transformers` or `cpu`.
-    """
-    sequences, vllm = sampled(recipe, role), engine == "vllm"
-    mine = sequences / batches.ranks
+) -> tuple[float, int]:
+    """Seconds of one rank's sampling for a role, and the sequences that it samples together."""
+    vllm, mine = engine == "vllm", sampled(recipe, role) / batches.ranks
     bound = min(mine, recipe.sampling.chunk or c.CHUNK["vllm" if vllm else "transformers"])
     if vllm:
         fitting = cache / (shape.kv_bytes * (lengths.prompt + lengths.completion))
@@ -221,23 +258,14 @@ def role_time(
     group = method_of(recipe).plan(recipe.game, role).group
     prompts = mine / group if vllm else mine  # vLLM reads a group's prompt once
     prefill = prompts * lengths.prompt * _forward_flops(shape, lengths.prompt) / (device.flops * c.PREFILL_UTILISATION)
-    sync = c.SYNC_S_PER_GIB * 2 * shape.parameters / c.GIB if vllm else 0.0
-    return RoleTime(
-        sampling=steps * one * mine / at_once + prefill + sync,
-        updating=_updating_s(recipe, shape, batches, device, lengths, engine),
-        sequences=sequences,
-        sampled_tokens=sequences * lengths.completion,
-        trained_tokens=batches.rows_per_step * (lengths.prompt + lengths.completion),
-        at_once=at_once,
-    )
+    return steps * one * mine / at_once + prefill, at_once
 
 
 def _updating_s(
-    recipe: Recipe, shape: ModelShape, batches: Batches, device: c.Device, lengths: Lengths, engine: str
+    recipe: Recipe, shape: ModelShape, batches: Batches, device: c.Device, length: float, engine: str
 ) -> float:
-    length = lengths.prompt + lengths.completion
     passes = 3.0 + (1.0 if recipe.train.gradient_checkpointing else 0.0)
-    scored = (1.0 if recipe.train.updates_per_step > 1 or engine == "vllm" else 0.0) + (recipe.optim.kl > 0)
+    scored = (1.0 if batches.updates_per_step > 1 or engine == "vllm" else 0.0) + (recipe.optim.kl > 0)
     flops = (passes + scored) * batches.rows_per_rank * length * _forward_flops(shape, length)
     micro_batches = batches.rows_per_rank / batches.micro_batch
     launching = micro_batches * shape.layers * c.TRAIN_LAYER_OVERHEAD_S if engine != "cpu" else 0.0
@@ -255,7 +283,7 @@ def judging_s(recipe: Recipe, workers: int) -> float:
     return (candidates * c.JUDGE_CANDIDATE_S + suites * c.JUDGE_SUITE_S) / max(workers, 1)
 
 
-def step_seconds(times: Sequence[RoleTime], judging: float, *, shared: bool) -> float:
+def step_seconds(times: Sequence[PolicyTime], judging: float, *, shared: bool) -> float:
     """One step's period, from the times of the policies in the order in which they sample.
 
     Judging hides behind the last one's sampling. Two policies overlap: while the second still updates, the first may

@@ -16,12 +16,12 @@ from codea1_cli.planning import constants as c
 from codea1_cli.planning.costs import (
     GpuLoad,
     Lengths,
+    PolicyTime,
     RankMemory,
-    RoleTime,
     judging_s,
     mean_lengths,
+    policy_time,
     rank_memory,
-    role_time,
     sampled,
     step_seconds,
     trainable,
@@ -34,7 +34,7 @@ from codea1_cli.recipe.schema import Lora, Recipe
 
 @dataclass(frozen=True)
 class RunEstimate:
-    """What a run is expected to take; mappings by role hold what is the same for all ranks of a policy.
+    """What a run is expected to take; mappings by policy hold what is the same for all its ranks; `lengths` is by role.
 
     `gpus` says where each rank is, `loads` what lies on each GPU, or on the host. Seconds and bytes: `judging_s` and
     `step_s` are per step, `disk` is by part at the end of the run, `checkpoint` is one checkpoint.
@@ -48,7 +48,7 @@ class RunEstimate:
     gpus: dict[str, list[GpuId]]
     loads: dict[GpuId, GpuLoad]
     lengths: dict[str, Lengths]
-    times: dict[str, RoleTime]
+    times: dict[str, PolicyTime]
     judging_s: float
     step_s: float
     steps: int
@@ -80,44 +80,46 @@ class RunEstimate:
 def estimate_run(
     recipe: Recipe, shapes: Mapping[str, ModelShape], gpus: Mapping[str, Sequence[GpuId]], target: Target, problems: int
 ) -> RunEstimate:
-    """The estimate of a recipe with the shapes of its models by role, and its ranks on `gpus`.
+    """The estimate of a recipe with the shapes of its policies, and their ranks on `gpus`.
 
     Raises:
         UserError: as `recipe.batching.batches`.
     """
-    roles, warmup = method_of(recipe).roles, warmup_recipe(recipe)
-    if method_of(recipe).pairs:  # there is no reference model
+    method, warmup = method_of(recipe), warmup_recipe(recipe)
+    policies = method.policies
+    if method.pairs:  # there is no reference model
         recipe = recipe.model_copy(update={"optim": recipe.optim.model_copy(update={"kl": 0.0})})
-    by_role = {role: batches(recipe, role, len(gpus[role])) for role in roles}
+    by_policy = {policy: batches(recipe, policy, len(gpus[policy])) for policy in policies}
     memory = {
-        role: rank_memory(recipe, role, shapes[role], by_role[role], vllm=target.vllm, gpu=target.gpu) for role in roles
+        policy: rank_memory(recipe, policy, shapes[policy], by_policy[policy], vllm=target.vllm, gpu=target.gpu)
+        for policy in policies
     }
     loads = {}
-    for gpu in dict.fromkeys(gpu for role in roles for gpu in gpus[role]):
+    for gpu in dict.fromkeys(gpu for policy in policies for gpu in gpus[policy]):
         # Ranks of the same policy share a place only on the CPU, where all share the host's memory.
         there = {
-            f"{role}[{rank}]" if gpu is None else role: memory[role]
-            for role in roles
-            for rank, at in enumerate(gpus[role])
+            f"{policy}[{rank}]" if gpu is None else policy: memory[policy]
+            for policy in policies
+            for rank, at in enumerate(gpus[policy])
             if at == gpu
         }
         loads[gpu] = GpuLoad(there, target.host_memory if gpu is None else target.device.memory)
-    lengths = {role: mean_lengths(recipe, role, target.prompt, target.completion) for role in roles}
-    on_cpu = _cpu_share(target, sum(len(gpus[role]) for role in roles))
+    lengths = {role: mean_lengths(recipe, role, target.prompt, target.completion) for role in method.roles}
+    on_cpu = _cpu_share(target, sum(len(gpus[policy]) for policy in policies))
     times = {
-        role: role_time(
+        policy: policy_time(
             recipe,
-            role,
-            shapes[role],
-            by_role[role],
-            on_cpu if gpus[role][0] is None else target.device,
-            lengths[role],
-            cache=min(loads[gpu].cache(memory[role], recipe.sampling.vllm_memory) for gpu in gpus[role]),
-            engine="cpu" if gpus[role][0] is None else memory[role].engine,
+            policy,
+            shapes[policy],
+            by_policy[policy],
+            on_cpu if gpus[policy][0] is None else target.device,
+            lengths,
+            cache=min(loads[gpu].cache(memory[policy], recipe.sampling.vllm_memory) for gpu in gpus[policy]),
+            engine="cpu" if gpus[policy][0] is None else memory[policy].engine,
         )
-        for role in roles
+        for policy in policies
     }
-    used = [gpu for role in roles for gpu in set(gpus[role]) - {None}]
+    used = [gpu for policy in policies for gpu in set(gpus[policy]) - {None}]
     judging = judging_s(recipe, recipe.judge.workers or target.cores)
     steps = recipe.train.max_steps or problems // recipe.train.problems_per_step * recipe.train.epochs
     checkpoint = sum(12 * trainable(recipe, shape) for shape in shapes.values()) + c.OTHER_FILES
@@ -125,9 +127,9 @@ def estimate_run(
         recipe,
         target,
         dict(shapes),
-        by_role,
+        by_policy,
         memory,
-        {role: list(gpus[role]) for role in roles},
+        {policy: list(gpus[policy]) for policy in policies},
         loads,
         lengths,
         times,

@@ -126,7 +126,7 @@ def assign_gpus(recipe: Recipe, gpus: Sequence[Gpu], cores: int, where: str = "t
         EnvironmentFault: more is asked than there is; both numbers are named.
         UserError: ids or ranks that make no sense.
     """
-    wishes = {role: recipe.role(role).gpus for role in method_of(recipe).roles}
+    wishes = {policy: recipe.role(policy).gpus for policy in method_of(recipe).policies}
     chosen = _even(wishes, gpus) if all(wish is None for wish in wishes.values()) else _wished(wishes, gpus, where)
     result: GpuAssignment = {}
     for role, group in chosen.items():
@@ -218,7 +218,7 @@ def named_target(recipe: Recipe, name: str, count: int | None) -> tuple[Target, 
         raise UserError(f"no device named {name!r} in the plan's table", hint=f"one of {', '.join(c.DEVICES)}")
     if not device.memory:
         return _target(device, vllm=False), assign_gpus(recipe, [], cores())
-    total = count or _asked(recipe) or len(method_of(recipe).roles)
+    total = count or _asked(recipe) or len(method_of(recipe).policies)
     gpus = [Gpu(i, str(i), device.name, memory_mb=device.memory // 2**20) for i in range(total)]
     return _target(device, vllm=recipe.sampling.engine != "transformers"), assign_gpus(recipe, gpus, 1, "the plan")
 
@@ -244,7 +244,7 @@ def gpu_ids(assignment: GpuAssignment) -> dict[str, list[GpuId]]:
 
 
 def _asked(recipe: Recipe) -> int:
-    wishes = [recipe.role(role).gpus for role in method_of(recipe).roles]
+    wishes = [recipe.role(policy).gpus for policy in method_of(recipe).policies]
     named = {number for wish in wishes if isinstance(wish, list) for number in wish}
     return max(len(named) and max(named) + 1, 0) + sum(wish for wish in wishes if isinstance(wish, int))
 

@@ -14,7 +14,7 @@ from codea1_cli.recipe.schema import Recipe
 class Batches:
     """One policy's batch arithmetic; a row is one completion with its prompt."""
 
-    group: int  # completions that are compared with each other
+    group: int  # rows that TRL samples together: those compared with each other, or all of a problem for several roles
     groups_per_problem: int
     ranks: int
     rows_per_step: int
@@ -25,32 +25,41 @@ class Batches:
     updates_per_step: int
 
 
-def batches(recipe: Recipe, role: str, ranks: int) -> Batches:
+def longest(recipe: Recipe, policy: str) -> tuple[int, int]:
+    """The most tokens of a prompt, and of a completion, in the roles that a policy plays."""
+    sections = [recipe.role(role) for role in method_of(recipe).roles_of(policy)]
+    prompt = max(section.max_prompt_tokens for section in sections)
+    return prompt, max(section.max_completion_tokens for section in sections)
+
+
+def batches(recipe: Recipe, policy: str, ranks: int) -> Batches:
     """Derives one policy's batch arithmetic.
 
     Raises:
         UserError: a step cannot be shared out evenly between ranks or optimizer steps.
     """
-    train = recipe.train
-    planned = method_of(recipe).plan(recipe.game, role)
-    group, groups = planned.group, planned.groups
+    train, method = recipe.train, method_of(recipe)
+    plans = [method.plan(recipe.game, role) for role in method.roles_of(policy)]
+    group, groups = plans[0].group, plans[0].groups
+    if len(plans) > 1:
+        group, groups = sum(plan.group * plan.groups for plan in plans), 1
+    updates = train.updates_per_step * (len(plans) if train.equal_budget else 1)
     if train.problems_per_step % ranks:
         raise UserError(
-            f"train.problems_per_step={train.problems_per_step} cannot be shared by {ranks} {role} ranks",
+            f"train.problems_per_step={train.problems_per_step} cannot be shared by {ranks} {policy} ranks",
             hint=f"make it a multiple of {ranks}: a problem must not straddle ranks",
         )
     rows = train.problems_per_step * groups * group
     per_rank = rows // ranks
-    if per_rank % train.updates_per_step:
+    if per_rank % updates:
+        twice = " with train.equal_budget" if updates > train.updates_per_step else ""
         raise UserError(
-            f"{per_rank} rows a rank on the {role} side cannot be cut into "
-            f"train.updates_per_step={train.updates_per_step} equal parts",
+            f"{per_rank} rows a rank on the {policy} side cannot be cut into {updates} equal parts "
+            f"(train.updates_per_step={train.updates_per_step}{twice})",
             hint="choose train.updates_per_step as a divisor of train.problems_per_step",
         )
-    per_update = per_rank // train.updates_per_step
-    section = recipe.role(role)
-    longest = section.max_prompt_tokens + section.max_completion_tokens
-    fits = max(1, train.tokens_per_micro_batch // longest)
+    per_update = per_rank // updates
+    fits = max(1, train.tokens_per_micro_batch // sum(longest(recipe, policy)))
     micro = next(size for size in range(min(fits, per_update), 0, -1) if per_update % size == 0)
     return Batches(
         group=group,
@@ -61,21 +70,22 @@ def batches(recipe: Recipe, role: str, ranks: int) -> Batches:
         micro_batch=micro,
         steps_per_generation=per_rank // micro,
         gradient_accumulation=per_update // micro,
-        updates_per_step=train.updates_per_step,
+        updates_per_step=updates,
     )
 
 
 def warmup_recipe(recipe: Recipe) -> Recipe | None:
     """The recipe of the run that warms up a recipe's policies; None where it asks for no warm-up."""
-    roles, wish = method_of(recipe).roles, recipe.warmup
+    method, wish = method_of(recipe), recipe.warmup
     if wish is None:
         return None
     lengths = {"problems_per_step": wish.pairs_per_step, "updates_per_step": 1, "max_steps": wish.steps}
+    role = method.roles[0] if len(method.roles) == 1 else "both" if len(method.policies) > 1 else "one"
     changes = {
         "method": "sft",
-        "sft": recipe.sft.model_copy(update={"role": "both" if len(roles) > 1 else roles[0]}),
+        "sft": recipe.sft.model_copy(update={"role": role}),
         "warmup": None,
-        "train": recipe.train.model_copy(update=lengths),
+        "train": recipe.train.model_copy(update=lengths | {"equal_budget": False}),
         "eval": recipe.eval.model_copy(update={"every": None, "benchmarks": [], "best": None}),
         "checkpoint": recipe.checkpoint.model_copy(update={"every": recipe.checkpoint.every or wish.steps, "keep": 1}),
     }
@@ -84,7 +94,7 @@ def warmup_recipe(recipe: Recipe) -> Recipe | None:
 
 def fitted(recipe: Recipe, problems: int, ranks: Mapping[str, int]) -> tuple[Recipe, str | None]:
     """The recipe as it is, or, where the problems do not fill a step, with the largest step that they fill and that
-    every policy's ranks (their number by role) and optimizer steps can share; and then a word about it.
+    every policy's ranks (their number by its name) and optimizer steps can share; and then a word about it.
 
     Raises:
         UserError: not even the smallest step can be filled.
@@ -93,8 +103,8 @@ def fitted(recipe: Recipe, problems: int, ranks: Mapping[str, int]) -> tuple[Rec
     for size in range(problems, 0, -1) if problems < asked else ():
         smaller = recipe.model_copy(update={"train": recipe.train.model_copy(update={"problems_per_step": size})})
         try:
-            for role, count in ranks.items():
-                batches(smaller, role, count)
+            for policy, count in ranks.items():
+                batches(smaller, policy, count)
         except UserError:
             continue
         return smaller, f"{size} problems per step, where the recipe asks for {asked}: there are {problems}"

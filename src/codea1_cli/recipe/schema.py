@@ -106,6 +106,9 @@ class Optim(Section):
 class Train(Section):
     problems_per_step: Positive = 256
     updates_per_step: Positive = Field(2, description="optimizer steps a rollout")
+    equal_budget: bool = Field(
+        False, description="self-play: optimizer steps as both policies of code-a1 take together; sequences are as many"
+    )
     epochs: Positive = 3
     max_steps: Positive | None = Field(None, description="length in steps; null: epochs x problems / problems_per_step")
     precision: Literal["auto", "bf16", "fp32"] = Field(
@@ -156,6 +159,7 @@ class Role(Section):
     max_prompt_tokens: Positive = 4096
     max_completion_tokens: Positive = 4096
     learning_rate: Rate | None = Field(None, description="overrides optim.learning_rate for this policy")
+    weight: Annotated[float, Field(ge=0.0)] = Field(1.0, description="self-play: factor of this role's advantages")
 
 
 class TestRole(Role):
@@ -242,7 +246,7 @@ class Recipe(Section):
     description: str = ""
     model: str = Field(description="hub id, local folder, or builtin:tiny; both policies start from it")
     method: Annotated[str, AfterValidator(check_method)] = Field(
-        DEFAULT, description="code-a1, golden-tests, sft, or module:Class; self-play is reserved"
+        DEFAULT, description="code-a1, self-play, golden-tests, sft, or module:Class"
     )
     seed: Annotated[int, Field(ge=-MOST, le=MOST)] = 0
     data: Data = Field(default_factory=Data)
@@ -261,7 +265,7 @@ class Recipe(Section):
     eval: Eval = Field(default_factory=Eval)
     preflight: Preflight = Field(default_factory=Preflight)
     faults: Faults = Field(default_factory=Faults)
-    _warmed: dict[str, str] = PrivateAttr(default_factory=dict)  # what the warm-up made, by role (`engine.sft`)
+    _warmed: dict[str, str] = PrivateAttr(default_factory=dict)  # what the warm-up made, by policy (`engine.sft`)
 
     @field_validator("sandbox")
     @classmethod
@@ -282,6 +286,8 @@ class Recipe(Section):
     def _engines(self) -> Recipe:
         if self.train.sharding == "fsdp2" and self.sampling.engine == "transformers":
             raise ValueError("train.sharding=fsdp2 samples with vLLM: set sampling.engine=vllm or train.sharding=ddp")
+        if not (self.code.weight or self.test.weight):
+            raise ValueError("code.weight and test.weight are both 0: the policy would learn from nothing")
         if self.sampling.seed_by_prompt and self.sampling.engine != "transformers":
             raise ValueError("sampling.seed_by_prompt needs sampling.engine=transformers: vLLM batches as it likes")
         if (self.eval.best or "").startswith("heldout/") and self.data.heldout is None and self.data.source is None:

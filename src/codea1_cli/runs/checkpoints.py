@@ -43,8 +43,8 @@ def _sizes(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def damage(folder: Path, step: int, roles: Sequence[str]) -> str | None:
-    """What is wrong with the checkpoint of `step` of the policies `roles`; None for a whole one.
+def damage(folder: Path, step: int, policies: Sequence[str]) -> str | None:
+    """What is wrong with the checkpoint of `step` of `policies`; None for a whole one.
 
     Sizes are compared with COMMITTED's where it holds them, as those of earlier versions do not; what a crash of the
     machine turned into zeros is told by the formats' own marks. The bytes of weights are not read.
@@ -68,10 +68,10 @@ def damage(folder: Path, step: int, roles: Sequence[str]) -> str | None:
     state = kept_json(folder / _STATE)
     if state.get("step") != step or not isinstance(state.get("book"), dict):
         return f"{_STATE} is broken"
-    for role in roles:
+    for policy in policies:
         for what, patterns in _NEEDED.items():
-            if not any(fnmatchcase(name, f"{role}/{pattern}") for name in there for pattern in patterns):
-                return f"{role} lacks its {what}"
+            if not any(fnmatchcase(name, f"{policy}/{pattern}") for name in there for pattern in patterns):
+                return f"{policy} lacks its {what}"
     return next((f"{name} {fault}" for name, size in there.items() if (fault := _fault(folder / name, size))), None)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from codea1_cli.durable import fsync_folder, fsync_tree
 from codea1_cli.errors import EnvironmentFault, UserError, did_you_mean
 from codea1_cli.files import kept_json, user_path
+from codea1_cli.methods.registry import method_of
 from codea1_cli.models.loading import BUILTIN, from_library, load_tokenizer, resolve_model
 from codea1_cli.models.sampler import ModelRef
 from codea1_cli.runs.run_dir import RunDir, find_run, list_runs
@@ -30,7 +31,7 @@ _TOKENIZER_FILES = (
 def find_model(
     text: str | None, *, role: str = "code", step: int | None = None, runs_root: Path | None = None
 ) -> ModelRef:
-    """The model that `text` names; None is the newest run's policy of `role`.
+    """The model that `text` names; None is the newest run's policy that plays `role`.
 
     A run (name or folder) gives its newest whole checkpoint, or that of `step`; step 0 is the model it started from.
 
@@ -60,7 +61,7 @@ def _named_run(text: str | None, root: Path) -> RunDir | None:
 
 
 def _policy(run: RunDir, role: str, step: int | None) -> ModelRef:
-    base = run.recipe().model_of(role)
+    base = _base(run, role)
     if step == 0:
         return ModelRef(resolve_model(base), label=f"{run.name}:{role}@0", run=str(run.path), step=0)
     folder, step = policy_folder(run, role, step)
@@ -68,6 +69,11 @@ def _policy(run: RunDir, role: str, step: int | None) -> ModelRef:
     if (folder / "adapter_config.json").is_file():
         return ModelRef(resolve_model(base), str(folder), label, str(run.path), step)
     return ModelRef(str(folder), None, label, str(run.path), step)
+
+
+def _base(run: RunDir, role: str) -> str:
+    recipe = run.recipe()
+    return recipe.model_of(method_of(recipe).policy(role))
 
 
 def _adapter(folder: Path) -> ModelRef:
@@ -101,7 +107,8 @@ class Exported:
 
 
 def export_policy(run: RunDir, role: str, to: Path, step: int | None = None) -> Exported:
-    """Writes the policy `role` of a whole checkpoint, the newest when `step` is None, to the new folder `to`.
+    """Writes the policy that plays `role` of a whole checkpoint, the newest when `step` is None, to the new folder
+    `to`.
 
     A LoRA adapter is merged into its base model. The folder appears whole or not at all.
 
@@ -140,7 +147,8 @@ def export_policy(run: RunDir, role: str, to: Path, step: int | None = None) -> 
 
 
 def policy_folder(run: RunDir, role: str, step: int | None = None) -> tuple[Path, int]:
-    """The folder of a policy in a whole checkpoint, the newest when `step` is None, and the checkpoint's step.
+    """The folder of the policy that plays a role, in a whole checkpoint, the newest when `step` is None, and the
+    checkpoint's step.
 
     Raises:
         UserError: there is no such checkpoint, or it holds no weights of that policy.
@@ -158,7 +166,7 @@ def policy_folder(run: RunDir, role: str, step: int | None = None) -> tuple[Path
             f"run {run.name} has no checkpoint of step {step}",
             hint=f"did you mean {nearest}? there are {', '.join(map(str, steps))}",
         )
-    source = run.checkpoint(step) / role
+    source = run.checkpoint(step) / method_of(run.recipe()).policy(role)
     if not any(source.glob("*.safetensors")) and not any(source.glob("pytorch_model[.-]*bin")):
         raise UserError(f"checkpoint {step} of run {run.name} holds no weights of the {role} policy")
     return source, step
@@ -192,7 +200,7 @@ def _merge(run: RunDir, role: str, source: Path, staged: Path) -> None:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    base_name = run.recipe().model_of(role)
+    base_name = _base(run, role)
     try:
         base = resolve_model(base_name)
         config = from_library(AutoConfig, base, "configuration")

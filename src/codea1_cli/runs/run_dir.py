@@ -107,13 +107,13 @@ class RunDir:
         from codea1_cli.recipe.files import load_recipe
 
         recipe = load_recipe(str(self.recipe_file), of_run=True)
-        recipe._warmed = self.warmed(method_of(recipe).roles if recipe.warmup is not None else ())
+        recipe._warmed = self.warmed(method_of(recipe).policies if recipe.warmup is not None else ())
         return recipe
 
-    def warmed(self, roles: Collection[str]) -> dict[str, str]:
+    def warmed(self, policies: Collection[str]) -> dict[str, str]:
         """The models that the warm-up has made of these policies; all or none."""
-        folders = {role: self.path / "warmup" / "model" / role for role in roles}
-        return {role: str(f) for role, f in folders.items()} if all(f.is_dir() for f in folders.values()) else {}
+        folders = {policy: self.path / "warmup" / "model" / policy for policy in policies}
+        return {policy: str(f) for policy, f in folders.items()} if all(f.is_dir() for f in folders.values()) else {}
 
     def problems(self) -> dict[str, Problem]:
         """The run's training problems by id."""

@@ -1,6 +1,7 @@
 """What the callback makes of TRL's logs."""
 
 import math
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -17,12 +18,13 @@ class Rank:
 
     def __init__(self, updates=2):
         self.learns_from_pairs = False
-        self.spec = SimpleNamespace(role="code", rank=0, label="code[0]")
+        self.spec = SimpleNamespace(policy="code", rank=0, label="code[0]")
         self.updates_per_step = updates
         self.arena = SimpleNamespace(report=lambda report: self.reports.append(report))
         self.recipe, self.ends = load_recipe("tiny"), (10, 10)
-        self.logs, self.seconds = [], {"sampling": 1.0}
-        self.sampled_tokens = 5
+        self.roles, self.figures = ("code",), {}
+        self.logs, self.seconds = [], {"code_sampling": 1.0}
+        self.sampled_tokens = Counter(code=5)
         self.reports = []
         self.evaluated = []
 
@@ -42,10 +44,24 @@ def test_a_step_is_the_mean_of_its_optimizer_steps():
     log(rank, 4, loss=2.0, num_tokens=30.0)
     (report,) = rank.reports
     assert report.step == 2
-    assert report.logs == {"loss": 1.5, "grad_norm": 1.0, "tokens_seen": 30.0, "sampled_tokens": 5}
-    assert report.seconds == {"sampling": 1.0}
-    assert rank.logs == []
+    assert report.logs == {"code": {"loss": 1.5, "grad_norm": 1.0, "tokens_seen": 30.0, "sampled_tokens": 5}}
+    assert report.seconds == {"code_sampling": 1.0}
+    assert not rank.logs
+    assert not rank.seconds
+    assert not rank.sampled_tokens
     assert rank.evaluated == [2]
+
+
+def test_a_policy_of_two_roles_reports_each_role_and_itself_under_the_first():
+    rank = Rank(updates=1)
+    rank.roles, rank.sampled_tokens = ("code", "test"), Counter(code=5, test=40)
+    rank.figures = {"code": {"reward": math.nan}, "test": {"reward": 0.25}}
+    log(rank, 1, reward=0.125, kl=0.5)
+    (report,) = rank.reports
+    assert report.logs == {
+        "code": {"loss": 0.5, "grad_norm": 1.0, "kl": 0.5, "sampled_tokens": 5},  # TRL's reward is that of both
+        "test": {"reward": 0.25, "sampled_tokens": 40},
+    }
 
 
 @pytest.mark.parametrize("name", ["loss", "grad_norm"])

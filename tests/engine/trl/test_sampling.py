@@ -89,7 +89,11 @@ def test_a_reply_that_was_cut_off_earns_nothing_and_an_unscored_one_stays_so():
     assert trainer.reward_funcs[0](prompts=[], completion_ids=ids) == [0.7, 0.0, -0.2, None, 0.5]
 
 
-def test_groups_without_an_advantage_are_left_out_of_the_loss():
+@pytest.mark.parametrize(
+    ("groups", "left"),
+    [([2], [0, 0, 1, 1, 0, 0]), ([2, 4], [0, 0, 1, 1, 1, 1]), ([1, 2, 3], [0, 1, 1, 1, 1, 1])],
+)
+def test_groups_without_an_advantage_are_left_out_of_the_loss(groups, left):
     import torch
 
     class Trainer:
@@ -105,8 +109,8 @@ def test_groups_without_an_advantage_are_left_out_of_the_loss():
             }
 
     trainer = Trainer()
-    mask_flat(trainer, 2)
+    mask_flat(trainer, groups)
     found = trainer._generate_and_score_completions([])
-    assert found["completion_mask"].tolist() == [[0, 0], [0, 0], [1, 1], [1, 1], [0, 0], [0, 0]]
-    assert found["num_items_in_batch"] == 2
-    assert trainer._metrics["train"]["flat_masked"] == [pytest.approx(2 / 3)]
+    assert found["completion_mask"].tolist() == [[one, one * (row < 5)] for row, one in enumerate(left)]
+    assert found["num_items_in_batch"] == sum(left)
+    assert trainer._metrics["train"]["flat_masked"] == [pytest.approx(1 - sum(left) / 6)]

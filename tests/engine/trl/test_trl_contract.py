@@ -1,9 +1,13 @@
 """What we lean on in the pinned TRL, tried on the embedded model: unscored rows teach nothing."""
 
 import os
+from math import nan
 
 import pytest
+import torch
 
+from codea1_cli.engine.trl.trainer import role_advantages
+from codea1_cli.methods.base import SamplePlan
 from codea1_cli.tiny import model_path
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
@@ -11,7 +15,6 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 def step_with(rewards, mask, tmp_path):
     """One GRPO step on canned rows. Returns (the change of the parameters, the trainer's logs)."""
-    import torch
     from datasets import Dataset
     from transformers import AutoTokenizer
     from trl import GRPOConfig, GRPOTrainer
@@ -47,7 +50,8 @@ def step_with(rewards, mask, tmp_path):
     before = [p.detach().clone() for p in trainer.model.parameters()]
     trainer.train()
     moved = max(float((a - b.detach()).abs().max()) for a, b in zip(before, trainer.model.parameters(), strict=True))
-    return moved, next(entry for entry in trainer.state.log_history if "loss" in entry)
+    log = next(entry for entry in trainer.state.log_history if "loss" in entry)
+    return moved, log | {"advantages": list(trainer._logs["advantages"])}
 
 
 def test_scored_rows_move_the_policy(tmp_path):
@@ -61,6 +65,9 @@ def test_unscored_rows_stay_out_of_the_baseline(tmp_path):
     assert log["reward"] == pytest.approx(0.5)
     assert log["loss"] == log["loss"], "a None reward must not make the loss NaN"
     assert log["grad_norm"] > 0
+    plans = {"test": SamplePlan(sampled=4, group=4, groups=1)}
+    own = role_advantages(torch.tensor([0.0, 1.0, nan, nan]), plans, {"test": 1.0}, "group")
+    assert own.tolist() == log["advantages"], "a policy of several roles has TRL's advantages in each"
 
 
 def test_a_wholly_unscored_and_masked_batch_changes_nothing(tmp_path):

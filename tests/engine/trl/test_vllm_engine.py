@@ -110,7 +110,7 @@ def test_an_engine_compiles_unless_the_recipe_wants_it_up_sooner(monkeypatch, wo
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (90 * 2**30, 96 * 2**30))
     monkeypatch.setattr(vllm_generation, "LLM", lambda **settings: asked.update(settings), raising=False)
     recipe = load_recipe("0.5b", ["sampling.vllm_compile=true", *words])
-    spec = SimpleNamespace(role="code", rank=0, ranks=1, use_vllm=True, others=[("test", 1)], label="code[0]")
+    spec = SimpleNamespace(policy="code", rank=0, ranks=1, use_vllm=True, others=[("test", 1)], label="code[0]")
     with engine_settings(recipe, batches(recipe, "code", 1), spec, {}):
         vllm_generation.LLM()
     assert asked["enforce_eager"] is eager

@@ -45,12 +45,12 @@ def make_callback(rank: TrainingRank) -> Any:
             rank.step_begins()
 
         def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            fault_at(rank.spec.role, rank.spec.rank, rank.step, "updating")
+            fault_at(rank.spec.policy, rank.spec.rank, rank.step, "updating")
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
             if state.global_step % updates:
                 return control
-            rank.clock("updating")
+            rank.clock(f"{rank.spec.policy}_updating")
             step = state.global_step // updates
             decision = rank.arena.step_ended(rank.spec.label, step)
             control.should_save = decision.save
@@ -66,7 +66,7 @@ def make_callback(rank: TrainingRank) -> Any:
             for name in ("loss", "grad_norm"):
                 if not math.isfinite(float(logs.get(name, 0.0))):
                     raise RunFailed(
-                        f"{name} of the {rank.spec.role} policy is {logs[name]} at step {step} ({rank.spec.label})"
+                        f"{name} of the {rank.spec.policy} policy is {logs[name]} at step {step} ({rank.spec.label})"
                     )
             figures = {ours: logs.get(theirs) for theirs, ours in _LOGGED.items()}
             if rank.learns_from_pairs:  # SFTTrainer counts anew after a resume
@@ -75,16 +75,17 @@ def make_callback(rank: TrainingRank) -> Any:
             rank.logs.append({k: v for k, v in figures.items() if v is not None and math.isfinite(v)})
             if state.global_step % updates:
                 return
-            merged = _merge(rank.logs) | _machine(rank)
-            report = RankReport(rank.spec.label, step, merged, dict(rank.seconds))
-            rank.logs, rank.seconds = [], dict.fromkeys(rank.seconds, 0.0)
+            report = RankReport(rank.spec.label, step, _by_role(rank), dict(rank.seconds))
+            rank.logs = []
+            for counted in (rank.seconds, rank.figures, rank.sampled_tokens):
+                counted.clear()
             # Waited for, so that a step's line is on disk before its checkpoint is.
             rank.arena.report(report)
             rank.evaluate(step)
             if control.should_save:
                 rank.phase("saving", step)
                 _check_finite(rank, step)
-                fault_at(rank.spec.role, rank.spec.rank, step, "saving")
+                fault_at(rank.spec.policy, rank.spec.rank, step, "saving")
 
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             rank.arena.checkpoint_written(rank.spec.label, state.global_step // updates, state.global_step)
@@ -106,12 +107,21 @@ def _follow_schedule(scheduler: Any) -> None:
         group["lr"] = base * share(scheduler.last_epoch)
 
 
-def _machine(rank: TrainingRank) -> dict[str, float]:
-    """What a rank sampled in a step, and the most memory that torch and its GPU as a whole have held so far, in GiB."""
+def _by_role(rank: TrainingRank) -> dict[str, dict[str, float]]:
+    """A step's figures by role; those of the policy as a whole stand under the first that it plays."""
+    figures: dict[str, dict[str, float]] = {}
+    for role in rank.roles:
+        own = {**rank.figures.get(role, {}), "sampled_tokens": rank.sampled_tokens[role]}
+        whole = _merge(rank.logs) | own | _machine() if role == rank.roles[0] else own
+        figures[role] = {key: value for key, value in whole.items() if math.isfinite(value)}
+    return figures
+
+
+def _machine() -> dict[str, float]:
+    """The most memory that torch and its GPU as a whole have held so far, in GiB."""
     import torch
 
-    figures: dict[str, float] = {"sampled_tokens": rank.sampled_tokens}
-    rank.sampled_tokens = 0
+    figures: dict[str, float] = {}
     if torch.cuda.is_available():
         free, total = torch.cuda.mem_get_info()
         figures["gpu_gib"] = round((total - free) / 2**30, 2)
@@ -127,7 +137,7 @@ def _check_finite(rank: TrainingRank, step: int) -> None:
         # Under FSDP2 each rank looks at its own shard.
         mine = parameter.to_local() if hasattr(parameter, "to_local") else parameter
         if not bool(torch.isfinite(mine.detach()).all()):
-            raise RunFailed(f"parameter {name} of the {rank.spec.role} policy is not finite after step {step}")
+            raise RunFailed(f"parameter {name} of the {rank.spec.policy} policy is not finite after step {step}")
 
 
 def _merge(logs: list[dict[str, float]]) -> dict[str, float]:

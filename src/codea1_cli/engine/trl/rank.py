@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from codea1_cli.methods.registry import method_of
 from codea1_cli.models.sampler import SamplingSettings, cut_at_stop
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.prompts import known_names, real_reply
+from codea1_cli.recipe.batching import batches
 from codea1_cli.recipe.resources import benchmark_sets, benchmarks_due, heldout_due, heldout_sets
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
@@ -37,14 +39,18 @@ class TrainingRank:
         self.spec, self.recipe, self.arena = spec, recipe, arena
         self.problems, self.ends = problems, ends
         self.label, self.game = spec.label, recipe.game
-        self.plan, self.learns_from_pairs = method_of(recipe).plan(recipe.game, spec.role), method_of(recipe).pairs
-        self.max_prompt_tokens = recipe.role(spec.role).max_prompt_tokens
-        self.updates_per_step = recipe.train.updates_per_step
+        method = method_of(recipe)
+        self.learns_from_pairs = method.pairs
+        self.roles = method.roles_of(spec.policy)
+        self.plans = {role: method.plan(recipe.game, role) for role in self.roles}
+        self.max_prompt_tokens = {role: recipe.role(role).max_prompt_tokens for role in self.roles}
+        self.updates_per_step = batches(recipe, spec.policy, spec.ranks).updates_per_step
         self.trainer: Any = None
-        self.seconds = {"sampling": 0.0, "waiting": 0.0, "updating": 0.0}
+        self.seconds: dict[str, float] = defaultdict(float)
         self.randomness: dict[str, Any] = {}
         self.tokens_seen = 0
-        self.sampled_tokens = 0
+        self.sampled_tokens: Counter[str] = Counter()  # by role
+        self.figures: dict[str, dict[str, float]] = {}  # by role, where TRL's are of several roles together
         self.since = time.monotonic()
         self.logs: list[dict[str, float]] = []
         self.shares: dict[str, list[Any]] = {}  # this rank's items, by evaluation set
@@ -67,48 +73,55 @@ class TrainingRank:
         self.arena.heartbeat(self.label, name, step or self.step)
 
     def clock(self, part: str) -> None:
-        """Books the time since the last call under `part`."""
+        """Books the time since the last call under `part`, such as `code_sampling`."""
         now = time.monotonic()
         self.seconds[part] += now - self.since
         self.since = now
 
     @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
+    def waiting(self, role: str) -> Iterator[None]:
         self.phase("waiting")
         yield
-        self.clock("waiting")
+        self.clock(f"{role}_waiting")
 
     @contextlib.contextmanager
-    def sampling(self) -> Iterator[None]:
+    def sampling(self, role: str) -> Iterator[None]:
         self.phase("sampling")
-        fault_at(self.spec.role, self.spec.rank, self.step, "sampling")
+        fault_at(role, self.spec.rank, self.step, "sampling")
         yield
-        self.clock("sampling")
+        self.clock(f"{role}_sampling")
 
     def update_begins(self) -> None:
         self.phase("updating")
-        if nan_at(self.spec.role, self.spec.rank, self.step):
+        if nan_at(self.spec.policy, self.spec.rank, self.step):
             next(self.trainer.model.parameters()).data.fill_(math.nan)
 
-    def sampled_by_trl(self, completions: Sequence[Sequence[int]]) -> None:
-        self.count_tokens(completions)
-        fault_at(self.spec.role, self.spec.rank, self.step, "sampling")
-        self.clock("sampling")
+    def sampled_by_trl(self, role: str, completions: Sequence[Sequence[int]]) -> None:
+        self.count_tokens(role, completions)
+        fault_at(role, self.spec.rank, self.step, "sampling")
+        self.clock(f"{role}_sampling")
 
-    def count_tokens(self, completions: Sequence[Sequence[int]]) -> None:
-        self.sampled_tokens += sum(map(len, completions))
+    def count_tokens(self, role: str, completions: Sequence[Sequence[int]]) -> None:
+        self.sampled_tokens[role] += sum(map(len, completions))
 
     # -- sampling --------------------------------------------------------------------------------------------------
     def sync_weights(self) -> None:
         sampling.sync_weights(self.trainer)
 
     def sample(
-        self, prompts: Sequence[Ids], n: int, on_chunk: OnChunk | None = None
+        self,
+        role: str,
+        prompts: Sequence[Ids],
+        n: int,
+        on_chunk: OnChunk | None = None,
+        settings: SamplingSettings | None = None,
     ) -> tuple[list[list[Ids]], list[list[list[float]]] | None]:
-        return sampling.sample_groups(self.trainer, prompts, n, chunk=self.recipe.sampling.chunk, on_chunk=on_chunk)
+        with sampling.sampling_as(self.trainer, settings or self.recipe.role(role).max_completion_tokens):
+            return sampling.sample_groups(self.trainer, prompts, n, chunk=self.recipe.sampling.chunk, on_chunk=on_chunk)
 
     def sample_aside(
         self,
+        role: str,
         prompts: Sequence[Ids],
         n: int,
         seed: int,
@@ -123,8 +136,8 @@ class TrainingRank:
         """
         sampling.sync_weights(self.trainer)
         seed += self.recipe.seed * 1000 + self.spec.rank
-        with sampling.beside_training(self.trainer, seed), sampling.sampling_as(self.trainer, settings):
-            return self.sample(prompts, n, on_chunk)[0]
+        with sampling.beside_training(self.trainer, seed):
+            return self.sample(role, prompts, n, on_chunk, settings)[0]
 
     # -- a step begins, is saved around, is evaluated --------------------------------------------------------------
     def step_begins(self) -> None:
@@ -153,7 +166,7 @@ class TrainingRank:
         if benchmarks_due(recipe, step, *self.ends):
             sets += benchmark_sets(recipe)
         for chosen in sets:
-            if chosen.role == self.spec.role:
+            if chosen.role in self.roles:
                 self._sample_share(chosen, step)
         self.since = time.monotonic()
 
@@ -167,9 +180,10 @@ class TrainingRank:
         prompts, settings = chosen.prompts(self.tokenizer, items), chosen.sampling()
         fit = list(range(len(prompts)))
         if settings is not None:
-            length = sampling.engine_length(self.trainer, self.recipe, spec.role)
+            length = sampling.engine_length(self.trainer, self.recipe, spec.policy)
             fit = sampling.fitting(prompts, settings.max_new_tokens, length)
         completions = self.sample_aside(
+            chosen.role,
             [prompts[i] for i in fit],
             chosen.n,
             chosen.seed,
@@ -185,7 +199,8 @@ class TrainingRank:
 
 
 def fault_at(role: str, rank: int, step: int, point: str) -> None:
-    """Fails on demand, for drills: CODEA1_FAULT="role:rank:step:point:kind" makes that rank fail there.
+    """Fails on demand, for drills: CODEA1_FAULT="role:rank:step:point:kind" makes that rank fail there;
+    `role` is the policy's name, but at sampling the role that it samples for.
 
     Points: sampling, updating, saving; building and starting at step 0. Kinds: exit (the process ends), raise, hang,
     nan (see `nan_at`).

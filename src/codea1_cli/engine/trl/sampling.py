@@ -15,6 +15,7 @@ from unittest.mock import patch
 from codea1_cli.methods.base import Rollouts
 from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.planning.constants import CHUNK
+from codea1_cli.recipe.batching import longest
 from codea1_cli.recipe.schema import Recipe
 
 Ids = list[int]
@@ -128,14 +129,17 @@ def charge_truncated(trainer: Any) -> None:
     trainer.reward_funcs[0] = charged
 
 
-def mask_flat(trainer: Any, group: int) -> None:
-    """From now on groups of `group` replies without any advantage are left out of the loss, the KL term and the token
-    mean. Logged as `flat_masked`: the share of rows left out."""
+def mask_flat(trainer: Any, groups: Sequence[int]) -> None:
+    """From now on groups of replies without any advantage are left out of the loss, the KL term and the token mean.
+    Logged as `flat_masked`: the share of rows left out. groups: the sizes of a problem's groups, in order."""
+    import torch
+
     whole = trainer._generate_and_score_completions
 
     def masked(rows: list[dict[str, Any]]) -> Any:
         scored = whole(rows)
-        flat = (scored["advantages"].reshape(-1, group).abs() < 1e-6).all(dim=1).repeat_interleave(group)
+        parts = (scored["advantages"].reshape(-1, sum(groups)).abs() < 1e-6).split(list(groups), dim=1)
+        flat = torch.cat([part.all(dim=1, keepdim=True).expand_as(part) for part in parts], dim=1).flatten()
         scored["completion_mask"] = scored["completion_mask"] * (~flat).unsqueeze(1)
         seen = scored["completion_mask"] * scored.get("tool_mask", 1)
         scored["num_items_in_batch"] = trainer.accelerator.gather(seen.sum()).sum()
@@ -227,15 +231,15 @@ def own_randomness(seed: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def sampling_as(trainer: Any, settings: SamplingSettings | None) -> Iterator[None]:
-    """The trainer's engine with other settings, top-k off; the training's own come back, whatever happens inside. None
-    changes nothing."""
-    if settings is None:
-        yield
-        return
+def sampling_as(trainer: Any, settings: SamplingSettings | int) -> Iterator[None]:
+    """The trainer's engine with other settings, top-k off; the training's own come back, whatever happens inside. A
+    number alone is the most tokens of a completion."""
     engine = trainer.vllm_generation if trainer.use_vllm else trainer.generation_config
-    wished: dict[str, Any] = {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": 0}
-    wished["max_completion_length" if trainer.use_vllm else "max_new_tokens"] = settings.max_new_tokens
+    length, wished = settings, dict[str, Any]()
+    if isinstance(settings, SamplingSettings):
+        length = settings.max_new_tokens
+        wished = {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": 0}
+    wished["max_completion_length" if trainer.use_vllm else "max_new_tokens"] = length
     with patch.multiple(engine, **wished):
         yield
 
@@ -245,9 +249,8 @@ def fitting(prompts: Sequence[Sequence[int]], max_new_tokens: int, length: int |
     return [i for i, prompt in enumerate(prompts) if length is None or len(prompt) + max_new_tokens <= length]
 
 
-def engine_length(trainer: Any, recipe: Recipe, role: str) -> int | None:
+def engine_length(trainer: Any, recipe: Recipe, policy: str) -> int | None:
     """Tokens of prompt and reply that the engine takes."""
     if trainer.use_vllm:
-        section = recipe.role(role)
-        return section.max_prompt_tokens + section.max_completion_tokens
+        return sum(longest(recipe, policy))
     return getattr(trainer.model.config, "max_position_embeddings", None)

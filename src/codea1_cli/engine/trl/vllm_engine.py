@@ -16,7 +16,7 @@ from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.errors import EnvironmentFault, RunFailed, UserError
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.constants import VLLM_SEQUENCES, VLLM_SMALLEST_CACHE
-from codea1_cli.planning.costs import rank_memory, sampled
+from codea1_cli.planning.costs import at_once, rank_memory
 from codea1_cli.planning.shapes import find_shape
 from codea1_cli.recipe.batching import Batches, batches
 from codea1_cli.recipe.schema import Recipe
@@ -40,13 +40,13 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: RankSpec, told: dict[s
         yield
         return
     build: Callable[..., Any] = vllm_generation.LLM
-    training, weights = training_to_come(recipe, spec.role, shape, spec.ranks)
+    training, weights = training_to_come(recipe, spec.policy, shape, spec.ranks)
     still = 0
     engines = 1
-    roles = method_of(recipe).roles
+    policies = method_of(recipe).policies
     for other, ranks in spec.others:  # the other policy's training begins only when both engines are up
         later, its_weights = training_to_come(recipe, other, batches(recipe, other, ranks), ranks)
-        comes_later = roles.index(other) > roles.index(spec.role)
+        comes_later = policies.index(other) > policies.index(spec.policy)
         still += later + (its_weights if comes_later else 0)
         engines += comes_later
 
@@ -58,8 +58,8 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: RankSpec, told: dict[s
         told.update(vllm_share=share, free_gib=round(free / 2**30, 1), total_gib=round(total / 2**30, 1))
         settings |= {
             "gpu_memory_utilization": share,
-            "seed": recipe.seed * 1009 + 503 * roles.index(spec.role) + spec.rank,
-            "max_num_seqs": max(fewest, min(most, sampled(recipe, spec.role) // spec.ranks)),
+            "seed": recipe.seed * 1009 + 503 * policies.index(spec.policy) + spec.rank,
+            "max_num_seqs": max(fewest, min(most, at_once(recipe, spec.policy) // spec.ranks)),
             "enforce_eager": recipe.sampling.vllm_eager,
             **({} if recipe.sampling.vllm_compile else {"compilation_config": GRAPHS_ALONE}),
             "disable_log_stats": True,
@@ -71,16 +71,18 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: RankSpec, told: dict[s
         yield
 
 
-def training_to_come(recipe: Recipe, role: str, shape: Batches, ranks: int) -> tuple[int, int]:
+def training_to_come(recipe: Recipe, policy: str, shape: Batches, ranks: int) -> tuple[int, int]:
     """Bytes that training will still take on a rank's GPU when its engine comes up, and bytes of its weights there.
 
     Raises:
         UserError: the model's configuration does not describe a decoder.
     """
-    model = find_shape(recipe.model_of(role))
+    model = find_shape(recipe.model_of(policy))
     if model is None:  # a hub id whose configuration was fetched a moment ago
-        raise UserError(f"the shape of {recipe.model_of(role)} is not known", hint="give a local folder: model=FOLDER")
-    memory = rank_memory(recipe, role, model, shape, vllm=True, gpu=True)
+        raise UserError(
+            f"the shape of {recipe.model_of(policy)} is not known", hint="give a local folder: model=FOLDER"
+        )
+    memory = rank_memory(recipe, policy, model, shape, vllm=True, gpu=True)
     sharded = recipe.train.sharding == "fsdp2" and ranks > 1
     # Under FSDP2 the weights stay on the CPU until training begins; else they and CUDA are there already.
     there = memory.held["CUDA"] + (0 if sharded else memory.held["weights"])
