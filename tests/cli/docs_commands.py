@@ -110,6 +110,8 @@ COMMANDS: dict[str, Typed] = {
         "with pairs", "--limit 6 --n 4 --max-new-tokens 64"
     ),
     "make-pairs problems.jsonl --role code --out pairs/run --rollouts RUN": Typed("with pairs", "--limit 4"),
+    "runs watch": Typed("step"),
+    "runs show RUN --plot curves.png": Typed("curves of"),
     "report RUN --out run.html": Typed("run.html"),
     "report RUN OTHER --out both.html": Typed("both.html"),
     "compare golden code-a1": Typed("pass@1"),

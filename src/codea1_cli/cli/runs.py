@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
+from codea1_cli.cli.watch import RunArgument, watch
 from codea1_cli.errors import UserError, command
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="List, show and prune runs.")
 
-NameArgument = Annotated[str | None, Argument(metavar="RUN", help="A run's name or folder; the newest when left out.")]
+app.command()(watch)
 
 
 @app.command("list")
@@ -49,9 +50,13 @@ def list_(runs: RunsOption = None, as_json: JsonOption = False, verbose: Verbose
 
 @app.command()
 def show(
-    name: NameArgument = None,
+    name: RunArgument = None,
     runs: RunsOption = None,
     steps: Annotated[int, Option(min=0, help="Last steps to show.")] = 5,
+    plot: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Draw its curves into a .png, .svg or .pdf too; one there is replaced."),
+    ] = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -61,6 +66,8 @@ def show(
     from codea1_cli.runs.summary import checkpoints, last_metrics, summarise
 
     run = find_run(name, runs_root(runs))
+    if plot is not None:
+        _draw(run, plot)
     row, info, kept, best = summarise(run), run.info(), checkpoints(run), run.best()
     step_lines, eval_lines = last_metrics(run, steps)
     if as_json:
@@ -87,6 +94,23 @@ def show(
         out.print(f"  {key:<14} {console.printable(str(value))}", markup=False, soft_wrap=True)
     _print_lines("last steps", step_lines, _STEP_COLUMNS)
     _print_lines("evaluations", eval_lines, _EVAL_COLUMNS)
+
+
+def _draw(run: "RunDir", file: Path) -> None:
+    from codea1_cli.durable import write_atomic
+    from codea1_cli.report.curves import picture, tables, with_intervals
+    from codea1_cli.runs.summary import measured
+
+    kind = file.suffix.lower().removeprefix(".")
+    if kind not in ("png", "svg", "pdf"):
+        raise UserError(f"{file} names no image format", hint="end it in .png, .svg or .pdf")
+    found = tables(run.metrics())
+    if not found:
+        raise UserError(f"run {run.name} has no figures yet", hint="its first step writes some")
+    if "heldout" in found:
+        found["heldout"] = with_intervals(found["heldout"], measured(run, console.warn).get("heldout", {}))
+    write_atomic(file, picture(run.name, found, kind))
+    console.note(f"curves of {run.name} in {file}")
 
 
 def _resumed(entry: dict[str, Any]) -> str:
@@ -242,9 +266,7 @@ def _number(value: Any) -> str:
 def export(
     role: Annotated[Literal["code", "test"], Option(help="Whose policy; one of self-play is both.")],
     to: Annotated[Path, Option(metavar="DIR", help="A new or empty folder.")],
-    run: Annotated[
-        str | None, Argument(metavar="RUN", help="A run's name or folder; the newest run when left out.")
-    ] = None,
+    run: RunArgument = None,
     step: Annotated[int | None, Option(min=1, help="A checkpoint's step; the newest when left out.")] = None,
     runs: RunsOption = None,
     wait: WaitOption = False,

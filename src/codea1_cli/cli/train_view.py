@@ -12,6 +12,7 @@ from codea1_cli.errors import command, some
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.methods.code_a1 import percent
 from codea1_cli.methods.registry import method_of
+from codea1_cli.report.curves import SIGNS
 
 if TYPE_CHECKING:
     from codea1_cli.engine.ranks import Node
@@ -118,11 +119,7 @@ class TrainView:
 
     def _watch(self, arena: dict[str, Any]) -> None:
         """Signs of a game that goes wrong without failing, each told once."""
-        signs = {
-            "short_share": "more than half of the suites have fewer asserts than asked",
-            "repeated_share": "more than half of the asserts repeat an earlier one of their suite",
-        }
-        for name, words in signs.items():
+        for name, words in SIGNS.items():
             if (arena.get(name) or 0.0) > 0.5 and name not in self.warned:
                 self.warned.add(name)
                 console.warn(words)

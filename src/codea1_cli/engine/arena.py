@@ -60,7 +60,7 @@ class Arena:
         self.outage: SandboxOutage | None = None
         self.last_step = 0
         self.written: dict[int, set[str]] = defaultdict(set)
-        self.beats = Heartbeats()
+        self.beats = Heartbeats(self.run.phases_file)
         self.events: list[dict[str, Any]] = []
         self.news = asyncio.Event()
 

@@ -5,9 +5,13 @@ A test holds the signatures to those of `engine.arena.Arena`.
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from codea1_cli.methods.base import CandidateView, Exchange
@@ -115,13 +119,26 @@ class ArenaClient(Exchange):
 
 
 class Heartbeats:
-    def __init__(self) -> None:
+    def __init__(self, file: Path) -> None:
+        """`file`: where `codea1 runs watch` finds each rank's phase, its step and the time that it began."""
         self._beats: dict[str, tuple[str, int, float]] = {}
         self._judged = time.monotonic()
+        self._file, self._told = file, dict[str, tuple[str, int, float]]()
+        file.unlink(missing_ok=True)
 
     def beat(self, label: str, phase: str, step: int) -> None:
-        """A rank begins a phase."""
+        """A rank begins a phase, or goes on with it."""
         self._beats[label] = (phase, step, time.monotonic())
+        if self._told.get(label, ())[:2] != (phase, step):
+            self._told[label] = (phase, step, round(time.time(), 3))
+            self._tell()
+
+    def _tell(self) -> None:
+        """Not flushed to disk, and without a word where it cannot be written: a run does without it."""
+        beside = self._file.with_name(f".{self._file.name}.tmp")
+        with contextlib.suppress(OSError):
+            beside.write_text(json.dumps(self._told) + "\n", encoding="utf-8")
+            os.replace(beside, self._file)
 
     def judged(self) -> None:
         """The judge has finished something."""

@@ -255,8 +255,8 @@ def _own(function: ast.FunctionDef) -> list[ast.AST]:
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-def sparkline(values: Sequence[int], width: int = 60) -> str:
-    """Block characters for the last `width` of `values`, scaled to their maximum; a zero is the lowest bar."""
+def sparkline(values: Sequence[float], width: int = 60) -> str:
+    """Block characters for the last `width` of `values`, scaled to their maximum; zero and less is the lowest bar."""
     shown = list(values)[-width:]
     top = max(shown, default=0)
-    return "".join(_BARS[round(value / top * (len(_BARS) - 1)) if top else 0] for value in shown)
+    return "".join(_BARS[round(max(value, 0) / top * (len(_BARS) - 1)) if top > 0 else 0] for value in shown)

@@ -4,10 +4,10 @@ hold, intervals of held-out figures, what happened beside them, and a picture.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from codea1_cli.evals.statistics import levels
@@ -255,15 +255,12 @@ def _changed(one: Mapping[str, Any]) -> str:
     return f" with {changed}" if changed else ""
 
 
-def plot(name: str, found: Mapping[str, Table], file: Path) -> None:
-    """Draws a run's main panels into an image file, of the format that its suffix names.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+def picture(name: str, found: Mapping[str, Table], kind: str) -> bytes:
+    """A run's main panels as an image of a kind that matplotlib writes: png, svg, pdf."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     shown = [
         panel for panel in PANELS if panel.main and set(panel.figures) & set(found.get(panel.table, {}).get("y", ()))
@@ -272,6 +269,7 @@ def plot(name: str, found: Mapping[str, Table], file: Path) -> None:
     figure = Figure(figsize=(4 * columns, 2.6 * -(-len(shown) // columns)), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(name)
+    buffer = io.BytesIO()
     for place, panel in enumerate(shown, 1):
         axes = figure.add_subplot(-(-len(shown) // columns), columns, place)
         table, scale = found[panel.table], 100 if panel.share else 1
@@ -284,10 +282,12 @@ def plot(name: str, found: Mapping[str, Table], file: Path) -> None:
                     low, high = (_scaled(table[side][key], scale) for side in ("low", "high"))
                     axes.fill_between(table["x"], low, high, alpha=0.2, color=drawn[0].get_color(), linewidth=0)
         axes.set_title(panel.title + (" (%)" if panel.share else ""), fontsize="medium")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(alpha=0.3)
         axes.legend(fontsize="x-small")
     with rc_context({"svg.fonttype": "none"}):  # words stay words
-        figure.savefig(file, dpi=120)
+        figure.savefig(buffer, format=kind, dpi=120)
+    return buffer.getvalue()
 
 
 def _scaled(values: Sequence[float | None], scale: float) -> list[float]:

@@ -75,6 +75,11 @@ class RunDir:
         return self.path / "logs"
 
     @property
+    def phases_file(self) -> Path:
+        """What each rank is doing: by its label phase, step and the time that it began."""
+        return self.path / "phases.json"
+
+    @property
     def pending(self) -> Path:
         """Where the two sides write a checkpoint before it is committed."""
         return self.path / "checkpoints" / ".pending"

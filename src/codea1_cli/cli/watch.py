@@ -1,0 +1,218 @@
+"""`codea1 runs watch`: a run in progress, seen from another terminal through its files alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from codea1_cli.cli import console
+from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
+from codea1_cli.files import kept_json
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from codea1_cli.report.curves import Table
+    from codea1_cli.runs.run_dir import RunDir
+
+RunArgument = Annotated[str | None, Argument(metavar="RUN", help="A run's name or folder; the newest when left out.")]
+
+# Words, table and key of what is drawn, and the unit it is shown in.
+_LINES = (
+    ("Code LLM reward", "steps", "code.reward", ""),
+    ("Test LLM reward", "steps", "test.reward", ""),
+    ("exposed", "steps", "arena.exposed_share", "%"),
+    ("false alarm", "steps", "arena.false_alarm_share", "%"),
+    ("suite validity", "steps", "arena.suite_validity", "%"),
+    ("candidates solving", "steps", "arena.solved_share", "%"),
+    ("Code LLM signal", "steps", "arena.code_signal_share", "%"),
+    ("Test LLM signal", "steps", "arena.test_signal_share", "%"),
+    ("Mistake Book", "steps", "arena.book_tests", ""),
+    ("Code LLM entropy", "steps", "code.entropy", ""),
+    ("Test LLM entropy", "steps", "test.entropy", ""),
+    ("seconds per step", "steps", "timing.step_s", "s"),
+    ("Code LLM idle", "steps", "idle.code", "%"),
+    ("Test LLM idle", "steps", "idle.test", "%"),
+    ("held-out pass@1", "heldout", "code.pass@1", "%"),
+    ("held-out exposed", "heldout", "test.exposed", "%"),
+    ("held-out false alarm", "heldout", "test.false_alarm", "%"),
+)
+_WIDTH = 30  # of a sparkline
+_TOLD = 4  # warnings
+_QUIT = {b"q", b"Q", b"\x03", b"\x04"}  # the terminal hands Ctrl-C over as a key
+
+
+def watch(
+    name: RunArgument = None,
+    runs: RunsOption = None,
+    every: Annotated[float, Option(metavar="SECONDS", min=0.2, help="How often to look at the files.")] = 2.0,
+    once: Annotated[bool, Option("--once", help="Show it once and end.")] = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Watch a run from another terminal: figures, what each rank does, warnings, time left. q or Ctrl-C ends it.
+
+    It reads files and touches nothing. Where stdout is no terminal, or nobody trains, it shows the run once.
+    """
+    from codea1_cli.runs.run_dir import find_run, runs_root
+
+    run = find_run(name, runs_root(runs))
+    if as_json:
+        console.emit(snapshot(run, time.time()))
+        return
+    out = console.out()
+    if not once and out.is_terminal and run.locked_by() is not None:
+        from rich.live import Live
+
+        with _keys() as pressed, Live(console=out, screen=True, auto_refresh=False) as live:
+            while run.locked_by() is not None:
+                live.update(_screen(snapshot(run, time.time())), refresh=True)
+                if pressed(every):
+                    break
+    out.print(_screen(snapshot(run, time.time())))
+
+
+@contextlib.contextmanager
+def _keys() -> Iterator[Any]:
+    """Waits for a key that ends the watching: the function says whether one came within so many seconds."""
+    import termios
+
+    if not sys.stdin.isatty():
+        yield lambda seconds: time.sleep(seconds)
+        return
+    handle = sys.stdin.fileno()
+    before = termios.tcgetattr(handle)
+    keys = termios.tcgetattr(handle)
+    keys[3] &= ~(termios.ICANON | termios.ECHO | termios.ISIG)
+
+    def pressed(seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if select.select([handle], [], [], left)[0] and os.read(handle, 1) in _QUIT | {b""}:
+                return True
+        return False
+
+    try:
+        termios.tcsetattr(handle, termios.TCSADRAIN, keys)
+        yield pressed
+    finally:
+        termios.tcsetattr(handle, termios.TCSADRAIN, before)
+
+
+def snapshot(run: RunDir, now: float) -> dict[str, Any]:
+    """What is to be seen of a run at a moment: where it stands, `left_s` seconds to go, each rank's phase, the figures
+    (`values`, oldest first) and the last warnings."""
+    from codea1_cli.report.curves import events, tables
+    from codea1_cli.runs.summary import summarise
+
+    told, info, lines = summarise(run), kept_json(run.path / "run.json"), run.metrics()
+    found = tables(lines)
+    ranks = [
+        {"rank": label, "phase": one[0], "step": one[1], "seconds": max(0.0, now - one[2])}
+        for label, one in sorted(kept_json(run.phases_file).items())
+        if isinstance(one, list) and len(one) == 3
+    ]
+    figures = [
+        {"figure": words, "unit": unit, "values": values[-_WIDTH:], "step": found[table]["x"][-1]}
+        for words, table, key, unit in _LINES
+        if (values := [value for value in _column(found, table, key) if value is not None])
+    ]
+    warnings = [f"step {one['step']}: {one['text']}" for one in events(lines, info) if one["kind"] != "resumed"]
+    return {
+        "run": run.name,
+        "state": told.state,
+        "step": told.step,
+        "total": told.total,
+        "left_s": _left(lines, told.total) if told.state == "running" else None,
+        "ranks": ranks if told.state == "running" else [],
+        "figures": figures,
+        "warnings": [*_logged(run.logs), *warnings][-_TOLD:],
+    }
+
+
+def _column(found: Mapping[str, Table], table: str, key: str) -> list[float | None]:
+    values: list[float | None] = found.get(table, {}).get("y", {}).get(key, [])
+    return values
+
+
+def _left(lines: Sequence[Mapping[str, Any]], total: int | None) -> float | None:
+    """Seconds to the end at the pace of the last ten steps."""
+    at = [(line["step"], line["time"]) for line in lines if "eval" not in line and {"step", "time"} <= line.keys()][
+        -11:
+    ]
+    if total is None or len(at) < 2 or at[-1][0] == at[0][0]:
+        return None
+    (first, began), (last, ended) = at[0], at[-1]
+    return float((total - last) * (ended - began) / (last - first))
+
+
+def _logged(logs: Path) -> list[str]:
+    """The last line of each rank's log that warns or is an error, of the last few kB."""
+    found = []
+    for file in sorted(logs.glob("*-*.log")):
+        with contextlib.suppress(OSError), open(file, "rb") as log:
+            log.seek(max(0, file.stat().st_size - 8192))
+            said = [line for line in log.read().decode(errors="replace").splitlines() if _WARNS.search(line)]
+            found += [f"{file.stem}: {line.strip()}" for line in said[-1:]]
+    return found
+
+
+_WARNS = re.compile(r"\b(warning|error|exception)\b", re.IGNORECASE)
+
+
+def _screen(seen: Mapping[str, Any]) -> Group:
+    from rich.console import Group
+    from rich.text import Text
+
+    from codea1_cli.cli.train_view import clock
+
+    done = f"{100 * seen['step'] / seen['total']:.0f}%" if seen["total"] else ""
+    where = f"step {seen['step']}" + (f" of {seen['total']}" if seen["total"] else "")
+    left = f"  {clock(seen['left_s'])} left" if seen["left_s"] is not None else ""
+    parts: list[Any] = [console.cell(f"{seen['run']}: {seen['state']}  {where}  {done}{left}", "title")]
+    parts += [
+        console.cell(f"  {one['rank']:<8} {one['phase']} step {one['step']}, for {clock(one['seconds'])}")
+        for one in seen["ranks"]
+    ]
+    if seen["state"] == "running" and not seen["ranks"]:
+        parts.append(console.cell("  starting: no rank has begun", "muted"))
+    rows = [
+        (one["figure"], _bars(one["values"]), *(_value(pick(one["values"]), one) for pick in (min, max, _last)))
+        for one in seen["figures"]
+    ]
+    if rows:
+        parts += [Text(), console.table(None, ("<", "<lately", ">least", ">most", ">last"), rows)]
+    if seen["warnings"]:
+        parts += [Text(), *(_line(text) for text in seen["warnings"])]
+    return Group(*parts)
+
+
+def _line(text: str) -> Any:
+    """A warning on one line."""
+    line = console.cell(text.replace("\n", " "), "warn")
+    line.truncate(console.out().width, overflow="ellipsis")
+    return line
+
+
+def _bars(values: Sequence[float]) -> str:
+    """The values from their least to their most."""
+    from codea1_cli.mistakes.inspect import sparkline
+
+    return sparkline([value - min(values) for value in values], _WIDTH) if console.unicode() else ""
+
+
+def _last(values: Sequence[float]) -> float:
+    return values[-1]
+
+
+def _value(value: float, one: Mapping[str, Any]) -> str:
+    return f"{100 * value:.1f}%" if one["unit"] == "%" else f"{value:.4g}{' s' if one['unit'] else ''}"
