@@ -30,8 +30,8 @@ _RAW = re.compile(r"/raw/([^/]+/[^/]+)/([0-9a-f]{40})/(.+)")
 class Hub:
     """`files`: by `datasets/OWNER/NAME`, `models/OWNER/NAME` or `raw/OWNER/NAME`. `configs`: of a dataset's card.
 
-    `fault` is what answers suffer from: `hang` (none comes), `gated`, `private`, `cut` (the next `left` files break
-    off in their middle), `forged` (files are not what their hash says). `asked` are the requests, `sent` the bytes of
+    `fault` is what answers suffer from: `hang` (none comes), `gated`, `private`, an HTTP status, `cut` (the next `left`
+    files break off in their middle), `forged` (files are not what their hash says). `asked` are the requests, `sent` the bytes of
     files by name.
     """
 
@@ -68,7 +68,9 @@ class _Handler(BaseHTTPRequestHandler):
         if hub.fault == "hang":
             time.sleep(30)
             return
-        if api := _API.fullmatch(path):
+        if hub.fault.isdecimal():
+            self._send(int(hub.fault), b"{}")
+        elif api := _API.fullmatch(path):
             self._info(f"{api[1]}/{api[2]}", api[2], api[3] or "main")
         elif raw := _RAW.fullmatch(path):
             self._file(f"raw/{raw[1]}", raw[3], raw[2], head)
@@ -179,11 +181,12 @@ def parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 # -- what the hub publishes, from the shared data ------------------------------------------------------------------------
-def publish_all(hub: Hub, shared: Path, monkeypatch: Any = None) -> None:
-    """Every data set that codea1 knows, in the form that the hub has it; KodCode's rows are those of its demo."""
+def publish_all(hub: Hub, shared: Path, limit: int | None = None, monkeypatch: Any = None) -> None:
+    """Every data set that codea1 knows, in the form that the hub has it, benchmarks with their first `limit` tasks;
+    KodCode's rows are those of its demo."""
     from codea1_cli.data.sources.kodcode import DATASET_KODCODE, DATASET_MBPP, MBPP_ROWS
 
-    publish_benchmarks(hub, shared, monkeypatch=monkeypatch)
+    publish_benchmarks(hub, shared, limit, monkeypatch)
     raw = shared / "data" / "raw"
     mbpp = [json.loads(line) for line in (raw / "mbpp.jsonl").read_text().splitlines()]
     bounds = {"prompt": (1, 10), "test": (11, 510), "validation": (511, 600), "train": (601, 974)}

@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 import socket
+import threading
 from collections import namedtuple
 
 import pytest
@@ -46,19 +47,66 @@ def test_a_hub_that_does_not_answer_is_one_line_within_seconds(hub, data, tmp_pa
     code = run_app(app, [str(data) if word == "DATA" else word for word in COMMANDS[what]])
     err = capfd.readouterr().err
     assert code == 3
-    assert len(hub.asked) == 1
+    assert len(hub.asked) <= 1
     (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
-    assert "does not answer within 0.3 s" in line
+    assert "no answer within 0.3 s" in line
     assert "HF_ENDPOINT" in err
     assert "Ray" not in err
 
 
-def test_nobody_is_asked_twice_who_does_not_answer(hub, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{closed_port()}")
+def refuses(error):
+    def connect(*_, **__):
+        raise error
+
+    return connect
+
+
+def black_hole(*_, **__):
+    threading.Event().wait(30)
+
+
+@pytest.mark.parametrize("kind", ["dataset", "model"])
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (refuses(socket.gaierror(socket.EAI_NONAME, "Name or service not known")), "HUB cannot be reached: Name or"),
+        (
+            refuses(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")),
+            "HUB cannot be reached: Connection",
+        ),
+        (black_hole, "HUB cannot be reached: no answer within 0.2 s"),
+        ("401", "HUB refuses the KIND me/set to whoever has no token"),
+        ("403", "HUB refuses the KIND me/set to whoever has no token"),
+        ("404", "there is no KIND me/set on HUB, or it is private"),
+        ("503", "cannot fetch the KIND me/set: "),
+    ],
+)
+def test_every_way_not_to_answer_is_one_line(hub, monkeypatch, kind, fault, said):
+    """It names the id and a way out; who was not reached is not waited for again."""
+    monkeypatch.setattr(hub_module, "CONNECT_S", 0.2)
+    if isinstance(fault, str):
+        hub.fault = fault
+    else:
+        monkeypatch.setattr(socket, "create_connection", fault)
     for _ in range(2):
-        with pytest.raises(EnvironmentFault, match="cannot be reached"):
-            find_repo("dataset", "me/set")
-    assert hub_module._unreachable
+        with pytest.raises(CodeA1Error, match=f"{kind} me/set") as failure:
+            find_repo(kind, "me/set")
+        assert said.replace("HUB", os.environ["HF_ENDPOINT"]).replace("KIND", kind) in failure.value.what
+        assert failure.value.hint
+        assert "\n" not in failure.value.what + failure.value.hint
+        if not isinstance(fault, str):
+            monkeypatch.setattr(socket, "create_connection", None)
+
+
+def test_a_proxy_that_cannot_be_reached_is_named(monkeypatch):
+    monkeypatch.setattr(hub_module, "_unreachable", {})
+    monkeypatch.setenv("HF_HUB_OFFLINE", "")
+    monkeypatch.setenv("HF_ENDPOINT", "https://hub.invalid")
+    monkeypatch.setenv("https_proxy", f"http://name:secret@127.0.0.1:{(port := closed_port())}")
+    monkeypatch.setenv("no_proxy", "")
+    with pytest.raises(EnvironmentFault, match=f"by the proxy 127.0.0.1:{port}: Connection refused") as failure:
+        find_repo("model", "me/none")
+    assert "secret" not in failure.value.what
 
 
 def closed_port():
@@ -221,11 +269,16 @@ def test_every_error_of_the_hub_has_a_way_out(hub, monkeypatch):
 def test_one_dead_network_is_waited_for_once(hub, tmp_path, monkeypatch, capfd):
     """Neither the benchmarks nor GitHub are asked after a hub that does not answer."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(hub_module, "REACH_S", 0.2)
-    hub.fault = "hang"
+    waited = []
+
+    def no_answer(call, seconds):
+        waited.append(seconds)
+        raise TimeoutError(f"no answer within {seconds} s")
+
+    monkeypatch.setattr(hub_module, "_bounded", no_answer)
     for words in (["prepare-data", "mbpp", "--out", "out"], ["train", "--recipe", "135m", "model=builtin:tiny"]):
         monkeypatch.setattr(hub_module, "_unreachable", {})
-        hub.asked.clear()
+        waited.clear()
         assert run_app(app, words) == 3
-        assert len(hub.asked) == 1
+        assert len(waited) == 1
     assert "warning" not in capfd.readouterr().err

@@ -1,10 +1,14 @@
 """How long a command takes to say that there is no network: `uv run python benchmarks/first_use/run.py`.
 
-The hub is an address that takes connections and never answers, which is the slowest kind of dead network; every command
-starts with empty caches. One line per command: seconds, exit code, the error.
+Four kinds of dead network: a name that nobody knows, a port that refuses, an address that lets connections hang, a server
+that takes them and never answers. Every command starts with empty caches. One line per command and kind: seconds, those of the
+processor (a busy machine makes no more of them), exit code, the error.
 """
 
+import contextlib
+import itertools
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -26,27 +30,42 @@ ROW += '"base_input": [[]], "plus_input": [], "atol": 0, "assertion": "assert f(
 
 
 def main() -> None:
-    with socket.socket() as silent, tempfile.TemporaryDirectory() as folder:
-        silent.bind(("127.0.0.1", 0))
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        refusing, hanging, silent = (stack.enter_context(socket.socket()) for _ in range(3))
+        for one in (refusing, hanging, silent):
+            one.bind(("127.0.0.1", 0))
         silent.listen(64)
-        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        hanging.listen(0)  # Linux drops what comes when its queue is full
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(hanging.getsockname())
+        kinds = {"no name": "http://hub.invalid"}
+        kinds |= {
+            name: f"http://127.0.0.1:{one.getsockname()[1]}"
+            for name, one in (("refused", refusing), ("hangs", hanging), ("silent", silent))
+        }
         Path(folder, "data.jsonl").write_text(ROW + "\n")
-        environment = {**os.environ, "HF_ENDPOINT": address, "CODEA1_GITHUB": address, "HF_HOME": f"{folder}/hf",
-                       "CODEA1_CACHE": f"{folder}/cache", "HF_HUB_OFFLINE": ""}  # fmt: skip
-        environment.pop("CODEA1_BENCHMARKS", None)
-        for command in COMMANDS:
-            words = command.replace("DATA", "data.jsonl").split()
-            began = time.monotonic()
-            done = subprocess.run(
-                [sys.executable, "-m", "codea1_cli", *words],
-                cwd=folder,
-                env=environment,
-                capture_output=True,
-                text=True,
-            )
-            seconds = time.monotonic() - began
-            said = next((line for line in done.stderr.splitlines() if line.startswith("error: ")), "no error")
-            print(f"{seconds:5.1f} s  exit {done.returncode}  {command}: {said}", flush=True)
+        for number, (command, (kind, address)) in enumerate(itertools.product(COMMANDS, kinds.items())):
+            run(command, kind, address, folder, str(number))
+
+
+def run(command: str, kind: str, address: str, folder: str, number: str) -> None:
+    environment = {**os.environ, "HF_ENDPOINT": address, "CODEA1_GITHUB": address, "HF_HOME": f"{folder}/{number}/hf",
+                   "CODEA1_CACHE": f"{folder}/{number}/cache", "HF_HUB_OFFLINE": ""}  # fmt: skip
+    environment.pop("CODEA1_BENCHMARKS", None)
+    words = command.replace("DATA", "data.jsonl").split()
+    began, used = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-m", "codea1_cli", *words], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    seconds, now = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    computing = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
+    said = next((line for line in done.stderr.splitlines() if line.startswith("error: ")), "no error")
+    print(
+        f"{seconds:5.1f} s, {computing:.1f} computing  exit {done.returncode}  {kind:8} {command}: {said}", flush=True
+    )
 
 
 if __name__ == "__main__":

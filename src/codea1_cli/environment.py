@@ -6,10 +6,12 @@ pools and of libraries are set aside, and the ones that a process needs are give
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 KEEP = "CODEA1_ENV_KEEP"
 """Names that are passed on all the same, separated by commas."""
@@ -58,6 +60,7 @@ LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 """Ranks of one machine talk over loopback, whatever its other interfaces are called."""
 
 _set_aside: set[str] = set()
+_looking: list[bool] = []
 
 
 def foreign(environment: Mapping[str, str], threads: bool = False) -> list[str]:
@@ -178,6 +181,33 @@ def home_fault() -> str | None:
 def endpoint() -> str:
     """The address of the Hugging Face hub."""
     return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+
+
+def proxy_to(url: str) -> str | None:
+    """HOST:PORT of the proxy that HTTPS_PROXY, NO_PROXY and their like put before a URL; None where there is none."""
+    from urllib.request import getproxies, proxy_bypass
+
+    there, proxies = urlsplit(url), getproxies()
+    proxy = proxies.get(there.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(there.hostname or ""):
+        return None
+    at = urlsplit(proxy if "//" in proxy else f"http://{proxy}")
+    return f"{at.hostname}:{at.port or {'https': 443, 'http': 80}.get(at.scheme, 1080)}"
+
+
+def offline() -> bool:
+    """Whether nobody of the network is to be asked."""
+    return bool(_looking) or (os.environ.get("HF_HUB_OFFLINE") or "").upper() in {"1", "ON", "YES", "TRUE"}
+
+
+@contextlib.contextmanager
+def nobody_asked() -> Iterator[None]:
+    """Inside the block nothing is fetched, as a plan and a dry run promise."""
+    _looking.append(True)
+    try:
+        yield
+    finally:
+        _looking.pop()
 
 
 def hub_cache() -> Path:

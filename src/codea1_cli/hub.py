@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import sys
 import threading
 import time
@@ -20,21 +21,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from codea1_cli.durable import write_atomic
-from codea1_cli.environment import cache_folder, endpoint, hub_cache
+from codea1_cli.environment import cache_folder, endpoint, hub_cache, offline, proxy_to
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, first_line, size_text
 from codea1_cli.files import kept_json
 
 Kind = Literal["dataset", "model"]
 T = TypeVar("T")
 
-REACH_S = 3.0  # that an answer may take; with a command's start this stays below five seconds
+CONNECT_S = 1.5  # that a name and a connection may take, tried before the libraries that ask are loaded
+REACH_S = 3.0  # that an answer may take then; with a command's start this stays below five seconds
 _AGAIN_S = 30.0  # how long a hub that did not answer is taken for unreachable
 _TRIES = 3  # of one file, each of which huggingface_hub tries to resume by itself
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _CANNOT_KEEP = {errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.ENOENT}
-_looking: list[bool] = []
 _unreachable: dict[str, tuple[float, str]] = {}
 
 
@@ -56,21 +58,6 @@ class HubRepo:
     commit: str
     files: tuple[HubFile, ...]
     configs: list[dict[str, Any]] = field(default_factory=list)
-
-
-def offline() -> bool:
-    """Whether nobody is to be asked."""
-    return bool(_looking) or (os.environ.get("HF_HUB_OFFLINE") or "").upper() in {"1", "ON", "YES", "TRUE"}
-
-
-@contextlib.contextmanager
-def nobody_asked() -> Iterator[None]:
-    """Inside the block nothing is fetched, as a plan and a dry run promise."""
-    _looking.append(True)
-    try:
-        yield
-    finally:
-        _looking.pop()
 
 
 # -- asking ------------------------------------------------------------------------------------------------------------
@@ -106,89 +93,111 @@ def note_file(kind: Kind, id: str, revision: str | None = None) -> Path:
 
 
 def _ask(kind: Kind, id: str, revision: str | None) -> HubRepo:
-    from huggingface_hub import HfApi
-
-    options: Any = {"repo_type": kind, "revision": revision, "files_metadata": True, "timeout": _patience()}
-    info: Any = within(lambda: HfApi(endpoint()).repo_info(id, **options), f"{kind} {id}", kind, endpoint())
+    address = endpoint()
+    options: Any = {"repo_type": kind, "revision": revision, "files_metadata": True, "timeout": _patience(REACH_S)}
+    info: Any = within(lambda hub: hub.HfApi(address).repo_info(id, **options), f"{kind} {id}", kind, address)
     card = info.card_data.to_dict() if info.card_data is not None else {}
     files = [HubFile(one.rfilename, one.size or 0, one.lfs.sha256 if one.lfs else None) for one in info.siblings or ()]
     configs = [entry for entry in card.get("configs") or () if isinstance(entry, dict)]
     return HubRepo(kind, id, info.sha, tuple(files), configs)
 
 
-def _patience() -> float:
+def _patience(usual: float) -> float:
     wanted = os.environ.get("HF_HUB_ETAG_TIMEOUT", "")
-    return float(wanted) if wanted.isdecimal() else REACH_S
+    return float(wanted) if wanted.isdecimal() else usual
 
 
-def within(ask: Callable[[], T], what: str, kind: Kind, where: str) -> T:
-    """The answer of a server, or one error within the patience, whatever a resolver or a proxy does.
+def within(ask: Callable[[Any], T], what: str, kind: Kind, where: str) -> T:
+    """What `ask`, given huggingface_hub, says, or one error within the patience, whatever a resolver or a proxy does.
 
     Raises:
         UserError, EnvironmentFault: as `find_repo`; `what` is named.
     """
-    from httpx import TransportError
-
-    found, failed = list[T](), list[BaseException]()
     if offline():
         raise EnvironmentFault(f"the {what} is not here, and HF_HUB_OFFLINE is set", hint=_way_out(kind))
     since, why = _unreachable.get(where, (0.0, ""))
     if why and time.monotonic() - since < _AGAIN_S:
         raise EnvironmentFault(f"cannot fetch the {what}: {why}", hint=_way_out(kind))
+    try:
+        _bounded(lambda: _connect(where), _patience(CONNECT_S))
+        import huggingface_hub  # half a second, which nobody waits for where there is no network
+
+        return _bounded(lambda: ask(huggingface_hub), _patience(REACH_S))
+    except Exception as error:
+        fault = _fault(error, what, kind, where)
+        if _unreached(error):
+            _unreachable[where] = (time.monotonic(), fault.what.partition(": ")[2])
+        raise fault from None
+
+
+def _connect(where: str) -> None:
+    """Raises ConnectionError where nobody takes a connection, be it a server or the proxy before it."""
+    there = urlsplit(f"//{proxy_to(where) or urlsplit(where).netloc}")
+    try:
+        socket.create_connection((there.hostname, there.port or (80 if where.startswith("http:") else 443))).close()
+    except OSError as error:
+        raise ConnectionError(error.strerror) from None
+
+
+def _unreached(error: BaseException) -> bool:
+    """Whether it says that the server did not answer, however it was asked."""
+    httpx = sys.modules.get("httpx")  # a second to load, and not loaded where there was no connection
+    return isinstance(error, ConnectionError | TimeoutError) or bool(httpx and isinstance(error, httpx.TransportError))
+
+
+def _bounded(call: Callable[[], T], seconds: float) -> T:
+    """What `call` returns within so many seconds, or its error; a TimeoutError else, which says them."""
+    found, failed = list[T](), list[Exception]()
 
     def run() -> None:
         try:
-            found.append(ask())
-        except BaseException as error:
+            found.append(call())
+        except Exception as error:
             failed.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(_patience())
-    if found:
-        return found[0]
-    error = failed[0] if failed else TimeoutError()
-    fault = _fault(error, what, kind, where)
-    if isinstance(error, TimeoutError | TransportError):
-        _unreachable[where] = (time.monotonic(), fault.what.partition(": ")[2])
-    raise fault from None
+    thread.join(seconds)
+    if not found:
+        raise failed[0] if failed else TimeoutError(f"no answer within {seconds:.1f} s")
+    return found[0]
 
 
-def _fault(error: BaseException, what: str, kind: Kind, where: str, folder: Path | None = None) -> CodeA1Error:
+def _fault(error: Exception, what: str, kind: Kind, where: str, folder: Path | None = None) -> CodeA1Error:
     """What a transfer's error means to whoever typed the command."""
-    from httpx import TimeoutException, TransportError
-    from huggingface_hub import errors as hub
-
     if isinstance(error, CodeA1Error):
         return error
+    if _unreached(error):
+        by = f" by the proxy {proxy}" if (proxy := proxy_to(where)) else ""
+        why = f"{where} cannot be reached{by}: {first_line(error)}"
+        return EnvironmentFault(f"cannot fetch the {what}: {why}", hint=_way_out(kind))
+    from huggingface_hub import errors as hub
+
     page = f"{where}/{'datasets/' if kind == 'dataset' else ''}{what.split()[-1]}"
     token = "HF_TOKEN=TOKEN, or `hf auth login`, with a token that may read it"
     if isinstance(error, hub.GatedRepoError):
         return EnvironmentFault(f"the {what} is gated", hint=f"accept its terms at {page}, then {token}")
     if isinstance(error, hub.RevisionNotFoundError):
         return UserError(f"the {what} has no such revision", hint=f"see {page}")
-    if isinstance(error, hub.RepositoryNotFoundError | hub.HFValidationError):
-        given = ", and the token that is set may not read it" if os.environ.get("HF_TOKEN") else ""
-        return UserError(
-            f"there is no {what} on {where}, or it is private{given}", hint=f"check the name; else {token}"
-        )
-    if isinstance(error, hub.HfHubHTTPError) and error.response.status_code in (401, 403):
-        return EnvironmentFault(f"{where} refuses the {what} to the token that is set", hint=token)
+    status = error.response.status_code if isinstance(error, hub.HfHubHTTPError) else 0
+    given = bool(os.environ.get("HF_TOKEN"))
+    if isinstance(error, hub.RepositoryNotFoundError | hub.HFValidationError) or status == 404:
+        why = f"it is private{', and the token that is set may not read it' if given else ''}"
+        return UserError(f"there is no {what} on {where}, or {why}", hint=f"check the name; else {token}")
+    if status in (401, 403):
+        who = "the token that is set" if given else "whoever has no token"
+        return EnvironmentFault(f"{where} refuses the {what} to {who}", hint=token)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return no_room(what, folder or hub_cache())
     if isinstance(error, OSError) and error.errno in _CANNOT_KEEP:
-        why = f"{error.strerror}: {error.filename}"
-        return EnvironmentFault(f"cannot keep the {what}: {why}", hint="HF_HOME=FOLDER keeps it elsewhere")
-    why = first_line(error)
-    if isinstance(error, TimeoutError | TransportError):
-        late = isinstance(error, TimeoutError | TimeoutException)
-        why = f"{where} " + (f"does not answer within {_patience():.1f} s" if late else f"cannot be reached: {why}")
-    return EnvironmentFault(f"cannot fetch the {what}: {why}", hint=_way_out(kind))
+        why = f"cannot keep the {what}: {error.strerror}: {error.filename}"
+        return EnvironmentFault(why, hint="HF_HOME=FOLDER keeps it elsewhere")
+    return EnvironmentFault(f"cannot fetch the {what}: {first_line(error)}", hint=_way_out(kind))
 
 
 def _way_out(kind: Kind) -> str:
     own = "a folder with the model" if kind == "model" else "a downloaded file or folder"
-    return f"{own} needs no network; HF_ENDPOINT names a mirror, HTTPS_PROXY a proxy, HF_HUB_ETAG_TIMEOUT the seconds"
+    return f"{own} needs no network; HF_ENDPOINT names a mirror, HTTPS_PROXY a proxy"
 
 
 def no_room(what: str, folder: Path, need: int = 0) -> EnvironmentFault:
@@ -209,8 +218,8 @@ def kept_file(repo: HubRepo, name: str) -> Path | None:
     return Path(found) if isinstance(found, str) else None
 
 
-def announce(repo: HubRepo, names: Sequence[str]) -> int:
-    """Says what of these files would be fetched, how much and where to, and that there is room; the bytes.
+def announce(repo: HubRepo, names: Sequence[str]) -> None:
+    """Says what of these files would be fetched, how much and where to, and that there is room.
 
     Raises:
         EnvironmentFault: there is not.
@@ -225,7 +234,6 @@ def announce(repo: HubRepo, names: Sequence[str]) -> int:
             raise no_room(what, folder, count)
         files = "1 file" if len(missing) == 1 else f"{len(missing)} files"
         tell(f"fetching {files} ({size_text(count)}) of the {what} from {endpoint()}, kept in {folder}")
-    return count
 
 
 def fetch(repo: HubRepo, name: str) -> Path:
@@ -234,7 +242,6 @@ def fetch(repo: HubRepo, name: str) -> Path:
     Raises:
         EnvironmentFault: it cannot be fetched, or is not what it should be.
     """
-    from httpx import TransportError
     from huggingface_hub import hf_hub_download
 
     if (there := kept_file(repo, name)) is not None:
@@ -247,13 +254,13 @@ def fetch(repo: HubRepo, name: str) -> Path:
             with transfer(f"file {name} of the {what}", repo.kind, endpoint(), hub_cache()):
                 path = hf_hub_download(
                     repo.id, name, repo_type=repo.kind, revision=repo.commit, cache_dir=hub_cache(),
-                    endpoint=endpoint(), etag_timeout=_patience(), tqdm_class=progress_bar(),
+                    endpoint=endpoint(), etag_timeout=_patience(REACH_S), tqdm_class=progress_bar(),
                 )  # fmt: skip
             break
         except EnvironmentFault as fault:
-            if not left or not isinstance(fault.__context__, TransportError):
+            if not left or (cause := fault.__context__) is None or not _unreached(cause):
                 raise
-            tell(f"{name}: {first_line(fault.__context__)}; trying again")
+            tell(f"{name}: {first_line(cause)}; trying again")
     wanted = next((file.sha256 for file in repo.files if file.name == name), None)
     with open(path, "rb") as file:
         if wanted and hashlib.file_digest(file, "sha256").hexdigest() != wanted:
@@ -271,9 +278,8 @@ def progress_bar() -> Any:
     class Bar(tqdm):
         def __init__(self, *args: Any, **options: Any) -> None:
             options.pop("name", None)
-            super().__init__(
-                *args, **{**options, "disable": type(sys.stderr).__name__ == "FileProxy" or not sys.stderr.isatty()}
-            )
+            options["disable"] = type(sys.stderr).__name__ == "FileProxy" or not sys.stderr.isatty()
+            super().__init__(*args, **options)
 
     return Bar
 

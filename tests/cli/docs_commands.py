@@ -43,7 +43,7 @@ SELF_PLAY = Typed("GPU", instead="plan --recipe 1.5b method=self-play data.train
 COMMANDS: dict[str, Typed] = {
     # -- README
     "train --recipe tiny": Typed("tests in the Mistake Book", f"--run RUN --max-steps 1 {SHORT} checkpoint.every=1"),
-    "train --run RUN --resume": Typed("goes on from step 1", "--max-steps 2"),
+    "train --run RUN --resume": Typed("next: codea1 train --resume --run RUN", "--dry-run"),
     "train --recipe tiny seed=401": Typed("steps", instead="train --recipe tiny seed=401 --dry-run"),
     "doctor": Typed("sandbox"),
     "compare RUN OTHER": Typed("pass@1"),
@@ -51,7 +51,7 @@ COMMANDS: dict[str, Typed] = {
     "mistakes inspect PROBLEM_ID": Typed("live tests", put={"PROBLEM_ID": "{problem}"}),
     "export RUN --role code --to model/": Typed("model"),
     "prepare-data src/mypackage --out mine/": Typed("train --recipe tiny data.train=mine"),
-    "prepare-data mbpp --out problems/": Typed("train --recipe", "--limit 60"),
+    "prepare-data mbpp --out problems/": Typed("train --recipe", "--limit 30"),
     "plan --recipe 1.5b --gpu h100 --gpus 8": Typed("GiB"),
     "train --recipe 135m": Typed("mbpp", instead="plan --recipe 135m --gpu a100"),
     "eval-code humaneval --model RUN --n 8": Typed("HumanEval+", FEW),
@@ -65,9 +65,10 @@ COMMANDS: dict[str, Typed] = {
     "train --run paper --runs /shared/runs --resume --address '$ip:6379'": PLAN,
     "prepare-data kodcode --difficulty hard --out data/kodcode-hard": Typed(
         "train --recipe",
+        "--limit 30",
         put={"hard": "medium"},  # of which the demo's rows are
     ),
-    "prepare-data mbpp --data mbpp.jsonl --out data/mbpp --report": Typed("train --recipe", "--limit 60"),
+    "prepare-data mbpp --data mbpp.jsonl --out data/mbpp --report": Typed("train --recipe", "--limit 30"),
     "prepare-data mine.csv --map question=prompt --map reference=answer --map tests=checks --out data/mine": Typed(
         "train --recipe"
     ),
@@ -76,15 +77,15 @@ COMMANDS: dict[str, Typed] = {
     "train --recipe 135m data.train=problems.jsonl": SMALL_PLAN,
     "eval-code humaneval": Typed("HumanEval+", FEW),
     "eval-code mbpp --model MODEL --n 32 --temperature 0.7": Typed("MBPP+", FEW),
-    "eval-code humaneval --model RUN --step 40": Typed("HumanEval+", FEW, {"40": "2"}),
+    "eval-code humaneval --model RUN --step 40": Typed("HumanEval+", FEW, {"40": "1"}),
     "eval-code humaneval --samples FILE": Typed("HumanEval+"),
     "eval-code compare A B": Typed("B - A"),
     "eval-code sanitise humaneval RAW.jsonl": Typed("solutions"),
-    "eval-tests ult": Typed("results in", "--limit 2 --max-new-tokens 24 --out eval-tests/fetched"),
+    "eval-tests ult": Typed("results in", "--limit 1 --max-new-tokens 24 --out eval-tests/fetched"),
     "eval-tests ult --data CLONE --model my-run --step 200": Typed(
-        "results in", "--limit 2 --max-new-tokens 24", {"200": "1"}
+        "results in", "--limit 1 --max-new-tokens 24", {"200": "1"}
     ),
-    "eval-tests ult --data CLONE --suites suites.jsonl": Typed("results in", "--limit 2"),
+    "eval-tests ult --data CLONE --suites suites.jsonl": Typed("results in", "--limit 1"),
     "eval-tests mine.py --model my-run": Typed("mutants killed", "--out eval-tests/B"),
     "eval-tests compare eval-tests/A eval-tests/B": Typed("functions"),
     "eval-tests mine.py": Typed("mutants killed"),
@@ -128,7 +129,7 @@ COMMANDS: dict[str, Typed] = {
         "20 of 12", "--dry-run"
     ),
     "train --run NAME --resume": Typed("steps", "--dry-run"),
-    "train --run NAME --resume train.max_steps=40": Typed("changed from here on", "--max-steps 3"),
+    "train --run NAME --resume train.max_steps=40": Typed("train.max_steps=40", "--dry-run"),
     "export RUN --role code --to DIR": Typed("DIR"),
     "runs prune --run NAME --whole": Typed("NAME", "--yes"),
     "sandbox check --sandbox fusion --endpoint URL": Typed("right", instead="sandbox check"),
@@ -185,7 +186,7 @@ def published(folder: Path, shared: Path, monkeypatch: Any) -> Iterator[None]:
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr("codea1_cli.hub._unreachable", {})
         close_session()
-        publish_all(hub, shared, monkeypatch)
+        publish_all(hub, shared, 20, monkeypatch)
         yield
     close_session()
 

@@ -34,10 +34,15 @@ def test_one_gpu_for_both_7b(call):
     assert done.data["error"]
 
 
-def test_more_than_there_is_names_both_numbers(call):
-    done = call(app, "plan", "-r", "1.5b", "--gpu", "h100", "--gpus", "2")
-    assert done.code == 3
-    assert "4 + 4 GPUs (code + test), the plan offers 2" in done.err
+@pytest.mark.parametrize(
+    ("recipe", "gpus", "code", "words"),
+    [("1.5b", 2, 0, "code.gpus=[0] test.gpus=[1]"), ("7b", 1, 3, "code.gpus=[0] test.gpus=[0]")],
+)
+def test_fewer_gpus_than_the_recipe_asks_for_are_planned_with(call, recipe, gpus, code, words):
+    done = call(app, "plan", "-r", recipe, "--gpu", "h100", "--gpus", gpus)
+    assert done.code == code
+    assert f"4 + 4 GPUs (code + test), the plan offers {gpus}: planned with {words}" in done.err
+    assert ("would need" in done.err) == bool(code)
 
 
 def test_unknown_things_are_named(call):

@@ -63,6 +63,9 @@ def test_show_takes_the_newest_run_or_the_named_one(run, call):
     assert [line["eval"]["code"] for line in shown["evals"]] == [{"pass@1": 0.5}]
     text = call(runs.app, "show", "first").out
     assert "first: finished at step 3 of 3" in text
+    assert (
+        text.index("first: finished") < text.index("checkpoints") < text.index("last steps") < text.index("made with")
+    )
     steps, evaluations = text.split("last steps")[1].split("evaluations")
     assert [line.split() for line in steps.splitlines()[1:5]] == [
         ["step", "code", "reward"],

@@ -4,10 +4,11 @@ import pytest
 
 from codea1_cli.engine.run_setup import RunSetup
 from codea1_cli.errors import UserError
-from codea1_cli.problems.problem import Problem, write_problems
+from codea1_cli.problems.problem import Problem, read_problems, write_problems
 from codea1_cli.recipe.files import load_recipe
-from codea1_cli.recipe.resources import heldout_problems
+from codea1_cli.recipe.resources import heldout_problems, unread_problems
 from codea1_cli.runs.run_dir import RunDir
+from codea1_cli.tiny import problems_path
 
 
 def problem(name, **fields):
@@ -127,20 +128,31 @@ def test_suites_need_wrong_programs_to_be_measured_on(tmp_path):
 def test_a_step_follows_the_problems_that_can_be_used(tmp_path):
     """Twelve a step are asked for, five are there, three can be used; the run keeps what it settled on."""
     file = tmp_path / "train.jsonl"
-    known = problem("a", tests=["assert f([1, 2]) == 1"])
-    strange = [problem(name, tests=["assert f(0.5) == 1", "assert f(['a'], k=2) == 1"]) for name in "bcde"]
-    write_problems(file, [known, *strange])
+    problems = [problem(name) for name in "abcde"]
+    write_problems(file, problems)
     run = RunDir(tmp_path / "run")
     run.path.mkdir()
     setup = RunSetup(load_recipe("tiny", [f"data.train={file}", "data.heldout=null", "code.max_prompt_tokens=10"]), run)
     devices = {"code[0]": "cpu", "test[0]": "cpu"}
-    schedule, kept = setup.fresh([known, *strange], {"b": "x", "c": "x"}, [5] * 5, devices)
+    schedule, kept = setup.fresh(problems, {"b": "x", "c": "x"}, [5] * 5, devices)
     assert {len(step) for step in schedule.steps} == {3}
     assert len(schedule) == 26
-    assert setup.notes == [
-        "3 problems per step, where the recipe asks for 12: there are 3",
-        "the embedded model has seen integers, words, lists of integers, dicts of integers by words; "
-        "2 of 3 problems take other arguments (float, list[str]), at which it can only guess: d, e",
-    ]
+    assert setup.notes == ["3 problems per step, where the recipe asks for 12: there are 3"]
     assert run.recipe().train.problems_per_step == 3
-    assert RunSetup(run.recipe(), run).resume([known, *strange], list(devices)) == (schedule, kept)
+    assert RunSetup(run.recipe(), run).resume(problems, list(devices)) == (schedule, kept)
+
+
+def test_what_the_embedded_model_cannot_read_is_left_out_by_name():
+    """Its own problems are all read; of others those that take what the functions of its corpus take."""
+    recipe = load_recipe("tiny")
+    for split in ("train", "heldout"):
+        assert not unread_problems(recipe, read_problems(problems_path(split)))
+    read = ["f(1)", "f(1, -2)", "f('a b')", "f([])", "f([1, 2], [])", "f({'a': 1})"]
+    strange = {"f(0.5)": "(float)", "f(True)": "(bool)", "f([1], 2)": "(list[int], int)", "f(['a'])": "(list[str])",
+               "f(n=1)": "(n=int)", "f()": "()", "f({1: 2})": "(dict[int: int])", "f(None)": "(NoneType)"}  # fmt: skip
+    problems = [problem(call, tests=[f"assert {call} == 1"]) for call in (*read, *strange)]
+    left_out = unread_problems(recipe, [*problems, problem("without a test")])
+    assert left_out == {call: f"the embedded model knows no function of {kinds}" for call, kinds in strange.items()}
+    assert not unread_problems(load_recipe("tiny", ["model=me/other"]), problems)
+    with pytest.raises(UserError, match=r"can read no problem of .*\(bool\), \(float\)"):
+        unread_problems(recipe, problems[6:8])

@@ -88,7 +88,7 @@ def _console(stderr: bool) -> "Console":
 
     stream: Any = streams.Stderr() if stderr else streams.Data()
     width = None if stream.isatty() or os.environ.get("COLUMNS") else PIPE_WIDTH
-    return Console(file=stream, theme=Theme(THEME), highlight=False, width=width)
+    return Console(file=stream, theme=Theme(THEME), highlight=False, emoji=False, width=width)
 
 
 def out() -> "Console":

@@ -148,7 +148,7 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
     from codea1_cli.methods.registry import method_of
     from codea1_cli.models.loading import check_model, resolve_model
     from codea1_cli.planning.shapes import find_shape
-    from codea1_cli.recipe.resources import training_problems
+    from codea1_cli.recipe.resources import training_problems, unread_problems
 
     for policy in method_of(recipe).policies:
         check_model(recipe.model_of(policy), look=True)
@@ -167,7 +167,10 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
     if given is not None:
         return recipe, given
     if recipe.data.train is not None:
-        count = len(training_problems(recipe))
+        problems = training_problems(recipe)
+        left_out = unread_problems(recipe, problems)
+        notes += [f"leaves out {pid}: {why}" for pid, why in left_out.items()]
+        count = len(problems) - len(left_out)
     count = pairs_ahead(recipe, count, notes)
     if recipe.data.train is not None:
         return recipe, count
@@ -177,13 +180,21 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
 
 
 def _target(recipe: "Recipe", gpu: str | None, gpus: int | None, notes: list[str]) -> "tuple[Target, GpuAssignment]":
-
-    from codea1_cli.planning.gpu_assignment import assign_gpus, named_target, this_target, visible_gpus
+    from codea1_cli.methods.registry import method_of
+    from codea1_cli.planning.gpu_assignment import assign_gpus, gpu_ids, named_target, this_target, visible_gpus
 
     if gpu is not None or gpus is not None:
         if gpu is None:
             notes.append("planned for H100 GPUs (--gpu KIND)")
-        return named_target(recipe, gpu or "h100", gpus)
+        try:
+            return named_target(recipe, gpu or "h100", gpus)
+        except EnvironmentFault as fault:  # fewer than the recipe asks for: whether it fits these is the question
+            roles = method_of(recipe).policies
+            any_gpus = {role: recipe.role(role).model_copy(update={"gpus": None, "ranks": None}) for role in roles}
+            target, assignment = named_target(recipe.model_copy(update=any_gpus), gpu or "h100", gpus)
+            words = (f"{role}.gpus={ids}".replace(" ", "") for role, ids in gpu_ids(assignment).items())
+            notes.append(f"{fault.what}: planned with {' '.join(words)}")
+            return target, assignment
     try:
         assignment = assign_gpus(recipe, visible_gpus(), cores())
     except EnvironmentFault as fault:

@@ -207,6 +207,7 @@ def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
     slow: how many references are. benchmark: these are problems that nobody should train on.
     """
     from codea1_cli.data.card import buckets
+    from codea1_cli.recipe.resources import split_text
 
     removed = [
         (STAGES.get(stage, stage), console.cell(reason, "name"), f"-{count}")
@@ -226,8 +227,7 @@ def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
     if not benchmark:
         words = ["train", "--recipe", "tiny", f"data.train={out}"]
         words += [f"data.heldout={out / 'val.jsonl'}"] if card.splits.get("val") else []
-        if (held := card.splits.get("val", 0)) < 10:
-            console.note(f"val.jsonl holds {held} problems: too few to tell whether training helped; --val takes more")
+        console.note(split_text(card.splits["train"], card.splits.get("val", 0), "--val 0.3 holds out more"))
         console.note(f"next: {typed(*words)}")
 
 

@@ -4,6 +4,7 @@ policy out of one.
 
 import shlex
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -79,7 +80,10 @@ def show(
     total = f" of {row.total}" if row.total else ""
     where = f" at step {row.step}{total}" if row.state != "stopped before step 1" else total
     out.print(f"{row.name}: {row.state}{where}", style="title", markup=False, soft_wrap=True)
-    facts = {"folder": row.path, "recipe": row.recipe, "started": row.started, "size": size_text(row.bytes)}
+    facts = {"folder": row.path, "recipe": row.recipe, "started": row.started}
+    if data := info.get("data"):
+        facts["problems"] = f"{data.get('problems')} of {data.get('train')}, held out: {data.get('heldout') or 'none'}"
+    facts["size"] = size_text(row.bytes)
     facts["checkpoints"] = ", ".join(f"{item['step']} ({size_text(item['bytes'])})" for item in kept) or "none"
     if best:
         facts["best"] = f"step {best['step']}, {best['figure']} {best['value']:.4g}"
@@ -89,11 +93,18 @@ def show(
         facts["command"] = shlex.join(map(str, info["command"]))
     if info.get("resumed"):
         facts["resumed"] = "; ".join(map(_resumed, info["resumed"]))
-    told = {key: value for key, value in info.items() if key not in (*facts, "name", "problem_ids", "environment")}
-    for key, value in {**facts, **flat(told)}.items():
-        out.print(f"  {key:<14} {console.printable(str(value))}", markup=False, soft_wrap=True)
+    _print_facts(facts)
     _print_lines("last steps", step_lines, _STEP_COLUMNS)
     _print_lines("evaluations", eval_lines, _EVAL_COLUMNS)
+    out.print("made with", style="title")
+    known = {*facts, "name", "problem_ids", "environment", "stop", "error"}
+    told = {key: value for key, value in info.items() if key not in known}
+    _print_facts(flat(told))
+
+
+def _print_facts(facts: Mapping[str, object]) -> None:
+    for key, value in facts.items():
+        console.out().print(f"  {key:<14} {console.printable(str(value))}", markup=False, soft_wrap=True)
 
 
 def _draw(run: "RunDir", file: Path) -> None:

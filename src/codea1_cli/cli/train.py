@@ -64,11 +64,12 @@ def train(
     from codea1_cli.engine.resume import begin_anew
     from codea1_cli.engine.run_setup import run_length
     from codea1_cli.engine.shutdown import stoppable
+    from codea1_cli.methods.registry import method_of
     from codea1_cli.planning.estimate import check_disk
     from codea1_cli.planning.gpu_assignment import assign_gpus, settle_precision, visible_gpus
     from codea1_cli.recipe.batching import fitted
     from codea1_cli.recipe.files import resumed_recipe
-    from codea1_cli.recipe.resources import check_benchmarks, heldout_problems
+    from codea1_cli.recipe.resources import check_benchmarks, heldout_problems, split_text, unread_problems
     from codea1_cli.runs.run_dir import runs_root
 
     root = runs_root(runs)
@@ -91,8 +92,10 @@ def train(
         chosen, count = first_use(chosen, None, notes)
     else:
         chosen, problems = fetched(chosen, ranks, wait, directory if resume else None)
-        count = most_rows(problems)
-    heldout_problems(chosen)  # a broken held-out file or a missing benchmark shall be found now, not after an hour
+        count = most_rows(problems) - len(unread_problems(chosen, problems))
+    # A broken held-out file or a missing benchmark shall be found now, not after an hour.
+    held_out = len(heldout_problems(chosen))
+    notes.append(split_text(count, held_out, "data.heldout=FILE names others", method_of(chosen).pairs))
     notes += check_benchmarks(chosen, look=dry_run)
     if address is not None:
         from codea1_cli.engine.ranks import survey
@@ -130,11 +133,10 @@ def train(
             words += [f"--{name}={value}" for name, value in (("max-steps", max_steps), ("address", address)) if value]
             console.note(f"next: {command(*words, *given)}")
         return console.EXIT_OK
-    if estimate is not None:
-        for line in headline(estimate):
-            console.note(line)
-        if not resume:  # a run that goes on replaces its own checkpoints
-            check_disk(estimate, free_disk(root), str(root))
+    for line in (*notes, *(headline(estimate) if estimate is not None else ())):
+        console.note(line)
+    if estimate is not None and not resume:  # a run that goes on replaces its own checkpoints
+        check_disk(estimate, free_disk(root), str(root))
     # Not during a step: that one is finished and saved.
     with stoppable(lambda: _stopped(directory)), directory.locked(wait):
         resume_step = 0

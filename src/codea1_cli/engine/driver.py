@@ -26,7 +26,7 @@ from codea1_cli.errors import RunFailed, SandboxOutage, some
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.gpu_assignment import Gpu
 from codea1_cli.problems.problem import Problem, public_problem
-from codea1_cli.recipe.resources import heldout_problems
+from codea1_cli.recipe.resources import heldout_problems, unread_problems
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.runs.summary import Outcome, View, summarise
@@ -126,9 +126,9 @@ class Driver:
             self.view.event({"kind": "note", "text": f"sandbox layers missing here: {', '.join(layers['missing'])}"})
         if resume_step:
             return setup.resume(problems, list(self.workers))
-        faults: dict[str, str] = {}
+        faults = unread_problems(self.recipe, problems)
         for start in range(0, 0 if self.method.pairs else len(problems), _REFERENCES_AT_ONCE):
-            part = list(problems[start : start + _REFERENCES_AT_ONCE])
+            part = [one for one in problems[start : start + _REFERENCES_AT_ONCE] if one.id not in faults]
             faults |= self._call(self.arena.check_references.remote(part), "the judge of references", self._patience)
         loaded = self._loaded()
         setup.environment = {

@@ -21,17 +21,14 @@ from typing import Any
 from codea1_cli.data.pairs import Pair
 from codea1_cli.durable import write_atomic
 from codea1_cli.environment import installed_version
-from codea1_cli.errors import UserError, command, some
-from codea1_cli.judging.judge import own_calls
+from codea1_cli.errors import UserError, command
 from codea1_cli.methods.registry import method_of
-from codea1_cli.models.loading import BUILTIN
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import fitted
 from codea1_cli.recipe.files import recipe_text
 from codea1_cli.recipe.resources import file_hash
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
-from codea1_cli.tiny import KNOWN, unknown_kinds
 
 _PACKAGES = ("codea1", "torch", "transformers", "trl", "ray", "vllm", "peft", "accelerate", "datasets")
 
@@ -100,22 +97,6 @@ def make_schedule(
     return Schedule(tuple(steps[:total]), per_epoch)
 
 
-def strange_arguments(problems: Sequence[Problem]) -> list[str]:
-    """A note on the problems whose own tests pass arguments of kinds that the embedded model has never seen."""
-    kinds: dict[str, None] = {}
-    strange = []
-    for problem in problems:
-        found = {kind: None for call in own_calls(problem) for kind in unknown_kinds(call)}
-        kinds |= found
-        strange += [problem.id] if found else []
-    if not strange:
-        return []
-    return [
-        f"the embedded model has seen {', '.join(KNOWN)}; {len(strange)} of {len(problems)} problems take other "
-        f"arguments ({some(list(kinds), 3)}), at which it can only guess: {some(strange, 3)}"
-    ]
-
-
 def known_solve_rate(problem: Problem) -> float | None:
     """The `solve_rate` that its row states, from 0 to 1; None without one."""
     rate = problem.meta.get("solve_rate")
@@ -175,8 +156,6 @@ class RunSetup:
         if fewer:
             self.notes.append(fewer)
             write_atomic(self.run.recipe_file, recipe_text(self.recipe))
-        if BUILTIN in map(self.recipe.model_of, method_of(self.recipe).policies):
-            self.notes += strange_arguments(list(kept.values()))
         schedule = self._schedule(list(kept))
         write_atomic(self.run.path / "run.json", json.dumps(self._info(schedule, list(kept), devices), indent=2) + "\n")
         return schedule, kept

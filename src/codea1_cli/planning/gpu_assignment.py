@@ -156,10 +156,12 @@ def _wished(wishes: Mapping[str, Wish], gpus: Sequence[Gpu], where: str) -> dict
         keys = [f"{role}.gpus" for role in wishes]
         each = len(gpus) // len(wishes)
         some = " ".join(f"{key}={each}" if each else f"'{key}=[0]'" for key in keys)
-        share = f", for example {some}{'' if each else ' to share one'}" if len(keys) > 1 else ""
+        share = f", for example {some}{'' if each else ' to share one that holds both'}"
         raise EnvironmentFault(
             f"the recipe asks for {' + '.join(asked)} GPUs ({' + '.join(wishes)}), {where} offers {len(gpus)}",
-            hint=f"set {' and '.join(keys)} to what there is{share}" if gpus else _no_gpu(wishes),
+            hint=f"set {' and '.join(keys)} to what there is{share if len(keys) > 1 else ''}"
+            if gpus
+            else _no_gpu(wishes),
         )
     return {role: named[role] if role in named else [free.pop(0) for _ in range(counts[role])] for role in wishes}
 

@@ -80,7 +80,7 @@ def find_file(title: str, holds: Callable[[Mapping[str, Any]], bool], published:
     try:
         path = _github(published) if published.blob else _from_hub(published)
     except (EnvironmentFault, UserError) as fault:
-        hint = f"--data FILE, or {FOLDER}=FOLDER with a file of {title} in it, needs no network; {fault.hint}"
+        hint = f"--data FILE, or {FOLDER}=FOLDER with it, needs no network; HF_ENDPOINT names a mirror"
         raise EnvironmentFault(f"no file of {title} is here: {fault.what}", hint=hint) from None
     _check(path, published)
     return path
@@ -129,9 +129,6 @@ def _from_hub(published: Published) -> Path:
 
 def _github(published: Published) -> Path:
     """A file of a GitHub repository at a commit, checked against Git's own hash."""
-    from huggingface_hub import get_session
-    from huggingface_hub.file_download import http_get
-
     path = cache_folder() / "github" / published.repo.replace("/", "--") / published.commit[:12] / published.file
     if path.is_file():
         return path
@@ -139,13 +136,15 @@ def _github(published: Published) -> Path:
     url = f"{where}/{published.repo}/{published.commit}/{published.file}"
     what = f"file {published.file} of {published.repo}"
 
-    def asked() -> int:
-        answer = get_session().head(url, follow_redirects=True, headers={"accept-encoding": "identity"})
+    def asked(library: Any) -> int:
+        answer = library.get_session().head(url, follow_redirects=True, headers={"accept-encoding": "identity"})
         answer.raise_for_status()
         return int(answer.headers.get("content-length") or published.size)
 
     size = hub.within(asked, what, "dataset", where)
     hub.tell(f"fetching 1 file ({size_text(size)}) of {published.repo} from {where}, kept in {path.parent}")
+    from huggingface_hub.file_download import http_get
+
     partial = path.with_name(path.name + ".part")
     with hub.transfer(what, "dataset", where, path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,23 +7,25 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
-from codea1_cli.environment import cache_folder
-from codea1_cli.errors import EnvironmentFault, UserError, size_text
+from codea1_cli.environment import cache_folder, nobody_asked
+from codea1_cli.errors import EnvironmentFault, UserError, size_text, some
 from codea1_cli.evals.benchmark import EvalSet, ScoreOptions, SetOptions
 from codea1_cli.evals.heldout import NEAR_MISSES, TARGETS, HeldoutAttacking, HeldoutNearMisses, HeldoutSolving
 from codea1_cli.evals.registry import benchmark_row, open_set
 from codea1_cli.evals.wrong_programs import wrong_programs
 from codea1_cli.files import user_path
-from codea1_cli.hub import nobody_asked
 from codea1_cli.judging.judge import Judge, ReferenceCache, own_calls
 from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.methods.registry import method_of
+from codea1_cli.models.loading import BUILTIN as EMBEDDED
 from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.problems.problem import Problem, read_problems
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.sandbox.base import Limits
+from codea1_cli.tiny import KNOWN, problems_path, unread
 
 BUILTIN = "builtin:tiny/"
+_FEW = 10  # held-out problems below which a difference says nothing
 
 
 def problems_file(source: str) -> Path:
@@ -33,8 +35,6 @@ def problems_file(source: str) -> Path:
         UserError: it does not exist.
     """
     if source.startswith(BUILTIN):
-        from codea1_cli.tiny import problems_path
-
         return problems_path(source.removeprefix(BUILTIN))
     path = user_path(source)
     if path.is_dir():
@@ -62,6 +62,27 @@ def training_problems(recipe: Recipe) -> list[Problem]:
     if not problems:
         raise UserError(f"{recipe.data.train} holds no problem")
     return problems
+
+
+def unread_problems(recipe: Recipe, problems: Sequence[Problem]) -> dict[str, str]:
+    """Why problems are left out of a run of the embedded model, by id: its corpus has no function of such arguments.
+    Empty for every other model.
+
+    Raises:
+        UserError: it can read none of them.
+    """
+    method = method_of(recipe)
+    if method.pairs or EMBEDDED not in map(recipe.model_of, method.policies):
+        return {}
+    kinds = {problem.id: unread(own_calls(problem)) for problem in problems}
+    found = {pid: f"the embedded model knows no function of {kind}" for pid, kind in kinds.items() if kind}
+    if len(found) == len(problems):
+        taken = some(sorted(set(kinds.values())))
+        raise UserError(
+            f"the embedded model can read no problem of {recipe.data.train}: they take {taken}",
+            hint=f"it knows functions of {', '.join(KNOWN)}; `--recipe 135m` trains a model that knows more",
+        )
+    return found
 
 
 def heldout_problems(recipe: Recipe) -> list[Problem]:
@@ -108,6 +129,13 @@ def target_files(recipe: Recipe) -> list[Path]:
             hint="the folder of a run that has been evaluated, such as runs/NAME",
         )
     return found
+
+
+def split_text(train: int, heldout: int, more: str, pairs: bool = False) -> str:
+    """How many problems, or pairs, there are to train on and to measure on; where the latter are too few, `more` says
+    what brings more of them."""
+    text = f"{train} {'pair' if pairs else 'problem'}{'' if train == 1 else 's'} to train on, {heldout} held out"
+    return text if heldout >= _FEW else f"{text}: too few to tell whether training helps; {more}"
 
 
 def file_hash(source: str) -> str:

@@ -1,6 +1,7 @@
 """The embedded default: a small model and its problems, shipped so that `train --recipe tiny` needs nothing else."""
 
 import ast
+from collections.abc import Iterable
 from pathlib import Path
 
 from codea1_cli.errors import UserError
@@ -26,20 +27,28 @@ def problems_path(split: str) -> Path:
 
 
 KNOWN = {
-    "integers": {"int"},
-    "words": {"str"},
-    "lists of integers": {"list[int]", "list[]"},
-    "dicts of integers by words": {"dict[str: int]", "dict[]"},
+    "an integer": ("int",),
+    "two integers": ("int", "int"),
+    "a word": ("str",),
+    "a list of integers": ("list[int]",),
+    "two of them": ("list[int]", "list[int]"),
+    "a dict of integers by words": ("dict[str: int]",),
 }
-"""What the functions of the embedded model's corpus take, by the kinds of `unknown_kinds`."""
+"""What the functions of the embedded model's corpus take, by the kinds of `unread`."""
+
+_EMPTY = {"list[]": "list[int]", "dict[]": "dict[str: int]"}
 
 
-def unknown_kinds(call: str) -> list[str]:
-    """The kinds of a call's arguments that the corpus does not show, such as `float` or `list[str]`."""
-    known = set().union(*KNOWN.values())
-    node = ast.parse(call, mode="eval").body
-    arguments = [*node.args, *(word.value for word in node.keywords)] if isinstance(node, ast.Call) else []
-    return list(dict.fromkeys(kind for argument in arguments if (kind := _kind(argument)) not in known))
+def unread(calls: Iterable[str]) -> str:
+    """What the first of these calls passes that no function of the corpus takes, such as `(float, str)`; empty where
+    there is none."""
+    for call in calls:
+        node = ast.parse(call, mode="eval").body
+        assert isinstance(node, ast.Call)
+        kinds = [*map(_kind, node.args), *(f"{word.arg}={_kind(word.value)}" for word in node.keywords)]
+        if tuple(_EMPTY.get(kind, kind) for kind in kinds) not in KNOWN.values():
+            return f"({', '.join(kinds)})"
+    return ""
 
 
 def _kind(argument: ast.expr) -> str:
