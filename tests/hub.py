@@ -126,9 +126,9 @@ class _Handler(BaseHTTPRequestHandler):
         cut = hub.fault == "cut" and hub.left > 0 and not head
         if cut:
             hub.left -= 1
-        self._send(206 if start else 200, body, headers, head=head, stop=len(body) // 2 if cut else None)
-        if not head:
+        if not head:  # before it is sent: who has read it may look
             hub.sent[name] = hub.sent.get(name, 0) + (len(body) // 2 if cut else len(body))
+        self._send(206 if start else 200, body, headers, head=head, stop=len(body) // 2 if cut else None)
 
     def _send(
         self,

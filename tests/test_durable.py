@@ -4,28 +4,27 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import threading
 
 import pytest
 
 from codea1_cli.durable import held_by, only_writer, take_lock
 from codea1_cli.errors import EnvironmentFault, UserError
+from tests.sandbox.shared import soon
 
 HOLD = (
     "import sys, time\nfrom pathlib import Path\nfrom codea1_cli.durable import only_writer\n"
-    "with only_writer(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(float(sys.argv[2]))\n"
+    "with only_writer(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(600)\n"
 )
 
 
 @pytest.fixture
 def holder(tmp_path):
-    """Starts a process that holds an output for some seconds."""
+    """Starts a process that holds an output until it is killed."""
     started = []
 
-    def start(target, seconds=60.0):
-        process = subprocess.Popen(
-            [sys.executable, "-c", HOLD, target, str(seconds)], stdout=subprocess.PIPE, text=True
-        )
+    def start(target):
+        process = subprocess.Popen([sys.executable, "-c", HOLD, target], stdout=subprocess.PIPE, text=True)
         started.append(process)
         assert process.stdout.readline() == "held\n"
         return process
@@ -58,11 +57,12 @@ def test_a_killed_holder_leaves_no_lock(tmp_path, holder):
 
 
 def test_one_that_is_asked_to_waits(tmp_path, holder, caplog):
-    process = holder(tmp_path / "out.jsonl", 1.0)
-    began = time.monotonic()
+    process = holder(tmp_path / "out.jsonl")
+    ender = threading.Thread(target=lambda: soon(lambda: caplog.text) and process.kill())
+    ender.start()
     with only_writer(tmp_path / "out.jsonl", wait=True):
-        assert process.wait() == 0
-    assert time.monotonic() - began > 0.3
+        assert process.wait() == -signal.SIGKILL
+    ender.join()
     assert f"process {process.pid}" in caplog.text
 
 

@@ -200,9 +200,13 @@ def interrupt(
     began = time.monotonic()
     process = start(command.arguments(folder), folder)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        if process.wait(after) == 0:
+        if (code := process.wait(after)) == 0:
             command.seconds = time.monotonic() - began
             return False
+        said = " | ".join((folder / "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-4:])
+        print(f"{command.name:<13} ended with {code} before it was interrupted: {said}", flush=True)
+        command.faults.append(f"{command.name} ended with {code} before it was interrupted: {said}")
+        return True
     family = descendants(process.pid)
     early = not handles(process.pid, number)
     sent = time.monotonic()

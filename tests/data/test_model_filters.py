@@ -28,7 +28,7 @@ def problems():
 @pytest.fixture(scope="module")
 def rate():
     sandbox = LocalSandbox(workers=1, warm=())
-    yield partial(solve_rate, sandbox, Limits(time_s=1.0))
+    yield partial(solve_rate, sandbox, Limits(time_s=10.0))
     sandbox.close()
 
 

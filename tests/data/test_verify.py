@@ -9,7 +9,7 @@ from codea1_cli.sandbox.base import Limits, ProgramRun
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
-LIMITS = Limits(time_s=0.5, load_s=5.0, memory_mb=256)
+LIMITS = Limits(time_s=2.0, load_s=10.0, memory_mb=256)
 
 
 @pytest.fixture(scope="module")

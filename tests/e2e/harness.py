@@ -59,7 +59,7 @@ class Cli:
             [CODEA1, *arguments],
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=500,
             env=self._env(env),
             stdin=subprocess.DEVNULL,
         )
@@ -92,7 +92,12 @@ class Cli:
         return [json.loads(line) for line in (self.path(run) / "metrics.jsonl").read_text().splitlines()]
 
 
-def kill_when(process: subprocess.Popen[str], moment: Callable[[], bool], timeout_s: float = 200.0) -> None:
+def patient(seconds: float) -> int:
+    """So many seconds of a machine with little else to do, on this one as it is."""
+    return int(seconds * max(1.0, os.getloadavg()[0] / (2 * len(os.sched_getaffinity(0)))))
+
+
+def kill_when(process: subprocess.Popen[str], moment: Callable[[], bool], timeout_s: float = 500.0) -> None:
     """Kills the driver with -9 as soon as `moment()` holds."""
     deadline = time.monotonic() + timeout_s
     while not moment():
@@ -122,7 +127,7 @@ def alive_of(run: Path) -> list[str]:
     return found
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float) -> bool:
+def wait_for(condition: Callable[[], bool], timeout_s: float = 500.0) -> bool:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if condition():

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.e2e.harness import HOSTILE, SMALL, Cli, alive_of, wait_for
+from tests.e2e.harness import HOSTILE, SMALL, Cli, alive_of, patient, wait_for
 from tests.e2e.strangers import check_closed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: they share runs
@@ -16,17 +16,18 @@ pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: t
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("fault", "says"),
+    ("fault", "deadline_s", "says"),
     [
-        ("code:0:2:updating:exit", r"error: code\[0\] died at step 2 \(updating\)"),
+        ("code:0:2:updating:exit", 600, r"error: code\[0\] died at step 2 \(updating\)"),
         (
             "test:0:2:sampling:raise",
+            600,
             r"error: test\[0\] failed at step 2 \(sampling\): ZeroDivisionError: fault drill",
         ),
-        ("test:0:2:sampling:hang", r"error: test\[0\] hangs: sampling step 2 for \d+ s, the deadline is 6 s"),
+        ("test:0:2:sampling:hang", 6, r"error: test\[0\] hangs: sampling step 2 for \d+ s, the deadline is \d+ s"),
     ],
 )
-def test_a_failing_side_ends_the_run(cli: Cli, fault: str, says: str) -> None:
+def test_a_failing_side_ends_the_run(cli: Cli, fault: str, deadline_s: float, says: str) -> None:
     run = "fault-" + fault.replace(":", "-")
     done = cli(
         "train",
@@ -36,7 +37,7 @@ def test_a_failing_side_ends_the_run(cli: Cli, fault: str, says: str) -> None:
         run,
         *SMALL,
         "checkpoint.every=1",
-        "faults.deadline_s=6",
+        f"faults.deadline_s={patient(deadline_s)}",
         env={"CODEA1_FAULT": fault},
     )
     assert done.returncode == 1
@@ -44,7 +45,7 @@ def test_a_failing_side_ends_the_run(cli: Cli, fault: str, says: str) -> None:
     assert f"step 1 is saved: `codea1 train --run {run} --resume`" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
-    assert wait_for(lambda: not alive_of(cli.path(run)), 10.0), alive_of(cli.path(run))
+    assert wait_for(lambda: not alive_of(cli.path(run)), 60.0), alive_of(cli.path(run))
 
 
 def test_an_interrupt_finishes_the_step_and_saves_and_looking_changed_nothing(cli: Cli, whole: str) -> None:
@@ -66,19 +67,19 @@ def test_an_interrupt_finishes_the_step_and_saves_and_looking_changed_nothing(cl
         env=HOSTILE,
     )
     metrics = cli.path("stopped") / "metrics.jsonl"
-    assert wait_for(lambda: metrics.is_file() and '"arena"' in metrics.read_text(), 200.0)
+    assert wait_for(lambda: metrics.is_file() and '"arena"' in metrics.read_text())
     check_closed(cli.path("stopped"))
     os.killpg(process.pid, signal.SIGINT)
     time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 130
+    assert process.wait(timeout=500) == 130
     lines = cli.metrics("stopped")
     steps = [line for line in lines if "arena" in line]
     assert 1 <= len(steps) < 6
     latest = (cli.path("stopped") / "checkpoints" / "latest").resolve()
     assert latest.name == f"step-{len(steps):06d}"
     assert json.loads((latest / "COMMITTED").read_text())["step"] == len(steps)
-    assert wait_for(lambda: not alive_of(cli.path("stopped")), 10.0), alive_of(cli.path("stopped"))
+    assert wait_for(lambda: not alive_of(cli.path("stopped")), 60.0), alive_of(cli.path("stopped"))
 
     environment = json.loads((cli.path("stopped") / "run.json").read_text())["environment"]
     assert set(environment["set_aside"]) >= {"WORLD_SIZE", "SLURM_PROCID", "USE_TORCH", "RAY_ADDRESS", "OMP_DYNAMIC"}
@@ -107,12 +108,12 @@ def test_an_interrupt_of_the_whole_group_before_the_first_step(cli: Cli, number:
     run = f"early-{number.name}"
     process = cli.start("train", "--recipe", "tiny", "--run", run, *SMALL)
     sockets = cli.path(run) / "ray"
-    assert wait_for(lambda: any(sockets.glob("session_*/sockets/raylet*")), 100.0)
+    assert wait_for(lambda: any(sockets.glob("session_*/sockets/raylet*")))
     os.killpg(process.pid, number)
-    assert process.wait(timeout=60) == 130
+    assert process.wait(timeout=500) == 130
     assert "Traceback" not in cli.log_of(process)
     assert cli.log_of(process).count("stopped before the first step; nothing to resume") == 1
-    assert wait_for(lambda: not alive_of(cli.path(run)), 10.0), alive_of(cli.path(run))
+    assert wait_for(lambda: not alive_of(cli.path(run)), 60.0), alive_of(cli.path(run))
 
 
 @pytest.mark.slow
@@ -128,10 +129,10 @@ def test_a_second_interrupt_stops_at_once(cli: Cli) -> None:
         env={"CODEA1_FAULT": "test:0:2:sampling:hang"},
     )
     metrics = cli.path("twice") / "metrics.jsonl"
-    assert wait_for(lambda: metrics.is_file() and metrics.read_text().count("\n") >= 1, 200.0)
+    assert wait_for(lambda: metrics.is_file() and metrics.read_text().count("\n") >= 1)
     process.send_signal(signal.SIGINT)
     time.sleep(2.0)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=10) == 130
-    assert wait_for(lambda: not alive_of(cli.path("twice")), 10.0), alive_of(cli.path("twice"))
+    assert process.wait(timeout=500) == 130
+    assert wait_for(lambda: not alive_of(cli.path("twice")), 60.0), alive_of(cli.path("twice"))

@@ -37,15 +37,15 @@ def test_a_full_disk_ends_a_run_that_goes_on_when_there_is_space(small_disk: Pat
     run = cli.path("full")
     changes = ("checkpoint.every=2", "train.max_steps=4")
     process = cli.start("train", "--recipe", "tiny", "--run", "full", *SMALL, *changes, "--max-steps", "3")
-    assert wait_for((run / "run.json").is_file, 120.0), cli.log_of(process)
+    assert wait_for((run / "run.json").is_file), cli.log_of(process)
     ballast = small_disk / "ballast"  # the run was let in with room enough: now somebody else fills the disk
     ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - ONE_CHECKPOINT))
-    assert process.wait(timeout=240) == 3, cli.log_of(process)
+    assert process.wait(timeout=500) == 3, cli.log_of(process)
     told = cli.log_of(process)
     assert re.search(r"error: (code|test)\[0\] at step 3 \(\w+\): the disk is full\n", told), told
     assert "hint: free some space; step 2 is saved: `codea1 train --run full --resume`" in told
     assert "Traceback" not in told
-    assert wait_for(lambda: not alive_of(run), 10.0), alive_of(run)
+    assert wait_for(lambda: not alive_of(run), 60.0), alive_of(run)
     assert [folder.name for folder in (run / "checkpoints").glob("step-*")] == ["step-000002"]
     assert json.loads((run / "checkpoints" / "latest" / "COMMITTED").read_text())["step"] == 2
 

@@ -24,9 +24,9 @@ def test_an_outage_saves_exits_3_and_can_be_resumed(cli: Cli, whole: str) -> Non
             "sandbox.patience_s=5",
         )
         metrics = cli.path("outage") / "metrics.jsonl"
-        assert wait_for(lambda: metrics.is_file() and metrics.read_text().count("\n") >= 1, 200.0)
+        assert wait_for(lambda: metrics.is_file() and metrics.read_text().count("\n") >= 1)
         service.fail("busy")
-        assert process.wait(timeout=150) == 3
+        assert process.wait(timeout=500) == 3
         step = len(cli.metrics("outage"))
         latest = (cli.path("outage") / "checkpoints" / "latest").resolve()
         assert latest.name == f"step-{step:06d}", "the last finished step is saved, though no checkpoint was due"

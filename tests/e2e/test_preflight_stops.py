@@ -24,7 +24,7 @@ def test_clipped_replies_stop_the_run_with_advice(cli: Cli) -> None:
     assert seen["code"]["clipped"] == seen["code"]["replies"] == 8
     assert len(seen["code"]["replies_seen"]) == 4
     assert not (cli.path("clipped") / "metrics.jsonl").exists()
-    assert wait_for(lambda: not alive_of(cli.path("clipped")), 10.0), alive_of(cli.path("clipped"))
+    assert wait_for(lambda: not alive_of(cli.path("clipped")), 60.0), alive_of(cli.path("clipped"))
 
     # The same name takes the advice.
     done = cli("train", "--recipe", "tiny", "--run", "clipped", *SMALL, "--max-steps", "1")

@@ -55,14 +55,14 @@ def test_killed_in_the_middle_of_a_step_and_inside_a_checkpoint_write(cli: Cli, 
     process = cli.start("train", "--recipe", "tiny", "--run", "killed", *SMALL)
     metrics = run / "metrics.jsonl"
     kill_when(process, lambda: metrics.is_file() and len(metrics.read_text().splitlines()) >= 4)
-    assert wait_for(lambda: not alive_of(run), 10.0), alive_of(run)
+    assert wait_for(lambda: not alive_of(run), 60.0), alive_of(run)
     assert (run / "checkpoints" / "latest").resolve().name == "step-000003"
 
     process = cli.start("train", "--run", "killed", "--resume")
     checkpoints = run / "checkpoints"
     kill_when(process, lambda: any(checkpoints.glob(".work/*/checkpoint-12")))
     assert "goes on from step 3" in cli.log_of(process)
-    assert wait_for(lambda: not alive_of(run), 10.0), alive_of(run)
+    assert wait_for(lambda: not alive_of(run), 60.0), alive_of(run)
     committed = [p.parent.name for p in checkpoints.glob("step-*/COMMITTED")]
     assert "step-000003" in committed
     if "step-000006" not in committed:  # else the kill came a moment after the commit: the run is over and whole

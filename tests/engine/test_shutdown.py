@@ -66,7 +66,7 @@ import codea1_cli.cli as cli
 from codea1_cli import __main__
 from codea1_cli.engine import shutdown
 
-shutdown.GRACE_S = 0.3
+shutdown.GRACE_S = 0.3 if sys.argv[2] in ("swallowed", "importing") else 60.0  # these end only so
 number = getattr(signal, sys.argv[1])
 
 def interrupt():
@@ -123,7 +123,7 @@ def test_the_command_ends_with_the_documented_code(tmp_path, number: str, what: 
         [sys.executable, "-c", PROGRAM, number, what],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )

@@ -19,7 +19,7 @@ DOUBLE = Problem(
 @pytest.fixture(scope="module")
 def judge():
     sandbox = LocalSandbox(workers=1, warm=())
-    yield Judge(sandbox, limits=Limits(time_s=1.0))
+    yield Judge(sandbox, limits=Limits(time_s=2.0))
     sandbox.close()
 
 

@@ -337,8 +337,8 @@ def test_a_suite_is_read_as_a_model_writes_it(sandbox: LocalSandbox) -> None:
 def test_a_rows_own_limits_hold(sandbox: LocalSandbox) -> None:
     slow = "import time\ndef f(x):\n    time.sleep(0.8)\n    return [x]"
     test = ("assert f(1) == [1]",)
-    assert report(sandbox, candidate=slow, tests=test)["status"] == "timeout"
-    assert report(sandbox, candidate=slow, tests=test, time_limit_s=5.0)["status"] == "ok"
+    assert report(sandbox, candidate=slow, tests=test, time_limit_s=0.4)["status"] == "timeout"
+    assert report(sandbox, candidate=slow, tests=test, time_limit_s=20.0)["status"] == "ok"
     near = "def f(x): return [x + 0.01]"
     assert report(sandbox, candidate=near, tests=test)["status"] == "failed"
     assert report(sandbox, candidate=near, tests=test, tolerance=0.1)["status"] == "ok"

@@ -294,7 +294,7 @@ def test_this_steps_wrong_programs_and_earlier_ones_are_the_pool(judge):
 
 
 def test_alike_programs_and_those_that_run_out_of_time_are_no_members(judge):
-    one = judge("judge.time_limit_s=0.3")
+    one = judge("judge.time_limit_s=1")
     alike = "```python\ndef double(n):\n    return n * n\n```"
     loops = f"```python\n{LOOPS}```"
     problem = played(one, [WRONG, alike, loops], suite("assert double(4) == 8"))

@@ -66,7 +66,7 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
 def _hold(path, ready, done):
     with RunDir(path).locked():
         ready.set()
-        done.wait(20)
+        done.wait(500)
 
 
 def test_two_runs_cannot_share_a_directory(run):
@@ -74,7 +74,7 @@ def test_two_runs_cannot_share_a_directory(run):
     ready, done = context.Event(), context.Event()
     holder = context.Process(target=_hold, args=(str(run.path), ready, done))
     holder.start()
-    assert ready.wait(20)
+    assert ready.wait(300)
     assert run.locked_by() == holder.pid
     with pytest.raises(UserError, match=f"process {holder.pid}"), run.locked():
         pass

@@ -23,7 +23,7 @@ HTML = b"<html><head><title>Sign in</title></head><body>it works</body></html>"
 class StandIn:
     """`fault` is what the next answers suffer from, one of FAULTS; "" is none.
 
-    `left` counts down how many answers do; after that the service is well again. `most` is the largest number of
+    `last` is what the newest request asked for, and with what for a proxy. `left` counts down how many answers do; after that the service is well again. `most` is the largest number of
     requests that were under way at once, `sizes` the number of files of each that ran.
     """
 
@@ -34,6 +34,7 @@ class StandIn:
 
     def __init__(self) -> None:
         self.fault, self.left = "", 0
+        self.last: tuple[str, str | None] = "", None
         self.requests = self.running = self.most = 0
         self.seconds = 0.0  # that each answer is held back
         self.lock = threading.Lock()
@@ -41,6 +42,7 @@ class StandIn:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
+                stand_in.last = self.path, self.headers.get("Proxy-Authorization")
                 request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 with stand_in.lock:
                     stand_in.running += 1

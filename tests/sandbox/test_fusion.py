@@ -1,7 +1,10 @@
 """The sandbox-fusion backend against a stand-in of the service: the same verdicts, and no failure of it is a verdict."""
 
+import base64
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,9 +21,9 @@ from codea1_cli.sandbox.base import ProgramRun
 from codea1_cli.sandbox.fusion import FusionSandbox
 from codea1_cli.sandbox.make import check_endpoint
 from tests.sandbox.fusion_standin import StandIn, stand_in
-from tests.sandbox.shared import QUICK
+from tests.sandbox.shared import LATE, QUICK
 
-LIMITS = replace(QUICK, load_s=5.0)
+LIMITS = QUICK
 GOOD = "def f(x): return x + 1"
 
 
@@ -81,7 +84,7 @@ def test_hash_seeds_and_load_failures(box: FusionSandbox) -> None:
         ("import os; os._exit(0)", "crashed"),
         ("while True: pass", "timeout"),
     ):
-        run = box.run(program, "f", ["f()"], replace(LIMITS, load_s=0.5))
+        run = box.run(program, "f", ["f()"], LATE if kind == "timeout" else LIMITS)
         assert run.loaded is False
         assert kinds(run) == [kind]
 
@@ -146,7 +149,7 @@ def test_programs_that_wait_share_a_request_and_no_more_are_under_way_than_wishe
         runs = list(pool.map(lambda program: box.run(program, "f", ["f(1)"], LIMITS), programs))
     assert [run.answers[0].text for run in runs] == [str(1 + n) for n in range(24)]
     assert service.most == box.requests == 2
-    assert service.requests <= 6
+    assert service.requests <= len(programs) // 2
 
 
 @pytest.mark.slow
@@ -194,6 +197,59 @@ def test_an_endpoint_is_needed_and_may_come_from_the_environment(monkeypatch, se
     assert check_endpoint(None) == service.url
 
 
+PROXIES = {
+    "http_proxy=http://p:3128": ["http://far:1"],
+    "HTTP_PROXY=p:3128": ["http://far:1", "http://10.0.0.1"],
+    "all_proxy=http://p:3128": ["http://far:1", "https://far"],
+    "https_proxy=http://u:w@p:3128": ["https://far/x"],
+    "http_proxy=http://p:3128 no_proxy=.corp,10.0.0.1": ["http://far:1"],
+    "http_proxy=http://p:3128 NO_PROXY=*": [],
+}
+
+
+@pytest.mark.parametrize("variables", PROXIES)
+def test_the_usual_variables_name_a_proxy_and_never_for_this_machine(variables: str, monkeypatch) -> None:
+    for name in ("http", "https", "all", "no"):
+        monkeypatch.delenv(f"{name}_proxy", raising=False)
+        monkeypatch.delenv(f"{name}_proxy".upper(), raising=False)
+    for one in variables.split():
+        monkeypatch.setenv(*one.split("=", 1))
+    for endpoint in PROXIES[variables]:
+        assert (proxy := fusion_service.proxy_for(endpoint)) is not None
+        assert (proxy.hostname, proxy.port) == ("p", 3128)
+    away = ["http://a.corp:1", "http://10.0.0.1:80"] if "corp" in variables else []
+    for endpoint in ("http://localhost:1", "http://127.0.0.9:1", "http://[::1]:1", "https://a.localhost", *away):
+        assert fusion_service.proxy_for(endpoint) is None
+
+
+def test_what_is_no_http_proxy_is_told_before_anything_is_asked(monkeypatch) -> None:
+    for proxy in ("socks5://user:secret@p:1080", "http://p:many", "http://"):
+        monkeypatch.setenv("http_proxy", proxy)
+        with pytest.raises(UserError, match="proxy for http://far:1 cannot be used") as fault:
+            FusionSandbox("http://far:1")
+        assert "secret" not in fault.value.what
+        assert "no_proxy" in (fault.value.hint or "")
+
+
+def test_requests_to_a_service_elsewhere_go_through_the_proxy(
+    service: StandIn, box: FusionSandbox, monkeypatch
+) -> None:
+    """The stand-in as a proxy, which fetches what it is asked for by itself; then one that refuses."""
+    monkeypatch.setenv("http_proxy", service.url.replace("//", "//user:p%40ss@"))
+    with FusionSandbox("http://service.invalid:8080/api", 1, warm=()) as far:
+        assert kinds(far.run(GOOD, "f", ["f(1)"], LIMITS)) == ["value"]
+        assert service.last == ("http://service.invalid:8080/api/run_code", "Basic dXNlcjpwQHNz")
+    monkeypatch.setattr("codea1_cli.sandbox.fusion._START_PATIENCE_S", 0.0)
+    service.fail("busy")
+    with pytest.raises(EnvironmentFault, match=r"service.invalid:8080 \(through the proxy 127.0.0.1:\d+\) failed: it"):
+        FusionSandbox("http://service.invalid:8080")
+    monkeypatch.setenv("https_proxy", service.url)  # it knows no CONNECT
+    with pytest.raises(
+        EnvironmentFault, match=r"\(through the proxy 127.0.0.1:\d+\) failed: Tunnel connection failed: 501"
+    ):
+        FusionSandbox("https://service.invalid")
+
+
 def test_a_layer_or_an_interpreter_that_is_missing_there_is_named(service: StandIn) -> None:
     service.fail("", 0)
     with pytest.raises(EnvironmentFault, match="lacks required layers: landlock"):
@@ -204,13 +260,13 @@ def test_a_layer_or_an_interpreter_that_is_missing_there_is_named(service: Stand
 
 def test_closing_ends_what_is_under_way(service: StandIn, box: FusionSandbox) -> None:
     with FusionSandbox(service.url, 1, warm=()) as other:
-        service.seconds = 20.0
+        service.seconds = 100.0
         began = time.monotonic()
         with ThreadPoolExecutor(2) as pool:
             runs = [pool.submit(other.run, GOOD, "f", ["f(1)"], LIMITS) for _ in range(2)]
             threading.Timer(0.3, other.close).start()
             assert [kinds(run.result()) for run in runs] == [["unscored"], ["unscored"]]
-        assert time.monotonic() - began < 5.0
+        assert time.monotonic() - began < 60.0
 
 
 COMMANDS = {
@@ -243,6 +299,15 @@ def test_every_command_knows_the_service(name: str, words: list[str], said: str,
         monkeypatch.setattr("codea1_cli.evals.test_generation.functions.functions_of_file", lambda _: [])
     assert run_app(app, [*COMMANDS[name], *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_what_is_sent_for_a_check_is_all_that_it_imports(tmp_path) -> None:
+    for name, text in fusion_service._uploads("codea1_cli.judging.canaries").items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(base64.b64decode(text))
+    code = "import sys; sys.path[:] = [sys.argv[1], *(p for p in sys.path if 'site-packages' not in p)]; "
+    code += "import codea1_cli.sandbox.fusion_guest, codea1_cli.judging.canaries"
+    subprocess.run([sys.executable, "-S", "-c", code, str(tmp_path)], cwd="/", check=True)
 
 
 def test_judge_and_check_speak_to_the_service(

@@ -11,7 +11,7 @@ from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.local import LocalSandbox
 
 pytestmark = [pytest.mark.shared, pytest.mark.usefixtures("canary")]
-LIMITS = Limits(time_s=1.0, memory_mb=512, processes=32, patience=1)
+LIMITS = Limits(time_s=2.0, load_s=10.0, memory_mb=512, processes=32, patience=1)
 WORDS = {"wrong_answer": "failed", "runtime_error": "raised", "crash": "crashed"}
 GOOD = Row("good", "def f(x): return x + 1", "def f(x): return 1 + x", "f", tests=("assert f(1) == 2",) * 1)
 

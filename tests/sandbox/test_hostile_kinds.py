@@ -1,7 +1,6 @@
 """Further programs of the kinds that fool or stop a judge. `f` should return its argument plus one."""
 
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from codea1_cli.judging.judge import Judge
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.verdicts import AnswerKind
-from tests.sandbox.shared import QUICK, children, verdicts
+from tests.sandbox.shared import LATE, QUICK, children, soon, verdicts
 
 REFERENCE = "def f(x):\n    return x + 1\n"
 CALLS = ["f(1)", "f(2)", "f(3)"]
@@ -116,8 +115,8 @@ def test_each_program_gets_its_verdict_and_the_next_one_its_own(name: str, judge
     calls = CALLS[:1] if wanted == [T] * 3 else CALLS  # a loop is a loop
     wanted = [T] if wanted == [T] * 3 else wanted
     # Only a loop should meet the short limit; what takes long on a busy machine must not.
-    patient = judge if T in (wanted or [T]) else Judge(judge.sandbox, limits=replace(QUICK, time_s=15.0))
-    found = verdicts(patient.check(program, "f", calls, expected))
+    limits = LATE if T in (wanted or [T]) else replace(QUICK, time_s=15.0)
+    found = verdicts(Judge(judge.sandbox, limits=limits).check(program, "f", calls, expected))
     assert len(found) == len(calls)
     assert "unscored" not in found
     if wanted is not None:
@@ -203,10 +202,7 @@ def test_nothing_that_a_program_started_lives_on(sandbox: LocalSandbox) -> None:
     for _ in range(3):
         assert sandbox.run(program, "f", ["f()", "f()"], QUICK).loaded
     sandbox.run("def f(): return 1", "f", ["f()"], QUICK)
-    deadline = time.monotonic() + 5
-    while (left := stray_sleepers()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not left
+    assert soon(lambda: not stray_sleepers())
 
 
 def stray_sleepers() -> list[int]:

@@ -11,7 +11,7 @@ from codea1_cli.judging.judge import Judge
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.verdicts import AnswerKind
-from tests.sandbox.shared import QUICK, verdicts
+from tests.sandbox.shared import LATE, QUICK, verdicts
 
 
 def pythons() -> list[str]:
@@ -85,7 +85,7 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_program_behaves(box: LocalSandbox, name: str) -> None:
     program, wanted = PROGRAMS[name]
-    limits = QUICK if wanted is AnswerKind.TIMEOUT else Limits(time_s=8, memory_mb=512, processes=32)
+    limits = LATE if wanted is AnswerKind.TIMEOUT else Limits(time_s=15, memory_mb=512, processes=32)
     answer = box.run(program, "f", ["f()"], limits).answers[0]
     assert answer.kind not in (AnswerKind.UNSCORED, AnswerKind.UNENCODABLE), answer
     if wanted is AnswerKind.LOAD_ERROR:

@@ -17,7 +17,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -31,6 +32,7 @@ _LONGEST_TEMP = 36
 _LOOPBACK = "127.0.0.1"
 _OBJECT_STORE = 128 * 2**20
 _KNOCK_S = 10.0
+_START_S = 60.0
 _STRANGER_S = 30.0
 
 
@@ -42,15 +44,16 @@ def ray_cluster(run_path: Path, address: str | None, lock: int | None = None) ->
         EnvironmentFault: Ray does not start, or no cluster answers at `address`.
     """
     temp, folders = _temp(run_path)
-    (run_path / "logs").mkdir(exist_ok=True)
-    with (
-        _variables(run_path / ".ray" / "token" if address is None else None, address) as ray,
-        guarded(folders, lock),
-        open(run_path / "logs" / "ray.log", "a", encoding="utf-8") as log,
-        contextlib.redirect_stdout(log),  # Ray prints a worker's death to stdout, which belongs to --json
-        _connected(ray, address, str(temp)),
-    ):
-        yield ray
+    with guarded(folders, lock):  # before they are made: an interrupt may come at any moment
+        _make_temp(run_path, temp)
+        (run_path / "logs").mkdir(exist_ok=True)
+        with (
+            _variables(run_path / ".ray" / "token" if address is None else None, address) as ray,
+            open(run_path / "logs" / "ray.log", "a", encoding="utf-8") as log,
+            contextlib.redirect_stdout(log),  # Ray prints a worker's death to stdout, which belongs to --json
+            _connected(ray, address, str(temp)),
+        ):
+            yield ray
 
 
 @contextlib.contextmanager
@@ -66,6 +69,7 @@ def _connected(ray: Any, address: str | None, temp: str | None = None) -> Iterat
                 _in_a_session_of_their_own(),
                 # Ray puts another interface's address in the place of loopback's, and listens on all of them then.
                 patch("ray._private.services.resolve_ip_for_localhost", str),
+                patch("ray._private.services.get_node", _patiently(ray._private.services.get_node)),
             ):
                 ray.init(
                     address="local",
@@ -78,7 +82,7 @@ def _connected(ray: Any, address: str | None, temp: str | None = None) -> Iterat
                     logging_level=logging.ERROR,
                     _temp_dir=temp,
                 )
-    except Exception as error:  # Ray raises a bare one where it does not come up in 30 s
+    except Exception as error:  # Ray raises a bare one where it does not come up in time
         if address is None:
             raise EnvironmentFault(
                 f"Ray does not start: {first_line(error)}",
@@ -97,6 +101,22 @@ def _connected(ray: Any, address: str | None, temp: str | None = None) -> Iterat
         ray.shutdown()
         raise
     ray.shutdown()
+
+
+def _patiently(get_node: Callable[..., Any]) -> Callable[..., Any]:
+    """Ray's look for its own node, repeated for `_START_S`: its own half a minute is little on a busy machine."""
+    until = time.monotonic() + _START_S
+
+    def look(*arguments: Any, **options: Any) -> Any:
+        while True:
+            try:
+                return get_node(*arguments, **options)
+            except RuntimeError:  # it is not there yet
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
+
+    return look
 
 
 @contextlib.contextmanager
@@ -205,11 +225,20 @@ def lets_anybody_in(address: str) -> bool:
 
 
 def _temp(run_path: Path) -> tuple[Path, list[Path]]:
-    """Ray's folder, `ray/` in the run, and what to delete afterwards.
+    """Ray's folder, `ray/` in the run, and what to delete afterwards; none of it is made yet.
 
     Each of Ray's processes lets everybody write into its folder, so `ray` is a link into `.ray/`, which is the user's
     alone. A shorter link leads there where the path is too long for a socket, or is one that Ray cannot write.
     """
+    closed, link = run_path / ".ray", run_path / "ray"
+    if len(str(link)) <= _LONGEST_TEMP and str(link).isascii():
+        return link, [link, closed]
+    short = "/tmp" if os.access("/tmp", os.W_OK) else tempfile.gettempdir()
+    other = Path(short) / f"ca1-{secrets.token_hex(4)}" / "r"
+    return other, [other.parent, link, closed]
+
+
+def _make_temp(run_path: Path, temp: Path) -> None:
     closed, link = run_path / ".ray", run_path / "ray"
     for old in (closed, link):
         shutil.rmtree(old, ignore_errors=True)
@@ -218,12 +247,9 @@ def _temp(run_path: Path) -> tuple[Path, list[Path]]:
     closed.chmod(0o700)
     (closed / "t").mkdir()
     link.symlink_to(Path(".ray") / "t")
-    if len(str(link)) <= _LONGEST_TEMP and str(link).isascii():
-        return link, [link, closed]
-    short = "/tmp" if os.access("/tmp", os.W_OK) else None
-    other = Path(tempfile.mkdtemp(prefix="ca1-", dir=short)) / "r"
-    other.symlink_to(closed / "t")
-    return other, [other.parent, link, closed]
+    if temp != link:
+        temp.parent.mkdir(mode=0o700)
+        temp.symlink_to(closed / "t")
 
 
 def runtime_env(variables: dict[str, str], python: str = sys.executable) -> dict[str, Any]:

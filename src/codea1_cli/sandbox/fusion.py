@@ -57,7 +57,7 @@ class FusionSandbox:
     what went wrong, retried or not.
 
     Raises:
-        UserError: no endpoint is named, or it is no address.
+        UserError: no endpoint is named, it is no address, or the proxy on the way to it is none.
         EnvironmentFault: the service does not answer, its sandbox does not start, or a required layer is missing there.
     """
 
@@ -106,7 +106,7 @@ class FusionSandbox:
     def trouble(self) -> str:
         """The service and what went wrong with it last; empty while nothing did."""
         cause = self.service.cause
-        return cause and f"the sandbox-fusion service at {self.endpoint} failed: {cause}"
+        return cause and f"{self.service.name} failed: {cause}"
 
     def run(
         self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0
@@ -252,7 +252,7 @@ class FusionSandbox:
                     self._waiting.append(job)
 
     def _give_up(self, job: _Job, fault: ServiceFailure) -> None:
-        job.failure = f"the sandbox-fusion service at {self.endpoint} failed: {fault}"
+        job.failure = f"{self.service.name} failed: {fault}"
         job.done.set()
 
 

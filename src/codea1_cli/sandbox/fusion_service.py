@@ -23,12 +23,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
 from hmac import compare_digest
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
 
 import codea1_cli
-from codea1_cli.errors import first_line
+from codea1_cli.errors import UserError, first_line
 from codea1_cli.sandbox.fusion_guest import ANSWER, MAC_BYTES, REQUEST, sign
 
 _log = logging.getLogger(__name__)
@@ -60,6 +62,10 @@ class Service:
 
     def __init__(self, endpoint: str, setup: Mapping[str, Any], patience_s: float) -> None:
         self.endpoint, self.setup, self.patience_s = endpoint, dict(setup), patience_s
+        self.proxy = proxy_for(endpoint)
+        self.name = f"the sandbox-fusion service at {endpoint}"
+        if self.proxy is not None:
+            self.name += f" (through the proxy {self.proxy.hostname}:{self.proxy.port or 80})"
         self.failures: Counter[str] = Counter()
         self.cause = ""
         self.down: ServiceFailure | None = None  # since an outage was longer than our patience
@@ -94,11 +100,11 @@ class Service:
                 self.cause = str(fault)
                 fresh, self._since = self._since is None, min(began, self._since or began)
             if fresh and not self.closed:
-                _log.warning("the sandbox-fusion service at %s failed: %s", self.endpoint, fault)
+                _log.warning("%s failed: %s", self.name, fault)
             raise
         with self._guard:
             if self._since is not None and self.down is not None:
-                _log.warning("the sandbox-fusion service at %s answers again", self.endpoint)
+                _log.warning("%s answers again", self.name)
             self._since = self.down = None
         return found
 
@@ -139,33 +145,31 @@ class Service:
 
     def _post(self, body: bytes, seconds: float) -> Any:
         """The JSON that the service answers with, whole within `seconds`. Raises ServiceFailure."""
-        address = urlsplit(self.endpoint)
-        kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
-        connection = kind(address.hostname or "", address.port, timeout=min(seconds, _CONNECT_S))
+        connection, path, headers = _connection(self.endpoint, self.proxy, min(seconds, _CONNECT_S))
         late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            if connection.sock is not None:
+                _shut(connection.sock)
+
+        # A socket's own limit is one of each read: a byte per second would never meet it.
+        timer = threading.Timer(seconds, end)
+        timer.daemon = True
+        timer.start()
         try:
             connection.connect()
             held: socket.socket = connection.sock
             held.settimeout(seconds)
-
-            def end() -> None:
-                late.set()
-                _shut(held)
-
-            # A socket's own limit is one of each read: a byte per second would never meet it.
-            timer = threading.Timer(seconds, end)
-            timer.daemon = True
-            timer.start()
             with self._guard:
                 self._sockets.add(held)
             try:
                 if self.closed:
                     raise ServiceFailure("closed", "the sandbox is closed")
-                connection.request("POST", f"{address.path}/run_code", body, {"Content-Type": "application/json"})
+                connection.request("POST", path, body, {"Content-Type": "application/json"} | headers)
                 response = connection.getresponse()
                 raw = response.read(_LARGEST)
             finally:
-                timer.cancel()
                 with self._guard:
                     self._sockets.discard(held)
         except TimeoutError:
@@ -176,6 +180,7 @@ class Service:
             what = getattr(fault, "strerror", None) or first_line(fault)
             raise ServiceFailure("refused" if isinstance(fault, ConnectionRefusedError) else "broken", what) from None
         finally:
+            timer.cancel()
             connection.close()
         if late.is_set():  # a connection that ends is the end of some answers
             raise ServiceFailure("timeout", f"no whole answer within {seconds:.0f} s")
@@ -186,6 +191,53 @@ class Service:
             return json.loads(raw)
         except (ValueError, RecursionError):
             raise ServiceFailure("garbage", f"its answer is no JSON: {shown}") from None
+
+
+def proxy_for(endpoint: str) -> SplitResult | None:
+    """The proxy that the usual variables name for an address: `http_proxy`, `https_proxy` or `all_proxy`, unless
+    `no_proxy` names its host. None for this machine itself, whatever they say.
+
+    Raises:
+        UserError: it is not an HTTP proxy.
+    """
+    address = urlsplit(endpoint)
+    proxies, host = getproxies_environment(), address.hostname or ""
+    named = proxies.get(address.scheme) or proxies.get("all")
+    if not named or _is_loopback(host) or proxy_bypass(address.netloc, proxies):
+        return None
+    found = urlsplit(named if "://" in named else f"http://{named}")
+    with contextlib.suppress(ValueError):
+        if found.scheme == "http" and found.hostname and found.port != 0:
+            return found
+    raise UserError(
+        f"the proxy for {endpoint} cannot be used: {found.scheme}://{found.netloc.rpartition('@')[2]} is no HTTP proxy",
+        f"set {address.scheme}_proxy to http://HOST:PORT, or name {host} in no_proxy",
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def _connection(
+    endpoint: str, proxy: SplitResult | None, seconds: float
+) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
+    """A connection to the service, not yet made, what to ask it for, and headers for a proxy on the way."""
+    address, asked = urlsplit(endpoint), f"{urlsplit(endpoint).path}/run_code"
+    kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
+    if proxy is None:
+        return kind(address.hostname or "", address.port, timeout=seconds), asked, {}
+    headers = {}
+    if proxy.username is not None:
+        login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+        headers = {"Proxy-Authorization": f"Basic {_base64(login.encode())}"}
+    connection = kind(proxy.hostname or "", proxy.port or 80, timeout=seconds)
+    if address.scheme == "http":
+        return connection, f"{endpoint}/run_code", headers
+    connection.set_tunnel(address.hostname or "", address.port, headers)
+    return connection, asked, {}
 
 
 def _signed_answer(reply: Any, secret: bytes) -> dict[str, Any]:
@@ -219,7 +271,7 @@ def _told(reply: Any) -> str:
 def _uploads(check: str) -> dict[str, str]:
     """Our modules for the guest, by path."""
     root = Path(codea1_cli.__file__).parent
-    folders = [root / "sandbox" / "local", *([root / check.split(".")[1]] if check else [])]
+    folders = [root / "sandbox" / "local", *([root / check.split(".")[1], root / "extract"] if check else [])]
     names = [*_MODULES, *(str(path.relative_to(root)) for folder in folders for path in sorted(folder.rglob("*.py")))]
     return {f"codea1_cli/{name}": _base64((root / name).read_bytes()) for name in names}
 

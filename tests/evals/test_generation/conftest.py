@@ -17,7 +17,7 @@ def box() -> Iterator[LocalSandbox]:
 
 @pytest.fixture(scope="session")
 def runner(box: LocalSandbox) -> TestRunner:
-    return TestRunner(box, QUICK, MutantLimits(most_s=1.0))
+    return TestRunner(box, QUICK, MutantLimits(least_s=5.0))
 
 
 @pytest.fixture(scope="session")

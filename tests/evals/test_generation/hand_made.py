@@ -14,7 +14,7 @@ NEG has 4: `-x` to +x, ~x, not x and x.
 from codea1_cli.evals.test_generation.functions import Function
 from codea1_cli.sandbox.base import Limits
 
-QUICK = Limits(time_s=1.0, memory_mb=512)
+QUICK = Limits(time_s=5.0, cpu_s=1.0, memory_mb=512)  # a loop uses processor time, a busy machine does not
 
 ADD = "def add(a, b):\n    return a + b\n"
 SIGN = "def sign(x):\n    if x > 0:\n        return 1\n    return -1\n"

@@ -73,6 +73,19 @@ def sweep(parents: dict[str, Path]) -> None:
                     group.rmdir()
 
 
+def oom_kills() -> int:
+    """How many processes the kernel has ended for want of memory since the machine started; 0 where it does not say."""
+    with contextlib.suppress(OSError, ValueError):
+        return _count(Path("/proc/vmstat"), "oom_kill")
+    return 0
+
+
+def _count(file: Path, name: str) -> int:
+    """The number behind a name in a file of such lines; 0 where it is not there."""
+    lines = (line.split() for line in file.read_text(encoding="ascii").splitlines())
+    return next((int(line[1]) for line in lines if line[0] == name), 0)
+
+
 class Group:
     """The control group of one worker."""
 
@@ -109,16 +122,14 @@ class Group:
             with contextlib.suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "w", encoding="ascii") as file:
                 file.write("1000")
 
-    def kills(self) -> int:
-        """How many processes of the group the kernel has ended for want of memory."""
+    def memory_hits(self) -> int:
+        """How often the group has met its own memory limit, and not that of a group around it."""
         memory = self._folders.get("memory")
         if memory is None:
             return 0
-        for name in ("memory.events", "memory.oom_control"):
-            with contextlib.suppress(OSError):
-                for line in (memory / name).read_text(encoding="ascii").splitlines():
-                    if line.startswith("oom_kill "):
-                        return int(line.split()[1])
+        old, new = memory / "memory.failcnt", memory / "memory.events"
+        with contextlib.suppress(OSError, ValueError):
+            return int(old.read_text(encoding="ascii")) if old.exists() else _count(new, "max")
         return 0
 
     def remove(self) -> None:

@@ -123,7 +123,8 @@ class FrameReader:
 @dataclass(slots=True)
 class ChildReport:
     """What was seen of one child: its answers, how it ended ("done", "exited", "timeout", "garbage"), its status.
-    `cpu_seconds` is what a call had used when it ran out of processor time."""
+    `cpu_seconds` is what a call had used when it ran out of processor time. `refused`: the kernel refused it, or the
+    program, a process, a thread or memory, though there was room when it had ended."""
 
     reader: FrameReader
     answers: list[Frame] = field(default_factory=list)
@@ -134,6 +135,13 @@ class ChildReport:
     load_seconds: float = 0.0
     cpu_seconds: float = 0.0
     out_of_memory: bool = False
+    refused: bool = False
+
+    def says(self, kind: Kind, *words: bytes) -> bool:
+        """Whether an answer of this kind, or the program's failure to load, has one of the words in its text."""
+        frames = [frame for frame in self.answers if frame.kind is kind]
+        frames += [self.reader.load_failure] if self.reader.load_failure is not None else []
+        return any(word in frame.payload for frame in frames for word in words)
 
 
 def follow(

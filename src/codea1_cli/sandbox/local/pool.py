@@ -163,18 +163,18 @@ class LocalSandbox:
 
     def _try_twice(self, job: bytes, seed: int, use: Callable[[Callable[..., ChildReport]], T]) -> T | str:
         """What `use` makes of a job, else why the sandbox failed."""
-        descriptor = os.memfd_create("job", os.MFD_CLOEXEC)
         fault: Exception | None = None
-        try:
-            with open(descriptor, "wb", closefd=False) as file:
-                file.write(job)
-            for _ in range(2):
+        for _ in range(2):
+            try:
+                descriptor = os.memfd_create("job", os.MFD_CLOEXEC)
                 try:
+                    with open(descriptor, "wb", closefd=False) as file:
+                        file.write(job)
                     return self._run_once(descriptor, seed, use)
-                except Exception as lost:  # whatever it was, it is our failure
-                    fault = lost
-        finally:
-            os.close(descriptor)
+                finally:
+                    os.close(descriptor)
+            except Exception as lost:  # whatever it was, it is our failure
+                fault = lost
         return f"the sandbox failed: {fault}"
 
     def _run_once(self, job: int, seed: int, use: Callable[[Callable[..., ChildReport]], T]) -> T:

@@ -6,6 +6,7 @@ import math
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from codea1_cli.sandbox.base import Limits, ProgramRun, UnitModule, UnitRun
@@ -28,6 +29,7 @@ def run_program(watch: Watch, calls: int, limits: Limits) -> ProgramRun:
     """A child for all calls, and a further one after each call that ended a child."""
     answers: list[Answer] = []
     late, loading = 0, 0.0
+    refused = False
     while True:
         call_s, cpu_s = limits.time_s, limits.cpu_s
         if late >= limits.patience:
@@ -40,6 +42,9 @@ def run_program(watch: Watch, calls: int, limits: Limits) -> ProgramRun:
             "cpu_s": math.ceil(limits.load_limit_s + (calls - len(answers)) * limits.time_s) + 2,
         }
         seen = watch(len(answers), calls, request, limits.load_limit_s, call_s, cpu_s)
+        if seen.refused and not refused:
+            refused = True  # whoever took the room may have left just now: if it is the program, it is refused again
+            continue
         answers += [_answer(frame) for frame in seen.answers]
         loading += seen.load_seconds
         if not seen.reader.loaded:
@@ -92,6 +97,8 @@ def end_of_call(seen: ChildReport) -> Answer:
         number = os.WTERMSIG(seen.status)
         limits = {int(signal.SIGXCPU): AnswerKind.TIMEOUT, int(signal.SIGXFSZ): AnswerKind.OUTPUT_LIMIT}
         return Answer(limits.get(number, AnswerKind.CRASHED), detail=signal_name(number))
+    if seen.refused:
+        return Answer(AnswerKind.CRASHED, detail="the program's processes leave none for a call")
     return Answer(AnswerKind.CRASHED, detail=f"ended with exit status {os.WEXITSTATUS(seen.status)}")
 
 
@@ -117,7 +124,10 @@ def run_module(watch: Callable[..., ChildReport], module: UnitModule, head: int,
         "again": False,
         "head": head,
     }
-    seen = watch(0, expected, request, limits.time_s, limits.time_s, math.inf, limits.time_s)
+    watched = partial(watch, 0, expected, request, limits.time_s, limits.time_s, math.inf, limits.time_s)
+    seen = watched()
+    if seen.refused:  # as in `run_program`
+        seen = watched()
     outcomes = [_outcome(frame) for frame in seen.answers]
     loaded = seen.reader.loaded
     if seen.reader.load_failure is not None:

@@ -15,13 +15,14 @@ from typing import Any
 
 from codea1_cli.environment import program_environment
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.sandbox.local.cgroup import Group
-from codea1_cli.sandbox.local.child_monitor import ChildReport, FrameReader, follow
+from codea1_cli.sandbox.local.cgroup import Group, oom_kills
+from codea1_cli.sandbox.local.child_monitor import ChildReport, FrameReader, Kind, follow
 
 ZYGOTE = Path(__file__).parent / "jailed" / "zygote.py"
 START_S = 60.0
 REPLY_S = 30.0
-
+NO_ROOM = 75  # as in `jailed/child.py`
+_REFUSED = (b"can't start new thread", b"Resource temporarily unavailable", b"Cannot allocate memory")
 
 _STAGE = "codea1-stage-"
 
@@ -38,7 +39,6 @@ class Worker:
 
     def __init__(self, python: str, hash_seed: int, setup: dict[str, object], group: Group | None = None) -> None:
         self.group = group
-        self._kills = 0
         self._alone = True
         self.stage = tempfile.mkdtemp(prefix=f"{_STAGE}{os.getpid()}-")
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -71,6 +71,7 @@ class Worker:
                 f"the sandbox's interpreter {python} did not start: {said}", "it must be Python 3.10 or newer"
             ) from fault
         self.control.settimeout(REPLY_S)
+        self._memory = self._memory_now()
         self._alone = not self.hello["layers"]["pid_namespace"]
         self._own_room = not self.hello["layers"]["user_namespace"]  # for processes
 
@@ -131,20 +132,30 @@ class Worker:
             follow(seen, pipe, int(reply["pid"]), load_s, call_s, self.group, cpu_s, total_s)
         finally:
             os.close(pipe)
-        if seen.ended == "done" and seen.gone and self._alone and self._own_room:
+        refused, killed = seen.says(Kind.RAISED, *_REFUSED), seen.says(Kind.CRASHED, b"signal 9")
+        if seen.ended == "done" and seen.gone and self._alone and self._own_room and not refused and not killed:
             return seen  # the next spawn buries it
-        self._send({"op": "end"})
+        self._send({"op": "end", "refused": refused})
         reply = self._receive()
         if reply["short"]:
-            raise WorkerLost("other work of the same user left no room for the program's processes")
+            raise WorkerLost("other work left no room for the program's processes")
         seen.status = int(reply["status"])
         if not seen.reader.begun:
             raise WorkerLost(f"a program's process came to its end ({seen.ended}) before the program began")
-        if self.group is not None and seen.ended == "exited":
-            kills, self._kills = self._kills, self.group.kills()
-            killed = os.WIFSIGNALED(seen.status) and os.WTERMSIG(seen.status) == signal.SIGKILL
-            seen.out_of_memory = killed and self._kills > kills
+        ended = os.waitstatus_to_exitcode(seen.status)
+        seen.refused = refused or (seen.ended == "exited" and seen.reader.loaded and ended == NO_ROOM)
+        if killed or (seen.ended == "exited" and ended == -signal.SIGKILL):
+            before, self._memory = self._memory, self._memory_now()
+            hits, kills = (now > then for now, then in zip(self._memory, before, strict=True))
+            if kills and not hits:
+                raise WorkerLost("the machine ran out of memory")
+            seen.out_of_memory = kills
         return seen
+
+    def _memory_now(self) -> tuple[int, int]:
+        """How often the group met its own memory limit, and how many processes the kernel has ended for want of memory,
+        of anybody's."""
+        return (self.group.memory_hits() if self.group is not None else 0), oom_kills()
 
     def cpu_seconds(self) -> float:
         """CPU of the zygote and of the children that it has buried."""

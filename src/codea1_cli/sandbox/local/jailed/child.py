@@ -28,6 +28,8 @@ import kernel
 import statelessness
 
 BEGUN, LOADED, VALUE, RAISED, MEMORY, OUTPUT, REFUSED, CRASHED, LOAD_ERROR, DONE, AGAIN = b"BLVRMOXCEDA"
+NO_ROOM = 75
+"""The exit status of a child that the kernel refused a process or memory for what is ours to do."""
 _SHARING = ("mmap", "ctypes", "multiprocessing", "shm")  # memory that a fork shares with its parent
 _SILENT, _SENDING, _SENT = range(3)  # how far a fork has come with its answer
 

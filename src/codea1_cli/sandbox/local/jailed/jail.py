@@ -182,6 +182,19 @@ class Jail:
             os.close(self.ruleset)
         os.close(self.proc)
 
+    def was_short(self, refused: int) -> bool:
+        """Whether there was no room for the processes of a program that has ended.
+
+        refused: how many it might have had, where the kernel refused it one, else 0. The program is gone: where there
+        cannot be so many now, it was not the program that used them up.
+        """
+        if refused:
+            try:  # the zygote and the fork count too
+                namespaces.in_fork(lambda: kernel.try_processes(refused - 2), self.flags)
+            except OSError:
+                return True
+        return self.room is not None and self.room.was_short()
+
     def end(self, pid: int) -> int:
         """Kills the child with all that it started, and clears its folder; its wait status."""
         if self.alone:

@@ -212,6 +212,22 @@ def tasks(proc: int, user: int) -> int:
     return count
 
 
+def try_processes(count: int) -> None:
+    """Has so many processes at once, for a moment. Raises OSError where the kernel refuses one."""
+    pids = []
+    try:
+        for _ in range(count):
+            pid = fork_into(0)
+            if pid == 0:
+                while True:
+                    signal.pause()
+            pids.append(pid)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
 class Room:
     """The room beside a user's other tasks; `proc` is a descriptor of /proc."""
 

@@ -7,6 +7,7 @@ later child inherits by fork tells it nothing about earlier jobs. It ends with i
 from __future__ import annotations
 
 import builtins
+import errno
 import fcntl
 import gc
 import importlib
@@ -25,6 +26,7 @@ _WARM = """__future__ abc array ast asyncio base64 binascii bisect calendar cmat
 copy dataclasses datetime decimal difflib enum fractions functools hashlib heapq inspect io itertools json
 keyword math numbers operator os pathlib queue random re statistics string struct tempfile textwrap threading
 time traceback types typing unicodedata uuid warnings weakref zlib"""
+_NO_ROOM = (errno.EAGAIN, errno.ENOMEM, errno.ENFILE)
 _OURS = ("jail", "kernel", "namespaces", "seccomp_landlock")
 _MODULES = ("encode", "statelessness", "bytecode", "child")
 _UNIT_MODULES = ("surroundings", "runner", "relay")  # in the folder unit_tests
@@ -96,7 +98,7 @@ class Zygote:
         os.environ.update(setup["env"])
         self.jail = jail.Jail(setup)
         os.environ.update(HOME=self.jail.home, TMPDIR=self.jail.home)
-        self.pid = 0
+        self.pid = self.processes = 0
         self.alive = os.pipe()  # a child that reads its end here was left behind
         if not self.jail.alone:  # what the child started would outlive a zygote that is killed outright
             signal.signal(signal.SIGTERM, lambda *_: self.leave())
@@ -147,7 +149,8 @@ class Zygote:
                 self.spawn(request, *descriptors)
             else:
                 status = self.end()
-                self.reply(status=status, short=self.jail.room is not None and self.jail.room.was_short())
+                refused = request["refused"] or os.waitstatus_to_exitcode(status) == self.child.NO_ROOM
+                self.reply(status=status, short=self.jail.was_short(self.processes if refused else 0))
         self.leave()
 
     def leave(self) -> None:
@@ -164,6 +167,7 @@ class Zygote:
     def spawn(self, request: dict, job: int, out: int) -> None:
         """Ends the child before and forks one on the job; replies with its pid or the error."""
         self.end()
+        self.processes = request["processes"]
         try:
             if self.jail.room is not None:
                 request["processes"] = self.jail.room.make(request["processes"])
@@ -201,9 +205,13 @@ class Zygote:
         text = os.pread(job, os.fstat(job).st_size, 0)
         os.close(job)
         limit = request["output_kb"] * 1024
-        self.child.Job(
+        job_run = self.child.Job(
             text, request["start"], out, sink, limit, self.jail.scratch, self.jail.alone, request["again"]
-        ).run()
+        )
+        try:
+            job_run.run()
+        except OSError as fault:  # ours: the program's are answers
+            os._exit(self.child.NO_ROOM if fault.errno in _NO_ROOM else 1)
         os._exit(0)
 
     def end(self) -> int:
