@@ -104,3 +104,5 @@ def test_the_generated_reference_is_up_to_date():
 
     generator = runpy.run_path(str(ROOT / "scripts" / "gen_cli_reference.py"))
     assert (ROOT / "docs" / "cli.md").read_text() == generator["reference"](), "run scripts/gen_cli_reference.py"
+    prompts = runpy.run_path(str(ROOT / "scripts" / "gen_prompts.py"))
+    assert (ROOT / "docs" / "prompts.md").read_text() == prompts["page"](), "run scripts/gen_prompts.py"

@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 from codea1_cli.cli import app
+from codea1_cli.recipe.files import load_recipe, recipe_text
 from codea1_cli.report import rollouts
 from codea1_cli.report.rollouts import Texts, in_order, spread
 from codea1_cli.runs.rollout_files import write_rollouts
@@ -198,6 +199,19 @@ def test_several_runs_are_compared_and_a_file_that_is_there_stays(hostile, made,
     damage(other, "recipe")
     data, _, _ = made("first", "other")
     assert "recipe.yaml" in data["compare"]["error"]
+    assert {row["run"] for row in data["compare"]["sets"]["heldout"]} == {"first", "other"}
+
+
+def test_a_run_that_learns_from_pairs_lacks_nothing(hostile, made):
+    shutil.rmtree(hostile.path / "rollouts")
+    hostile.mistakes_file.unlink()
+    text = hostile.recipe_file.read_text()
+    hostile.recipe_file.write_text(recipe_text(load_recipe("tiny", ["method=sft"])))
+    data, _, _ = made("first")
+    assert data["runs"][0]["missing"] == []
+    hostile.recipe_file.write_text(text)
+    data, _, _ = made("first")
+    assert data["runs"][0]["missing"][0] == "rollouts: there are none"
 
 
 def test_problems_that_are_asked_for_come_first_and_the_page_stays_small(hostile, made, monkeypatch):

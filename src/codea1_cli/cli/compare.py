@@ -125,12 +125,18 @@ def report(
 
 
 def _compared(chosen: Mapping[str, Sequence[RunDir]]) -> dict[str, Any]:
-    """What `compare` gives of these runs; where it refuses, the `error`, of the whole or of a set."""
+    """What `compare` gives of these runs; `error` says what it refuses, a set that is refused has its own."""
+    damaged = (UserError, OSError, ValueError, TypeError, LookupError, AttributeError)
+    found: dict[str, Any] = {"runs": [], "recipes": {}, "sets": {}}
     try:
         arms = [_arm(name, runs) for name, runs in chosen.items()]
-        found: dict[str, Any] = {"runs": [_spent(arm) for arm in arms], "recipes": _recipes(arms), "sets": {}}
-    except (UserError, OSError, ValueError, TypeError, LookupError, AttributeError) as error:  # a damaged run's files
-        return {"error": str(error)}
+        found["runs"] = [_spent(arm) for arm in arms]
+    except damaged as error:
+        return found | {"error": str(error)}
+    try:
+        found["recipes"] = _recipes(arms)
+    except damaged as error:
+        found["error"] = str(error)
     for kind in _kinds(arms):
         try:
             found["sets"][kind] = _rows(arms, kind)

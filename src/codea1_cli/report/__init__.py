@@ -21,6 +21,7 @@ from codea1_cli import __version__
 from codea1_cli.errors import CodeA1Error, first_line
 from codea1_cli.files import kept_json, read_json
 from codea1_cli.game.rules import Game
+from codea1_cli.methods.registry import method_of
 from codea1_cli.mistakes.store import MistakeStore
 from codea1_cli.recipe.files import flat
 from codea1_cli.recipe.resources import heldout_problems
@@ -98,7 +99,11 @@ def run_data(
     data["tables"] = {name: curves.thinned(table, points) for name, table in found.items()}
     data["marks"] = {"checkpoints": run.committed_steps(), "best": run.best()}
     data["sets"] = {kind: _ends(steps) for kind, steps in sets.items()}
-    data |= _texts(at, texts, rules, budget, wanted)
+    sampled = True
+    with at.reading("recipe.yaml"):
+        sampled = recipe is None or not method_of(recipe).pairs
+    if sampled:
+        data |= _texts(at, texts, rules, budget, wanted)
     questions: dict[str, Any] = {}
     if recipe is not None:
         with at.reading("the held-out problems"):

@@ -31,6 +31,12 @@ class Panel:
 
 PANELS = (
     Panel("Rewards", {"code.reward": "Code LLM", "test.reward": "Test LLM"}, main=True),
+    Panel(
+        "Token accuracy on the pairs",
+        {"code.token_accuracy": "Code LLM", "test.token_accuracy": "Test LLM"},
+        share=True,
+        main=True,
+    ),
     Panel("Held-out: problems solved", {"code.pass@1": "pass@1", "code.pass@n": "pass@n"}, "heldout", True, True),
     Panel(
         "Held-out: suites against wrong programs",

@@ -96,11 +96,11 @@ function wonAndLost() {
 function compareView() {
   const found = D.compare;
   return [
-    found.error ? h("p", { class: "notice" }, `not compared: ${found.error}`) : null,
-    found.runs ? [h("h2", null, "A run of each"), table(["run", ">seeds", ">steps", ">hours", ">tokens", ">GPU hours"], found.runs.map((one) =>
+    found.error ? h("p", { class: "notice" }, `not compared in full: ${found.error}`) : null,
+    found.runs.length ? [h("h2", null, "A run of each"), table(["run", ">seeds", ">steps", ">hours", ">tokens", ">GPU hours"], found.runs.map((one) =>
       [named(one.run, one.run), one.seeds.join(", "), one.steps.join(", "), (one.seconds / 3600).toFixed(2), Math.round(one.tokens).toLocaleString("en"), one.gpu_hours.toFixed(2)]))] : null,
-    Object.entries(found.sets || {}).map(([kind, rows]) => comparedSet(kind, rows)),
-    found.sets ? h("p", { class: "muted" }, "Gains and differences with paired 95 % intervals over problems and seeds; bold where the interval leaves out zero.") : null,
+    Object.entries(found.sets).map(([kind, rows]) => comparedSet(kind, rows)),
+    Object.keys(found.sets).length ? h("p", { class: "muted" }, "Gains and differences with paired 95 % intervals over problems and seeds; bold where the interval leaves out zero.") : null,
     h("h2", null, "Problems won and lost"), wonAndLost(),
   ];
 }

@@ -34,7 +34,7 @@ function runCard(run) {
 }
 
 function overviewView() {
-  const apart = Object.entries(D.compare.recipes || {});
+  const apart = Object.entries(D.compare.recipes);
   return [
     headline(),
     apart.length ? [h("h2", null, "What differs in the recipes"), table(["code:key", ...arms().map((arm) => "code:" + arm)], apart.map(([key, values]) => [key, ...values.map((value) => (value === null ? "-" : String(value)))]))] : null,
