@@ -216,6 +216,18 @@ def test_what_was_asked_before_needs_no_network(hub, monkeypatch):
         find_repo("dataset", "me/other")
 
 
+def test_a_second_use_reads_the_commit_of_the_first(hub, monkeypatch, capfd):
+    hub.add("datasets/me/set", {"train.parquet": parquet([{"a": 1}])})
+    assert HubRows("me/set", "train").identity()["revision"] == COMMIT
+    monkeypatch.setattr("tests.hub.COMMIT", newer := "beef" * 10)
+    hub.asked.clear()
+    assert HubRows("me/set", "train").identity()["revision"] == COMMIT
+    assert hub.asked == []
+    assert f"at {COMMIT[:8]}; --revision main takes the newest" in capfd.readouterr().err
+    assert HubRows("me/set", "train", "main").identity()["revision"] == newer
+    assert HubRows("me/set", "train").identity()["revision"] == newer
+
+
 def test_a_model_is_fetched_once(hub, capfd):
     files = {path.name: path.read_bytes() for path in model_path().iterdir() if path.is_file()}
     hub.add("models/me/tiny", {**files, "onnx/model.onnx": b"-" * 999, "training_args.bin": b"-"})

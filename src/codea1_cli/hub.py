@@ -62,7 +62,7 @@ class HubRepo:
 
 # -- asking ------------------------------------------------------------------------------------------------------------
 def find_repo(kind: Kind, id: str, revision: str | None = None) -> HubRepo:
-    """What a repository holds at a revision (a commit, branch or tag; None: its main branch).
+    """What a repository holds at a revision: a commit, branch or tag; None: its main branch when it was first asked.
 
     A commit never changes and is asked for once. Where the hub cannot be reached, what it said before holds.
 
@@ -73,7 +73,7 @@ def find_repo(kind: Kind, id: str, revision: str | None = None) -> HubRepo:
     known = note_file(kind, id, revision)
     note = kept_json(known)
     kept = HubRepo(**{**note, "files": tuple(HubFile(**file) for file in note["files"])}) if note else None
-    if kept and _COMMIT.fullmatch(revision or ""):
+    if kept and (revision is None or _COMMIT.fullmatch(revision)):
         return kept
     try:
         repo = _ask(kind, id, revision)

@@ -99,8 +99,12 @@ class HubRows:
 
     @cached_property
     def repo(self) -> hub.HubRepo:
-        """The dataset at the commit that is read, so that a resumed read cannot mix two."""
-        return hub.find_repo("dataset", self.dataset, self.revision)
+        """The dataset at the commit that is read, so that a resumed read, or a second one, cannot mix two."""
+        before = self.revision is None and hub.note_file("dataset", self.dataset).is_file()
+        found = hub.find_repo("dataset", self.dataset, self.revision)
+        if before:
+            hub.tell(f"{self.dataset} as it was first read, at {found.commit[:8]}; --revision main takes the newest")
+        return found
 
     @cached_property
     def files(self) -> list[tuple[str, str]]:
