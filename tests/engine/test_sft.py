@@ -107,7 +107,7 @@ def test_a_warm_up_is_trained_once_and_again_for_another_recipe(run, monkeypatch
     assert run.recipe().model_of("test") == str(run.path / "warmup" / "model" / "test")
     assert "warmup/model" not in recipe_text(run.recipe())
     warm_up(recipe, run, trained)
-    warm_up(load_recipe("tiny", [*words, "eval.n=3", "faults.deadline_s=9"]), run, trained)  # it may change
+    warm_up(load_recipe("tiny", [*words, "eval.n=3", "faults.deadline_s=9", "judge.workers=1"]), run, trained)
     assert trained.asked == [(5, "sft", 0)] * 2
     assert not (run.path / "set-aside").exists()
     warm_up(load_recipe("tiny", [*words, "seed=3"]), run, trained)

@@ -243,17 +243,14 @@ def made_of(recipe: "Recipe", role: str, needed: int | None) -> "tuple[list[Prob
     from codea1_cli.methods.registry import method_of
     from codea1_cli.recipe.resources import training_problems
 
-    game = recipe.game
+    asked: dict[str, Any] = {"tests_per_suite": recipe.game.tests_per_suite, "white_box": recipe.game.white_box}
     names = model_names(recipe.model_of(method_of(recipe).policy(role)))
-    options = PairOptions(
-        role, tests_per_suite=game.tests_per_suite, white_box=game.white_box, seed=recipe.seed, names=names
-    )
+    options = PairOptions(role, seed=recipe.seed, names=names, **(asked if role == "test" else {}))
     problems = training_problems(recipe)
-    enough = (
-        len(problems) if needed is None else math.ceil(1.25 * needed / (1 if role == "code" else options.per_problem))
-    )
-    if enough < len(problems):
-        problems = random.Random(f"{recipe.seed} {role}").sample(problems, enough)
+    enough = math.ceil(1.25 * (needed or 0) / (1 if role == "code" else options.per_problem))
+    if needed is not None and enough < len(problems):
+        places = random.Random(f"{recipe.seed} {role}").sample(range(len(problems)), enough)
+        problems = [problems[place] for place in sorted(places)]
     return problems, options, {"from": "references" if role == "code" else "mutants"}
 
 

@@ -109,6 +109,8 @@ def _holds_together(recipe: "Recipe") -> list[str]:
 
     Raises UserError for batches that cannot be cut, a missing data file or a missing model folder.
     """
+    from codea1_cli.data.pairs import read_pairs
+    from codea1_cli.files import user_path
     from codea1_cli.methods.registry import method_of
     from codea1_cli.models.loading import check_model
     from codea1_cli.recipe.batching import batches
@@ -123,6 +125,9 @@ def _holds_together(recipe: "Recipe") -> list[str]:
     for source in (recipe.data.train, recipe.data.heldout):
         if source is not None:
             problems_file(source)
+    for role in ("code", "test"):
+        if (file := getattr(recipe.sft, role)) is not None:
+            read_pairs(user_path(file), role)
     if recipe.data.train is None and recipe.data.source is not None:
         notes.append(f"prepares its data on first use: {_source(recipe)}")
     elif recipe.data.train is None:

@@ -87,6 +87,8 @@ def show(
     facts["checkpoints"] = ", ".join(f"{item['step']} ({size_text(item['bytes'])})" for item in kept) or "none"
     if best:
         facts["best"] = f"step {best['step']}, {best['figure']} {best['value']:.4g}"
+    if (warmup := summarise(run.warmup)).recipe != "?":
+        facts["warm-up"] = f"{warmup.state} at step {warmup.step} of {warmup.total or '?'}, {run.warmup.path}"
     if row.error:
         facts["error"] = row.error
     if isinstance(info.get("command"), list):
@@ -97,7 +99,7 @@ def show(
     _print_lines("last steps", step_lines, _STEP_COLUMNS)
     _print_lines("evaluations", eval_lines, _EVAL_COLUMNS)
     out.print("made with", style="title")
-    known = {*facts, "name", "problem_ids", "environment", "stop", "error"}
+    known = {*facts, "name", "problem_ids", "pair_ids", "environment", "stop", "error"}
     told = {key: value for key, value in info.items() if key not in known}
     _print_facts(flat(told))
 
@@ -134,6 +136,8 @@ _STEP_COLUMNS = {
     "step": "step",
     "code.reward": "code reward",
     "test.reward": "test reward",
+    "code.token_accuracy": "code accuracy",
+    "test.token_accuracy": "test accuracy",
     "arena.code_signal_share": "code signal",
     "arena.test_signal_share": "test signal",
     "arena.exposed_share": "exposed",

@@ -153,7 +153,7 @@ def train(
 
 def _stopped(directory: "RunDir") -> str:
     saved, goes_on = directory.latest_step(), command("train", *directory.options, "--resume")
-    if not saved and (directory.path / "warmup" / "recipe.yaml").is_file():
+    if not saved and directory.warmup.exists():
         return f"stopped before the first step; next: {goes_on}"
     if not saved:
         return "stopped before the first step; nothing to resume"
@@ -244,7 +244,9 @@ def _prepare_resume(
     if moved := set_aside(directory, point):
         folder, what = moved
         console.note(f"what came after step {step} is set aside in {folder}: {', '.join(what)}")
-    console.note(f"run {directory.name} goes on from step {step}" if step else f"run {directory.name} starts over")
+    warm = not start_over and directory.warmup.exists()
+    how = f"goes on from step {step}" if step else "goes on with its warm-up" if warm else "starts over"
+    console.note(f"run {directory.name} {how}")
     _write_recipe(directory, recipe, "")
     if changes:
         with open(directory.path / "recipe.source.yaml", "a", encoding="utf-8") as file:

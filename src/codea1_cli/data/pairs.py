@@ -162,7 +162,7 @@ def make_pairs(
         given = [None] * len(part) if propose is None else propose(part)
 
         def rows_of(item: tuple[Problem, list[Proposal] | None]) -> list[dict[str, Any]] | str:
-            return make(item[0], item[1], options, judge)
+            return make(item[0], item[1], options, judge) if item[1] != [] else "nothing was sampled"
 
         for number, (_, rows) in enumerate(in_order(rows_of, zip(part, given, strict=True), workers), start + 1):
             if isinstance(rows, str):

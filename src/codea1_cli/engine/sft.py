@@ -20,7 +20,7 @@ from codea1_cli.errors import UserError, command
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import fitted, warmup_recipe
-from codea1_cli.recipe.files import MAY_CHANGE, flat, recipe_text
+from codea1_cli.recipe.files import flat, recipe_text
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.policy_folders import export_policy
 from codea1_cli.runs.run_dir import RunDir
@@ -120,6 +120,8 @@ def kept_pairs(run: RunDir) -> list[Pair]:
 
 
 # -- the warm-up -------------------------------------------------------------------------------------------------------
+_DECISIVE = ("model", "seed", "data", "game", "train", "optim", "code", "test", "sft", "lora")
+
 Train = Callable[[Recipe, RunDir, int], Outcome]
 """Goes on with a run from a step."""
 
@@ -128,15 +130,15 @@ def warm_up(recipe: Recipe, run: RunDir, train: Train) -> Outcome | None:
     """Trains a run's policies on pairs, from where that was left, and writes them to `warmup/model/POLICY`; where they
     are there already, does nothing. Returns the outcome of a warm-up that was interrupted, None of one that is done.
 
-    What was made by another recipe is set aside.
+    What was made by another recipe is set aside, unless the run has gone on from it.
 
     Raises:
         RunFailed, UserError, EnvironmentFault: as a run.
     """
-    stage, wish = RunDir(run.path / "warmup", within=run), warmup_recipe(recipe)
+    stage, wish = run.warmup, warmup_recipe(recipe)
     assert wish is not None
     policies = method_of(wish).policies
-    if stage.exists() and _decisive(stage.recipe()) != _decisive(wish):
+    if stage.exists() and not run.latest_step() and _decisive(stage.recipe()) != _decisive(wish):
         (run.path / "set-aside").mkdir(exist_ok=True)
         os.replace(stage.path, free_name(run.path / "set-aside", "warmup"))
     if run.warmed(policies):
@@ -160,4 +162,4 @@ def warm_up(recipe: Recipe, run: RunDir, train: Train) -> Outcome | None:
 
 def _decisive(recipe: Recipe) -> dict[str, Any]:
     """The values of a recipe that decide what a run learns."""
-    return {key: value for key, value in flat(recipe.dump()).items() if key.partition(".")[0] not in MAY_CHANGE}
+    return {key: value for key, value in flat(recipe.dump()).items() if key.partition(".")[0] in _DECISIVE}

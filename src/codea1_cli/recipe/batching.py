@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from codea1_cli.errors import UserError
 from codea1_cli.methods.registry import method_of
@@ -79,12 +80,15 @@ def warmup_recipe(recipe: Recipe) -> Recipe | None:
     method, wish = method_of(recipe), recipe.warmup
     if wish is None:
         return None
+    # FSDP2 would need every rank for every token that is sampled.
+    sharded: dict[str, Any] = {"heldout": None} if recipe.train.sharding == "fsdp2" else {}
     lengths = {"problems_per_step": wish.pairs_per_step, "updates_per_step": 1, "max_steps": wish.steps}
     role = method.roles[0] if len(method.roles) == 1 else "both" if len(method.policies) > 1 else "one"
     changes = {
         "method": "sft",
         "sft": recipe.sft.model_copy(update={"role": role}),
         "warmup": None,
+        "data": recipe.data.model_copy(update={"solve_rate": None, "leave_flat": None} | sharded),
         "train": recipe.train.model_copy(update=lengths | {"equal_budget": False}),
         "eval": recipe.eval.model_copy(update={"every": None, "benchmarks": [], "best": None}),
         "checkpoint": recipe.checkpoint.model_copy(update={"every": recipe.checkpoint.every or wish.steps, "keep": 1}),

@@ -245,7 +245,8 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
     """The recipe with its files and model folders named in full: a run can be resumed from any folder."""
     pinned = recipe.model_copy(deep=True)
     models = ((section, "model") for section in (pinned, pinned.code, pinned.test))
-    for section, key in (*models, (pinned.data, "train"), (pinned.data, "heldout"), (pinned.eval, "targets")):
+    files = ((pinned.data, "train"), (pinned.data, "heldout"), (pinned.eval, "targets"))
+    for section, key in (*models, *files, (pinned.sft, "code"), (pinned.sft, "test")):
         name = getattr(section, key)
         if name is not None and (path := user_path(name)).exists():
             setattr(section, key, str(path.absolute()))

@@ -80,6 +80,11 @@ class RunDir:
         return self.path / "phases.json"
 
     @property
+    def warmup(self) -> RunDir:
+        """The run that warms this one's policies up, where the recipe asks for one (`engine.sft`)."""
+        return RunDir(self.path / "warmup", within=self)
+
+    @property
     def pending(self) -> Path:
         """Where the two sides write a checkpoint before it is committed."""
         return self.path / "checkpoints" / ".pending"
@@ -117,7 +122,7 @@ class RunDir:
 
     def warmed(self, policies: Collection[str]) -> dict[str, str]:
         """The models that the warm-up has made of these policies; all or none."""
-        folders = {policy: self.path / "warmup" / "model" / policy for policy in policies}
+        folders = {policy: self.warmup.path / "model" / policy for policy in policies}
         return {policy: str(f) for policy, f in folders.items()} if all(f.is_dir() for f in folders.values()) else {}
 
     def problems(self) -> dict[str, Problem]:
