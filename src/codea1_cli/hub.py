@@ -93,8 +93,8 @@ def note_file(kind: Kind, id: str, revision: str | None = None) -> Path:
 
 
 def _ask(kind: Kind, id: str, revision: str | None) -> HubRepo:
-    address = endpoint()
-    options: Any = {"repo_type": kind, "revision": revision, "files_metadata": True, "timeout": _patience(REACH_S)}
+    address, late = endpoint(), 10 + _patience(REACH_S)  # when the patience is long over: `within` says so first
+    options: Any = {"repo_type": kind, "revision": revision, "files_metadata": True, "timeout": late}
     info: Any = within(lambda hub: hub.HfApi(address).repo_info(id, **options), f"{kind} {id}", kind, address)
     card = info.card_data.to_dict() if info.card_data is not None else {}
     files = [HubFile(one.rfilename, one.size or 0, one.lfs.sha256 if one.lfs else None) for one in info.siblings or ()]
