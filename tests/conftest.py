@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.hub import Hub, environment, serving
 
@@ -15,6 +16,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["CODEA1_CACHE"] = os.path.join(tempfile.gettempdir(), f"codea1-tests-{os.getuid()}")
 os.environ.pop("CODEA1_BENCHMARKS", None)
+# How long an example takes says how busy the machine is, and nothing of the property.
+settings.register_profile("codea1", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("codea1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

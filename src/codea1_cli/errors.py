@@ -17,11 +17,12 @@ def some(names: Sequence[str], shown: int = 5) -> str:
 
 
 def size_text(count: float) -> str:
-    """Bytes in the unit that shows them."""
-    for unit, one in (("GB", 1e9), ("MB", 1e6)):
-        if count >= one:
-            return f"{count / one:.1f} {unit}"
-    return f"{max(1, round(count / 1e3))} kB"
+    """Bytes for people, in decimal units as disks are sold."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit in {"B", "kB"} else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
 
 
 class CodeA1Error(Exception):

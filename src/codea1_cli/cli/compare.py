@@ -66,9 +66,10 @@ def compare(
         console.emit({"runs": spent, "recipes": recipes, "sets": sets})
         return
     out = console.out()
-    cells = [
-        (one["run"], *map(_list, (one["seeds"], one["steps"])), clock(one["seconds"]), *_costs(one)) for one in spent
-    ]
+    cells = []
+    for one in spent:
+        counts, hours = map(_list, (one["seeds"], one["steps"])), f"{one['gpu_hours']:.2f}"
+        cells.append((one["run"], *counts, clock(one["seconds"]), f"{one['tokens']:,.0f}", hours))
     out.print(console.table("a run of each", ("run", ">seeds", ">steps", ">time", ">tokens", ">GPU hours"), cells))
     if recipes:
         rows = [(key, *map(_value, values)) for key, values in recipes.items()]
@@ -258,10 +259,6 @@ def _cells(row: Mapping[str, Any], arms: int) -> list[str]:
 
 def _interval(one: Mapping[str, float], scale: float) -> str:
     return "{:+.1f} ({:+.1f} to {:+.1f})".format(*(scale * one[key] for key in ("mean", "low", "high")))
-
-
-def _costs(one: Mapping[str, Any]) -> tuple[str, str]:
-    return f"{one['tokens']:,.0f}", f"{one['gpu_hours']:.2f}"
 
 
 def _list(values: Sequence[int]) -> str:

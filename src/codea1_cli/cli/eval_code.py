@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
-from codea1_cli.cli.judge import EndpointOption, SandboxOption
+from codea1_cli.cli.judge import EndpointOption, RequireOption, SandboxOption, WorkersOption
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError
 from codea1_cli.evals import registry
@@ -59,15 +59,11 @@ def evaluate(
     engine: Annotated[str, Option(metavar="auto|vllm|transformers", help="What samples.")] = "auto",
     limit: Annotated[int | None, Option(min=1, help="Only the first tasks.")] = None,
     sample_only: Annotated[bool, Option("--sample-only", help="Write samples, and score nothing.")] = False,
-    workers: Annotated[
-        int | None, Option(min=1, help="Programs (or requests to a service) at once; one a CPU core else.")
-    ] = None,
+    workers: WorkersOption = None,
     sandbox_python: Annotated[
         str | None, Option(metavar="PATH", help="The samples' interpreter; this one else.")
     ] = None,
-    require: Annotated[
-        list[str] | None, Option(metavar="LAYER", help="A sandbox layer that must work, or `all`.")
-    ] = None,
+    require: RequireOption = None,
     sandbox: SandboxOption = "local",
     endpoint: EndpointOption = None,
     cache: Annotated[

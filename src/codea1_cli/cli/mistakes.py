@@ -12,6 +12,7 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunOption, RunsOption, VerboseOption
 from codea1_cli.cli.judge import EndpointOption, RunSandboxOption
 from codea1_cli.errors import UserError, command, did_you_mean
+from codea1_cli.methods.registry import method_of
 
 if TYPE_CHECKING:
     from codea1_cli.mistakes.inspect import ProblemView
@@ -78,11 +79,7 @@ def inspect(
     with store:
         known = store.problems()
         if problem_id not in known and problem_id not in problems:
-            raise UserError(
-                f"no problem {problem_id!r} in {run_dir.name}",
-                hint=did_you_mean(problem_id, [*known, *problems])
-                or f"`{command('mistakes', 'list', *run_dir.options)}` shows what there is",
-            )
+            raise _unknown(problem_id, [*known, *problems], run_dir)
         problem = problems.get(problem_id)
         question, entry_point = (problem.question, problem.entry_point) if problem else ("", "")
         shown = view(store, run_dir.path / "rollouts", problem_id, question, entry_point)
@@ -127,11 +124,7 @@ def export(
     with store:
         for wanted in problem or ():
             if wanted not in (known := store.problems()):
-                raise UserError(
-                    f"no problem {wanted!r} in the book of {run_dir.name}",
-                    hint=did_you_mean(wanted, known)
-                    or f"`{command('mistakes', 'list', *run_dir.options)}` shows what there is",
-                )
+                raise _unknown(wanted, known, run_dir, "the book of ")
         recipe = _elsewhere(run_dir.recipe(), sandbox, endpoint)
         text, tests, skipped = _exported(kind, run_dir, recipe, store, problem)
     if to is None:
@@ -154,9 +147,13 @@ def export(
         console.note(_empty(run_dir))
 
 
+def _unknown(problem_id: str, known: list[str], run: "RunDir", place: str = "") -> UserError:
+    listed = f"`{command('mistakes', 'list', *run.options)}` shows what there is"
+    return UserError(f"no problem {problem_id!r} in {place}{run.name}", hint=did_you_mean(problem_id, known) or listed)
+
+
 def _empty(run: "RunDir") -> str:
     """What is said of a book without a test."""
-    from codea1_cli.methods.registry import method_of
 
     recipe = run.recipe()
     none = (

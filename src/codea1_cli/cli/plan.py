@@ -9,6 +9,7 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.environment import cores, hub_cache
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, size_text
+from codea1_cli.methods.registry import method_of
 
 if TYPE_CHECKING:
     from codea1_cli.planning.estimate import RunEstimate
@@ -113,7 +114,6 @@ def known_shapes(recipe: "Recipe") -> "dict[str, ModelShape]":
     Raises:
         UserError: nothing here tells a model's shape.
     """
-    from codea1_cli.methods.registry import method_of
     from codea1_cli.planning.shapes import TABLE, find_shape
 
     shapes = {}
@@ -145,7 +145,6 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
     gets what a first use would fetch and make, how much, where and how long. Nothing is fetched."""
     from codea1_cli.cli.make_pairs import pairs_ahead
     from codea1_cli.cli.recipes import ahead, with_training_data
-    from codea1_cli.methods.registry import method_of
     from codea1_cli.models.loading import check_model, resolve_model
     from codea1_cli.planning.shapes import find_shape
     from codea1_cli.recipe.resources import training_problems, unread_problems

@@ -10,7 +10,9 @@ from typer import Argument
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption
-from codea1_cli.errors import CodeA1Error, UserError
+from codea1_cli.environment import cache_folder, cores, hub_cache
+from codea1_cli.errors import CodeA1Error, UserError, size_text
+from codea1_cli.methods.registry import method_of
 
 if TYPE_CHECKING:
     from codea1_cli.planning.gpu_assignment import GpuAssignment
@@ -111,7 +113,6 @@ def _holds_together(recipe: "Recipe") -> list[str]:
     """
     from codea1_cli.data.pairs import read_pairs
     from codea1_cli.files import user_path
-    from codea1_cli.methods.registry import method_of
     from codea1_cli.models.loading import check_model
     from codea1_cli.recipe.batching import batches
     from codea1_cli.recipe.resources import problems_file, unmeasured
@@ -194,7 +195,6 @@ def fetched(
     from codea1_cli.cli.make_pairs import recipe_pairs
     from codea1_cli.cli.plan import estimate_here, first_use
     from codea1_cli.engine.sft import kept_pairs
-    from codea1_cli.methods.registry import method_of
     from codea1_cli.models.loading import check_model
     from codea1_cli.recipe.resources import training_problems
 
@@ -221,8 +221,6 @@ def ahead(source: "DataSource") -> tuple[str, int | None]:
     """What preparing would fetch and make, in words, and at most how many problems; nothing is asked of the network."""
     from codea1_cli.cli.plan_view import seconds
     from codea1_cli.data.sources import expected
-    from codea1_cli.environment import cores, hub_cache
-    from codea1_cli.errors import size_text
     from codea1_cli.planning import constants as c
 
     given, options = source.options()
@@ -241,8 +239,6 @@ def ahead(source: "DataSource") -> tuple[str, int | None]:
 
 
 def _made() -> Path:
-    from codea1_cli.environment import cache_folder
-
     return cache_folder().absolute() / "data"
 
 

@@ -15,7 +15,8 @@ from typer import Option
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.watch import RunArgument, watch
-from codea1_cli.errors import UserError, command
+from codea1_cli.errors import UserError, command, size_text
+from codea1_cli.methods.registry import method_of
 
 if TYPE_CHECKING:
     from codea1_cli.runs.run_dir import RunDir
@@ -239,7 +240,6 @@ def _plan(chosen: "list[RunDir]", keep: int, whole: bool) -> list[dict[str, Any]
 
 def _whole_steps(run: "RunDir") -> list[int]:
     """A damaged checkpoint is neither deleted nor counted: those before it are what the run can go on from."""
-    from codea1_cli.methods.registry import method_of
     from codea1_cli.runs.checkpoints import damage
 
     try:
@@ -262,16 +262,6 @@ def _delete(chosen: "list[RunDir]", plan: list[dict[str, Any]]) -> None:
             shutil.rmtree(doomed, ignore_errors=True)
             item.path.rename(doomed)
         shutil.rmtree(doomed)
-
-
-def size_text(count: int) -> str:
-    """Bytes for people, in decimal units as disks are sold."""
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit in {"B", "kB"} else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
 
 
 def _number(value: Any) -> str:

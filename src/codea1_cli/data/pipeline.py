@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from codea1_cli.data.card import Card
+from codea1_cli.data.dedup import exact_duplicates, near_duplicates
 from codea1_cli.data.publish import WORK, check_out, new_card, publish
 from codea1_cli.data.sources.base import Source
 from codea1_cli.data.stages import Line, Prepared, ProblemSampler, Progress, PromptCounter, Stages, digest, solve_rate
@@ -165,15 +166,11 @@ class Pipeline(Stages):
 
     # -- stages that compare rows, or sample many together -----------------------------------------------------------
     def _duplicates(self) -> None:
-        from codea1_cli.data.dedup import exact_duplicates
-
         stage = self.work.stage("duplicates", self.key_of_living("duplicates"), resumable=False)
         contaminated = [line["row"] for line in self.out.removed.get("benchmarks", [])]
         self._found(stage, exact_duplicates(self.out.rows, contaminated))
 
     def _near(self) -> None:
-        from codea1_cli.data.dedup import near_duplicates
-
         limits = self.options.thresholds
         key = self.key_of_living("near", limits.near_question, limits.near_code)
         stage = self.work.stage("near", key, resumable=False)

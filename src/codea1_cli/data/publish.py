@@ -128,10 +128,10 @@ def publish(prepared: Prepared, card: Card, options: Options, work: Work) -> Car
     shutil.rmtree(final, ignore_errors=True)
     final.mkdir()
     _write_splits(prepared, card, options, final)
-    _write_lines(final / REMOVED, ({"stage": stage, **shown(line)} for stage, line in removed(prepared)))
-    _write_lines(final / SLOW, ({"id": prepared.rows.get(row).id, "seconds": s} for row, s in _slow(prepared)))
-    card.files[REMOVED] = {"rows": sum(sum(counts.values()) for counts in card.removed.values())}
-    card.files[REMOVED] |= sealed(final / REMOVED)
+    rows = prepared.rows
+    found = _write_lines(final / REMOVED, ({"stage": stage, **shown(line)} for stage, line in removed(prepared)))
+    _write_lines(final / SLOW, ({"id": rows.get(row).id, "seconds": s} for row, s in prepared.slow if rows.alive[row]))
+    card.files[REMOVED] = {"rows": sum(sum(counts.values()) for counts in card.removed.values()), **found}
     (final / "README.md").write_text(card.markdown(), encoding="utf-8")
     (final / CARD).write_text(card.json(), encoding="utf-8")
     for name in ("README.md", CARD):
@@ -164,10 +164,6 @@ def _short(problem: Line) -> str:
     return " ".join(problem["question"].split())[:300]
 
 
-def _slow(prepared: Prepared) -> list[tuple[int, float]]:
-    return [(row, seconds) for row, seconds in prepared.slow if prepared.rows.alive[row]]
-
-
 def _write_splits(prepared: Prepared, card: Card, options: Options, final: Path) -> None:
     names = ["train", *(["val"] if options.val else []), *(["test"] if options.test else [])]
     writers = {name: SplitWriter(final, name, options.formats) for name in names}
@@ -198,11 +194,11 @@ def _final(prepared: Prepared, row: int, problem: Problem) -> Problem:
     return problem.model_copy(update={**changes, "meta": meta})
 
 
-def _write_lines(path: Path, lines: Iterator[Line]) -> None:
+def _write_lines(path: Path, lines: Iterator[Line]) -> dict[str, Any]:
     with path.open("w", encoding="utf-8") as file:
         for line in lines:
             file.write(json.dumps(line, ensure_ascii=True) + "\n")
-    sealed(path)
+    return sealed(path)
 
 
 def _move(final: Path, out: Path) -> None:

@@ -20,6 +20,8 @@ from codea1_cli.evals.test_generation.sampling import attack_prompts
 from codea1_cli.extract import extract_code
 from codea1_cli.files import read_text
 from codea1_cli.judging.judge import Judge, grade_on_tests
+from codea1_cli.models.loading import load_tokenizer, render, resolve_model
+from codea1_cli.models.sampler import ModelRef, SamplingSettings, open_sampler
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.prompts import code_messages, known_names, real_reply, shown_problem
 from codea1_cli.problems.row_files import Skipped
@@ -173,7 +175,6 @@ class PromptCounter:
     """
 
     def __init__(self, tokenizer: str, chat_template: Path | None = None) -> None:
-        from codea1_cli.models.loading import load_tokenizer
 
         self.tokenizer: Any = load_tokenizer(tokenizer)
         if chat_template is not None:
@@ -182,8 +183,6 @@ class PromptCounter:
     def count(self, problem: Problem) -> int:
         """Tokens of one problem's prompt."""
         from jinja2 import TemplateError
-
-        from codea1_cli.models.loading import render
 
         try:
             return len(render(self.tokenizer, code_messages(shown_problem(problem, known_names(self.tokenizer)))))
@@ -197,15 +196,11 @@ class ProblemSampler:
 
     def __init__(self, rule: SolveRule, engine: str = "auto", ref: Any = None) -> None:
         """`ref`: the model, where it is another than the one of that name (`models.sampler.ModelRef`)."""
-        from codea1_cli.models.loading import resolve_model
-        from codea1_cli.models.sampler import ModelRef, open_sampler
-
         self.rule = rule
         self.sampler = open_sampler(ref or ModelRef(resolve_model(rule.model), label=rule.model), engine)
 
     def sample(self, problems: Sequence[Problem], seed: int) -> list[list[str]]:
         """`n` replies to each problem's prompt; they depend on which problems are sampled together."""
-        from codea1_cli.models.loading import render
 
         tokenizer, names = self.sampler.tokenizer, known_names(self.sampler.tokenizer)
         prompts = [render(tokenizer, code_messages(shown_problem(problem, names))) for problem in problems]
@@ -220,8 +215,6 @@ class ProblemSampler:
         return self._replies([problem for problem, _ in shown], prompts, seed)
 
     def _replies(self, problems: Sequence[Problem], prompts: list[list[int]], seed: int) -> list[list[str]]:
-        from codea1_cli.models.sampler import SamplingSettings
-
         rule, names = self.rule, known_names(self.sampler.tokenizer)
         settings = SamplingSettings(
             n=rule.n, temperature=rule.temperature, max_new_tokens=rule.max_new_tokens, seed=seed

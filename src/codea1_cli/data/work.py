@@ -135,14 +135,10 @@ class Rows:
         """The problem of a row, alive or not."""
         return Problem.model_validate(self.stage.at(number)["problem"])
 
-    def living(self, start: int = 0) -> Iterator[tuple[int, Problem]]:
-        """(number, problem) of the rows still there, from line `start` on, in order."""
-        if start >= len(self.alive):
-            return
+    def living(self) -> Iterator[tuple[int, Problem]]:
+        """(number, problem) of the rows still there, in order."""
         with self.stage.path.open("rb") as file:
-            file.seek(self.stage.offsets[start])
-            for number in range(start, len(self.alive)):
-                line = file.readline()
+            for number, line in zip(range(len(self.alive)), file, strict=False):
                 if self.alive[number]:
                     yield number, Problem.model_validate(json.loads(line)["problem"])
 

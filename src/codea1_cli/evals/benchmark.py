@@ -256,8 +256,7 @@ class CodeSet:
         from codea1_cli.evals.scoring import score_texts
 
         options = self.options.scoring
-        figures, rows = score_texts(self.benchmark, dict(texts), self.items, style=self.style, options=options)
-        return {key.removeprefix(f"{self.name}/"): value for key, value in figures.items()}, rows
+        return score_texts(self.benchmark, dict(texts), self.items, style=self.style, options=options)
 
     def close(self) -> None:
         """Ends the benchmark's sandbox."""

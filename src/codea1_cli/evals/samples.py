@@ -16,6 +16,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.durable import write_atomic
 from codea1_cli.errors import EnvironmentFault, UserError, some
 from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample
 from codea1_cli.extract.source import PARSER, parse
@@ -97,8 +98,6 @@ class SampleFile:
                 self._check(note, settings)
                 self._repair()
             else:
-                from codea1_cli.durable import write_atomic
-
                 write_atomic(note, json.dumps(settings, indent=1, sort_keys=True) + "\n")
         except OSError as fault:
             if isinstance(fault, EnvironmentFault):

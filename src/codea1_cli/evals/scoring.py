@@ -120,7 +120,7 @@ def score_texts(
     """Scores sampled texts, by task id, as training does between its steps.
 
     `benchmark` is kept between calls with its loaded `tasks`, so that the references run once. Returns the figures as
-    one level (`humaneval/plus/pass@1`, `.../avg@32`) for metrics.jsonl, and the rows by task.
+    one level (`plus/pass@1`, `plus/avg@32`) for metrics.jsonl, and the rows by task.
     """
     by_id = {task.id: task for task in tasks}
     samples = [
@@ -129,9 +129,6 @@ def score_texts(
         for number, text in enumerate(replies)
     ]
     evaluation = score_samples(benchmark, samples, options, lambda *_: None)
-    metrics = statistics.flat(benchmark.name, evaluation.figures)
-    metrics[f"{benchmark.name}/references"] = evaluation.references.rate
-    metrics[f"{benchmark.name}/unscored"] = float(
-        sum(Status.UNSCORED in one.verdicts.values() for one in evaluation.scored)
-    )
-    return metrics, evaluation.rows
+    unscored = sum(Status.UNSCORED in one.verdicts.values() for one in evaluation.scored)
+    told = {"references": evaluation.references.rate, "unscored": float(unscored)}
+    return statistics.flat(evaluation.figures) | told, evaluation.rows

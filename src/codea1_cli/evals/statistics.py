@@ -61,10 +61,10 @@ def figures(
     return result
 
 
-def flat(name: str, found: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """The figures as one level, for a metrics line: `humaneval/plus/pass@1` and so on."""
+def flat(found: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """The figures as one level, for a metrics line: `plus/pass@1` and so on."""
     return {
-        f"{name}/{column}/{key}": float(value)
+        f"{column}/{key}": float(value)
         for column, part in found.items()
         for key, value in part.items()
         if isinstance(value, int | float)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from codea1_cli.extract.source import MAX_REPLY_CHARS, normal_newlines, parse
 
 _CODE_START = re.compile(r"^(?:def|class|import|from|async def|@\w)", re.MULTILINE)
-_PAPER_BLOCK = re.compile(r"```python(.*?)```", re.DOTALL)
+PAPER_BLOCK = re.compile(r"```python(.*?)```", re.DOTALL)
 _PAPER_ANY_BLOCK = re.compile(r"```(.*?)```", re.DOTALL)
 
 
@@ -26,7 +26,7 @@ def extract_code(text: str, entry_point: str, mode: str = "default") -> str:
     paper: the first python block, else the first block, else the whole text.
     """
     if mode == "paper":
-        found = _PAPER_BLOCK.search(text) or _PAPER_ANY_BLOCK.search(text)
+        found = PAPER_BLOCK.search(text) or _PAPER_ANY_BLOCK.search(text)
         return (found[1] if found else text).strip("\n")
     answer = answer_text(text)
     if answer is None:

@@ -71,7 +71,7 @@ class _Folder:
             case ast.BinOp(left, op, right) if type(op) in _BINARY:
                 return self.binary(type(op), self.value(left), self.value(right))
             case ast.Call(function, arguments, keywords):
-                return self.construct(_constructor(function), arguments, keywords)
+                return self.construct(str(imported_class(function) or getattr(function, "id", "")), arguments, keywords)
         raise _NotFoldable
 
     def binary(self, op: type[ast.operator], left: Any, right: Any) -> Any:
@@ -153,12 +153,6 @@ def _spread(sequence: Any, times: Any) -> bool:
 def _spread_weight(sequence: Any, weight: int, times: int) -> int:
     """What a sequence will weigh when it is repeated."""
     return len(sequence) * times // _CHARS if isinstance(sequence, str | bytes) else weight * times
-
-
-def _constructor(function: ast.expr) -> str:
-    if isinstance(function, ast.Name):
-        return function.id
-    return imported_class(function) or ""
 
 
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {

@@ -56,6 +56,18 @@ def names_in(node: ast.AST) -> set[str]:
     return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
 
 
+def within(node: ast.AST) -> list[ast.AST]:
+    """The nodes inside a statement that run with it: those of functions defined in it do not."""
+    found: list[ast.AST] = []
+    pending = list(ast.iter_child_nodes(node))
+    while pending:
+        part = pending.pop()
+        if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            found.append(part)
+            pending += ast.iter_child_nodes(part)
+    return found
+
+
 def normal_newlines(text: str) -> str:
     """The newlines that Python's tokenizer would see."""
     return text.replace("\r\n", "\n").replace("\r", "\n")

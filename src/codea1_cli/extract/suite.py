@@ -9,8 +9,9 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
-from codea1_cli.extract.code import answer_text, before_first_fence, python_bodies
+from codea1_cli.extract.code import PAPER_BLOCK, answer_text, before_first_fence, python_bodies
 from codea1_cli.extract.folding import Stated, fold
 from codea1_cli.extract.inline_variables import Scope, bound_names, header_tree, imported_class
 from codea1_cli.extract.source import MAX_REPLY_CHARS, MAX_STATEMENT_CHARS, LineReader, normal_newlines, parse, unparse
@@ -27,7 +28,6 @@ TOO_LARGE = "too_large"
 
 _ASSERT = re.compile(r"assert\b")
 _ASSERT_LINE = re.compile(r"^[ \t]*assert\b", re.MULTILINE)
-_PAPER_BLOCK = re.compile(r"```python(.*?)```", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -52,19 +52,14 @@ def parse_suite(text: str, entry_point: str, cap: int | None = None, mode: str =
     paper: asserts that do not parse or compare no call are left out, any call counts (`f(x).count("a")` too, then
     `call` is that expression), other comparisons are read as `==`.
     """
-    found: list[AssertStatement] = []
-    for statement in _Reader(entry_point, mode).read(_source(text, mode)):
-        if cap is not None and len(found) >= cap:
-            break
-        found.append(statement)
-    return found
+    return list(islice(_Reader(entry_point, mode).read(_source(text, mode)), cap))
 
 
 def _source(text: str, mode: str) -> str:
     """The Python source to read: all blocks as one text, so that variables live on from block to block."""
     if mode == "paper":
         text = normal_newlines(text[:MAX_REPLY_CHARS])
-        return "\n".join(_PAPER_BLOCK.findall(text)) or text
+        return "\n".join(PAPER_BLOCK.findall(text)) or text
     answer = answer_text(text)
     if answer is None:
         return ""
@@ -114,14 +109,11 @@ class _Reader:
             yield from [AssertStatement(_shown(text), invalid=NESTED)] * nested
 
     def _assert(self, node: ast.Assert, text: str, scope: Scope, live: bool) -> AssertStatement | None:
-        compare = node.test
-        source = _shown(text)
+        compare, source = node.test, _shown(text)
         if self.paper:
             if not (isinstance(compare, ast.Compare) and isinstance(compare.left, ast.Call)):
                 return None
-            return self._test(source, compare.left, compare.comparators[0], scope)
-        reason = self._reason(compare) if live else NESTED
-        if reason is not None:
+        elif (reason := self._reason(compare) if live else NESTED) is not None:
             return AssertStatement(source, invalid=reason)
         assert isinstance(compare, ast.Compare)
         return self._test(source, compare.left, compare.comparators[0], scope)

@@ -162,26 +162,19 @@ def grade_on_tests(judge: Judge, problem: Problem, programs: Sequence[str], stop
     return [grades[program] for program in programs]
 
 
-def own_tests(problem: Problem) -> list[AssertStatement]:
+def own_tests(problem: Problem) -> tuple[AssertStatement, ...]:
     """The problem's own tests: its `tests`, or where it has none those of its `test_code`."""
-    tests = problem.tests or _converted(problem.test_code or "", problem.entry_point)
-    return well_formed(tests, problem.entry_point)
+    return _own_tests(tuple(problem.tests), problem.test_code or "", problem.entry_point)
 
 
 @lru_cache(maxsize=1024)
-def _converted(test_code: str, entry_point: str) -> tuple[str, ...]:
-    return tuple(convert_tests(test_code, entry_point).tests)
+def _own_tests(tests: tuple[str, ...], test_code: str, entry_point: str) -> tuple[AssertStatement, ...]:
+    return tuple(well_formed(tests or convert_tests(test_code, entry_point).tests, entry_point))
 
 
 def own_calls(problem: Problem) -> list[str]:
     """The distinct calls that the problem's own tests make, in order."""
-    return list(_distinct_calls(tuple(problem.tests), problem.test_code or "", problem.entry_point))
-
-
-@lru_cache(maxsize=4096)
-def _distinct_calls(tests: tuple[str, ...], test_code: str, entry_point: str) -> tuple[str, ...]:
-    tests = tests or _converted(test_code, entry_point)
-    return tuple(dict.fromkeys(str(test.call) for test in well_formed(tests, entry_point)))
+    return list(dict.fromkeys(str(test.call) for test in own_tests(problem)))
 
 
 def own_answers(judge: Judge, problem: Problem, most: int | None = None) -> dict[str, Expected]:

@@ -217,16 +217,9 @@ class ReferenceCache:
             self._disk.execute("PRAGMA synchronous=NORMAL")
             self._disk.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT) WITHOUT ROWID")
 
-    def program_key(self, reference: str, entry_point: str) -> str:
-        """A digest of the reference and its entry point."""
-        return _digest(reference, entry_point, "")  # the empty part keeps the keys of files that exist
-
-    def _key(self, reference: str, entry_point: str, call: str, settings: str) -> str:
-        return _digest(self.program_key(reference, entry_point), call, settings)
-
     def get(self, reference: str, entry_point: str, call: str, settings: str) -> Expected | None:
         """The kept answer, or None."""
-        key = self._key(reference, entry_point, call, settings)
+        key = _key(reference, entry_point, call, settings)
         with self._lock:
             if key in self._memory:
                 self._memory.move_to_end(key)
@@ -244,7 +237,7 @@ class ReferenceCache:
         """Keeps an answer, on disk too when it is `lasting`. What is unscored is never kept."""
         if known.reason == "unscored":
             return
-        key = self._key(reference, entry_point, call, settings)
+        key = _key(reference, entry_point, call, settings)
         with self._lock:
             self._remember(key, known)
             if self._disk is not None and lasting:
@@ -265,6 +258,11 @@ class ReferenceCache:
             if self._disk is not None:
                 self._disk.close()
                 self._disk = None
+
+
+def _key(reference: str, entry_point: str, call: str, settings: str) -> str:
+    program = _digest(reference, entry_point, "")  # the empty part keeps the keys of files that exist
+    return _digest(program, call, settings)
 
 
 def _digest(*parts: str) -> str:

@@ -94,6 +94,11 @@ class JudgedProblem:
     pool: JudgedPool | None = None
 
 
+def reference_answers(judge: Judge, problem: Problem, calls: Sequence[str]) -> dict[str, Expected]:
+    """The reference's answers; the first of the problem's own calls say how long the others may take."""
+    return judge.expected(problem.reference, problem.entry_point, calls, own_calls(problem)[:OWN_CALLS])
+
+
 class StepJudge:
     """Judges what the policies sampled, by the rules of one game. Thread-safe.
 
@@ -167,10 +172,6 @@ class StepJudge:
             candidates.append(Candidate(text, code, *seen[code]))
         return candidates
 
-    def _answers(self, problem: Problem, calls: Sequence[str]) -> dict[str, Expected]:
-        """The reference's answers; the first of the problem's own calls say how long the others may take."""
-        return self.judge.expected(problem.reference, problem.entry_point, calls, own_calls(problem)[:OWN_CALLS])
-
     def judge_pool(self, problem: Problem, candidates: Sequence[Judged], pool: Pool, step: int) -> JudgedProblem:
         """Adds this step's wrong candidates to a problem's pool, and runs the members on the calls that count.
 
@@ -183,7 +184,7 @@ class StepJudge:
         late = {one.game.code: one.game for one in candidates if one.later}
         own = {call: known for call, known in own_answers(self.judge, problem, OWN_CALLS).items() if known.valid}
         asked = {code: [*open_calls(game), *calls] for code, game in late.items()}
-        expected = self._answers(problem, [*calls, *chain.from_iterable(asked.values())]) | own
+        expected = reference_answers(self.judge, problem, [*calls, *chain.from_iterable(asked.values())]) | own
         runs = in_order(lambda code: check(code, entry, asked[code], expected), late, min(len(late), self.workers) or 1)
         found = dict(runs)
         games = [answered(one.game, found[one.game.code].verdicts) if one.later else one.game for one in candidates]
@@ -226,7 +227,7 @@ class StepJudge:
         suites = [parse_suite(text, entry, cap=rules.cap, mode=rules.mode) for text in texts]
         replayed = [test for source in book if (test := read_book_test(source)) is not None]
         if rules.validation:
-            expected = self._answers(problem, calls_for_reference(rules, suites, replayed))
+            expected = reference_answers(self.judge, problem, calls_for_reference(rules, suites, replayed))
             result = CandidateResult(True) if later else self._check(candidate, entry, expected)
             judged = [
                 judged_suite(rules, text, statements, expected, result.verdicts, self.judge.equal)

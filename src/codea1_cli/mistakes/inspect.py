@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from codea1_cli.extract.source import parse, within
 from codea1_cli.game.pool import Pool
 from codea1_cli.mistakes.store import BookRow, MistakeStore, StoredEvent
 from codea1_cli.runs.rollout_files import CandidateRecord, RecordedTest, history
@@ -232,24 +233,10 @@ def possible_lines(code: str, entry_point: str, verdict: str, detail: str) -> li
         return [line] if 1 <= line <= code.count("\n") + 1 else []
     if verdict != "failed":
         return []
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == entry_point]
-    return sorted(node.lineno for node in _own(functions[-1]) if isinstance(node, ast.Return)) if functions else []
-
-
-def _own(function: ast.FunctionDef) -> list[ast.AST]:
-    """The nodes of a function without those of functions inside it."""
-    nodes: list[ast.AST] = []
-    todo: list[ast.AST] = list(function.body)
-    while todo:
-        node = todo.pop()
-        nodes.append(node)
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            todo.extend(ast.iter_child_nodes(node))
-    return nodes
+    tree = parse(code)
+    nodes = tree.body if tree is not None else ()
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == entry_point]
+    return sorted(node.lineno for node in within(functions[-1]) if isinstance(node, ast.Return)) if functions else []
 
 
 _BARS = "▁▂▃▄▅▆▇█"

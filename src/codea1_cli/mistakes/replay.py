@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.judging.judge import own_calls
-from codea1_cli.judging.step_judge import OWN_CALLS
+from codea1_cli.judging.step_judge import reference_answers
 from codea1_cli.mistakes.export import Case, value_source
 from codea1_cli.mistakes.inspect import LiveTest
 from codea1_cli.mistakes.store import BookRow
@@ -37,9 +36,7 @@ class Replayed:
 
 def replay(judge: "Judge", problem: Problem, live: Sequence[LiveTest]) -> list[Replayed]:
     """Runs each live test again on the candidate of its newest run; tests without one are left out."""
-    entry = problem.entry_point
-    own = own_calls(problem)[:OWN_CALLS]
-    expected = judge.expected(problem.reference, entry, [call_of(item.test) for item in live], own)
+    entry, expected = problem.entry_point, reference_answers(judge, problem, [call_of(item.test) for item in live])
     replayed = []
     for item in live:
         if item.latest is None:
@@ -74,8 +71,7 @@ def answered_cases(
         if problem is None:
             skipped.extend((row, "its problem is no longer in the run's data") for row in own)
             continue
-        calls, first = [call_of(row.test) for row in own], own_calls(problem)[:OWN_CALLS]
-        expected = judge.expected(problem.reference, problem.entry_point, calls, first)
+        expected = reference_answers(judge, problem, [call_of(row.test) for row in own])
         for row in own:
             answer = expected[call_of(row.test)]
             if not answer.valid:

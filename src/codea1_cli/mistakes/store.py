@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.game.mistake_book import Book, BookEvent
 from codea1_cli.game.pool import Pool, PoolEvent, PoolMember, changed_pool
+from codea1_cli.runs.rollout_files import clean
 
 # A step's many events name few candidates: each source is kept once. The order of events is that of `changes.rowid`.
 # `book` clamps at 0 as the fold does: a test that reached 0 is gone, and one passed again while gone stays at 0. The
@@ -143,6 +144,10 @@ class MistakeStore:
                 raise
             self._db.execute("COMMIT")
 
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._faults():
+            return self._db.execute(query, values).fetchall()
+
     def append(
         self, step: int, events: Iterable[tuple[str, str, int, str | None]], pool: Iterable[PoolEvent] = ()
     ) -> None:
@@ -159,10 +164,10 @@ class MistakeStore:
             sources: dict[str | None, int | None] = {None: None}
             for problem_id, test, change, candidate in events:
                 if candidate not in sources:
-                    sources[candidate] = self._source(_clean(candidate))
+                    sources[candidate] = self._source(candidate and clean(candidate))
                 self._db.execute(
                     "INSERT INTO changes(step, problem_id, test, change, source) VALUES (?, ?, ?, ?, ?)",
-                    (step, _clean(problem_id), _clean(test), change, sources[candidate]),
+                    (step, clean(problem_id), clean(test), change, sources[candidate]),
                 )
             self._db.executemany(
                 "INSERT INTO pool_changes(step, problem_id, change, source, evidence, own) VALUES (?, ?, ?, ?, ?, ?)",
@@ -189,8 +194,7 @@ class MistakeStore:
     def move_after(self, step: int, target: Path) -> int:
         """Moves the events later than `step` to a Mistake Book of their own in the new file `target`, its folder made,
         and returns their number; without any, no file is made. A crash leaves them in both."""
-        with self._faults():
-            books, pools = self._later(_EVENTS, "changes", step), self._later(_POOL_EVENTS, "pool_changes", step)
+        books, pools = self._later(_EVENTS, "changes", step), self._later(_POOL_EVENTS, "pool_changes", step)
         if not books and not pools:
             return 0
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -201,14 +205,13 @@ class MistakeStore:
 
     def _later(self, query: str, table: str, step: int) -> dict[int, list[tuple[Any, ...]]]:
         """The events of a table after `step`, by step and without it."""
-        rows = self._db.execute(f"{query} WHERE step > ? ORDER BY {table}.rowid", (step,)).fetchall()
+        rows = self._rows(f"{query} WHERE step > ? ORDER BY {table}.rowid", step)
         return {number: [row[1:] for row in group] for number, group in groupby(rows, key=lambda row: row[0])}
 
     def last_step(self) -> int | None:
         """The newest step that changed the book or a pool; None for an empty file."""
         tables = "SELECT step FROM changes" + (" UNION ALL SELECT step FROM pool_changes" if self._has_pools else "")
-        with self._faults():
-            return self._db.execute(f"SELECT MAX(step) FROM ({tables})").fetchone()[0]
+        return self._rows(f"SELECT MAX(step) FROM ({tables})")[0][0]
 
     def pools(self, step: int | None = None, problem_id: str | None = None) -> dict[str, Pool]:
         """Every problem's pool of wrong programs, or one problem's, now or after `step`; empty ones are left out."""
@@ -216,8 +219,7 @@ class MistakeStore:
         found: dict[str, Pool] = {}
         if not self._has_pools:
             return found
-        with self._faults():
-            rows = self._db.execute(f"{query} ORDER BY problem_id, pool_changes.rowid", (step, problem_id)).fetchall()
+        rows = self._rows(f"{query} ORDER BY problem_id, pool_changes.rowid", step, problem_id)
         for (problem, at), group in groupby(rows, key=lambda row: (row[1], row[0])):
             gone, new = set(), []
             for _, _, change, code, evidence, own in group:
@@ -230,16 +232,13 @@ class MistakeStore:
 
     def problems(self) -> list[str]:
         """Ids of all problems that ever had a test in the book, sorted."""
-        with self._faults():
-            return [row[0] for row in self._db.execute("SELECT DISTINCT problem_id FROM changes ORDER BY problem_id")]
+        return [row[0] for row in self._rows("SELECT DISTINCT problem_id FROM changes ORDER BY problem_id")]
 
     def book(self, problem_id: str) -> list[tuple[str, int]]:
         """One problem's ordered book [(test, count)]; empty when it has none."""
-        with self._faults():
-            rows = self._db.execute(
-                "SELECT step, test, change FROM changes WHERE problem_id = ? ORDER BY rowid", (problem_id,)
-            )
-            return fold(rows)
+        return fold(
+            self._rows("SELECT step, test, change FROM changes WHERE problem_id = ? ORDER BY rowid", problem_id)
+        )
 
     def all_books(self, step: int | None = None) -> dict[str, list[tuple[str, int]]]:
         """Every problem's ordered book, now or after `step`; problems whose tests have all retired are left out."""
@@ -258,14 +257,12 @@ class MistakeStore:
     def live(self, problem_id: str | None = None) -> list[BookRow]:
         """Rows of the view `book`: all live tests, or one problem's, highest count first."""
         where, values = ("", ()) if problem_id is None else ("WHERE problem_id = ?", (problem_id,))
-        with self._faults():
-            return [BookRow(*row) for row in self._db.execute(f"SELECT * FROM book {where}", values)]
+        return [BookRow(*row) for row in self._rows(f"SELECT * FROM book {where}", *values)]
 
     def events(self, problem_id: str) -> list[StoredEvent]:
         """One problem's events in order."""
         query = f"{_EVENTS} WHERE problem_id = ? ORDER BY changes.rowid"
-        with self._faults():
-            return [StoredEvent(*row) for row in self._db.execute(query, (problem_id,))]
+        return [StoredEvent(*row) for row in self._rows(query, problem_id)]
 
     def close(self) -> None:
         """Gives the file back."""
@@ -276,11 +273,6 @@ class MistakeStore:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _clean(text: str | None) -> str | None:
-    """SQLite keeps UTF-8 only: a lone surrogate, which models do write, is stored as its escape."""
-    return None if text is None else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _sha256(text: str | None) -> bytes | None:

@@ -139,8 +139,14 @@ def load_model_tokenizer(model: ModelRef) -> Any:
     return tokenizer
 
 
-def describe_model(ref: ModelRef, tokenizer: Any) -> dict[str, Any]:
-    """What identifies a model, its tokenizer and its chat template in a result file."""
+def describe(
+    sampler: Any, engine: str, device: str, dtype: object, batch: int | None, *packages: str
+) -> dict[str, Any]:
+    """What a sampler's `describe` gives: its model, tokenizer and chat template, engine, number type and the versions
+    of torch, transformers and `packages`."""
+    from importlib.metadata import version
+
+    ref, tokenizer = sampler.ref, sampler.tokenizer
     vocabulary = "\n".join(f"{token}\t{number}" for token, number in sorted(tokenizer.get_vocab().items()))
     return {
         "model": ref.path,
@@ -151,18 +157,16 @@ def describe_model(ref: ModelRef, tokenizer: Any) -> dict[str, Any]:
         "tokenizer": type(tokenizer).__name__,
         "vocabulary_hash": _short_hash(vocabulary),
         "chat_template_hash": _short_hash(str(tokenizer.chat_template)),
+        "engine": engine,
+        "device": device,
+        "dtype": str(dtype).removeprefix("torch."),
+        "batch": batch,
+        "versions": {package: version(package) for package in ("torch", "transformers", *packages)},
     }
 
 
 def _short_hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def versions(*packages: str) -> dict[str, str]:
-    """The installed versions of `packages`."""
-    from importlib.metadata import version
-
-    return {package: version(package) for package in packages}
 
 
 def end_tokens(model: str, tokenizer: Any) -> list[int]:

@@ -15,11 +15,10 @@ from codea1_cli.models.sampler import (
     ModelRef,
     SamplingSettings,
     cut_at_stop,
-    describe_model,
+    describe,
     end_tokens,
     load_model_tokenizer,
     prompt_seed,
-    versions,
 )
 
 BATCH = {"cuda": 256, "cpu": 32}  # sequences sampled together; halved whenever memory does not suffice
@@ -109,14 +108,7 @@ class TransformersSampler:
 
     def describe(self) -> dict[str, Any]:
         """Model, tokenizer, engine, device, number type and versions, for a result file."""
-        return {
-            **describe_model(self.ref, self.tokenizer),
-            "engine": "transformers",
-            "device": self.device,
-            "dtype": str(self.dtype).removeprefix("torch."),
-            "batch": self.batch,
-            "versions": versions("torch", "transformers"),
-        }
+        return describe(self, "transformers", self.device, self.dtype, self.batch)
 
     def close(self) -> None:
         """Gives the model's memory back."""
@@ -251,14 +243,7 @@ class VllmSampler:
 
     def describe(self) -> dict[str, Any]:
         """Model, tokenizer, engine, number type and versions, for a result file."""
-        return {
-            **describe_model(self.ref, self.tokenizer),
-            "engine": "vllm",
-            "device": "cuda",
-            "dtype": str(self.engine.llm_engine.model_config.dtype).removeprefix("torch."),
-            "batch": None,
-            "versions": versions("torch", "transformers", "vllm"),
-        }
+        return describe(self, "vllm", "cuda", self.engine.llm_engine.model_config.dtype, None, "vllm")
 
     def close(self) -> None:
         """Ends the engine and gives its memory back."""

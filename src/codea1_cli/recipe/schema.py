@@ -16,8 +16,8 @@ from codea1_cli.game.rules import MOST, Game, Positive, Range, Share
 from codea1_cli.methods.registry import DEFAULT, check_method, without_ignored
 from codea1_cli.methods.sft import Pairs, Rate, Warmup
 from codea1_cli.recipe.data_options import Options, SourceOptions, read_options
-from codea1_cli.sandbox.base import LAYERS
-from codea1_cli.sandbox.make import BACKENDS, check_endpoint
+from codea1_cli.sandbox.base import LAYERS, check_layers
+from codea1_cli.sandbox.make import check_backend, check_endpoint
 
 
 class Section(BaseModel):
@@ -270,16 +270,13 @@ class Recipe(Section):
     @field_validator("sandbox")
     @classmethod
     def _sandbox(cls, value: SandboxSection) -> SandboxSection:
-        if value.backend not in BACKENDS:
-            raise ValueError(f"backend: unknown backend {value.backend!r}; there are {', '.join(BACKENDS)}")
+        try:
+            check_backend(value.backend, value.endpoint)
+            check_layers(value.require)
+        except UserError as error:
+            raise ValueError(f"{error.what}; {error.hint}") from None
         if value.backend == "fusion":
-            try:
-                value.endpoint = check_endpoint(value.endpoint)  # a run keeps it, whatever the shell holds later
-            except UserError as error:
-                raise ValueError(f"endpoint: {error.what}; {error.hint}") from None
-        for layer in value.require:
-            if layer not in (*LAYERS, "all"):
-                raise ValueError(f"require: unknown layer {layer!r}; there are {', '.join(LAYERS)}")
+            value.endpoint = check_endpoint(value.endpoint)  # a run keeps it, whatever the shell holds later
         return value
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ from codea1_cli.files import kept_json, user_path
 from codea1_cli.methods.registry import method_of
 from codea1_cli.models.loading import BUILTIN, from_library, load_tokenizer, resolve_model
 from codea1_cli.models.sampler import ModelRef
-from codea1_cli.runs.run_dir import RunDir, find_run, list_runs
+from codea1_cli.runs.run_dir import RunDir, find_run, list_runs, named_run
 from codea1_cli.runs.run_dir import runs_root as default_root
 
 # Everything that `from_pretrained` reads; optimizer, scheduler, RNG and trainer state stay behind.
@@ -39,7 +39,7 @@ def find_model(
         UserError: there is no such run, checkpoint or folder; a step for what is not a run.
     """
     root = default_root(runs_root)
-    run = _named_run(text, root)
+    run = find_run(None, root) if text is None else named_run(text, root)
     if run is not None:
         return _policy(run, role, step)
     assert text is not None
@@ -49,15 +49,6 @@ def find_model(
     if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
         return _adapter(folder)
     return ModelRef(_model_path(text, root), label=folder.resolve().name if folder.is_dir() else text)
-
-
-def _named_run(text: str | None, root: Path) -> RunDir | None:
-    if text is None:
-        return find_run(None, root)
-    for run in (RunDir(root / text), RunDir(user_path(text))):
-        if run.exists():
-            return run
-    return None
 
 
 def _policy(run: RunDir, role: str, step: int | None) -> ModelRef:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError, first_line
+from codea1_cli.extract.source import parse
 from codea1_cli.game.judged_tests import JudgedTest
 from codea1_cli.game.scoring import ProblemOutcome
 from codea1_cli.judging.step_judge import Judged, JudgedProblem
@@ -65,7 +66,7 @@ def _row(step: int, pid: str, index: int, judged: Judged, outcome: ProblemOutcom
     every = [()] * len(judged.game.suites) if outcome.breaks is None else outcome.breaks[index]
     suites = [
         {
-            "text": _clean(suite.text),
+            "text": clean(suite.text),
             "reward": reward,
             "validity": part.validity,
             "adversarial": part.adversarial,
@@ -84,13 +85,13 @@ def _row(step: int, pid: str, index: int, judged: Judged, outcome: ProblemOutcom
         "step": step,
         "problem_id": pid,
         "candidate_index": index,
-        "completion": _clean(judged.candidate.completion),
-        "code": _clean(judged.candidate.code),
+        "completion": clean(judged.candidate.completion),
+        "code": clean(judged.candidate.code),
         "loaded": judged.candidate.loaded,
-        "load_detail": _clean(judged.candidate.load_detail),
+        "load_detail": clean(judged.candidate.load_detail),
         "reward": outcome.code_rewards[index],
         "selected": index in outcome.selected,
-        "shown": _clean(judged.shown) if judged.shown is not None else None,
+        "shown": clean(judged.shown) if judged.shown is not None else None,
         "book": [_ran(test) for test in judged.game.book],
         "own": [_ran(test) for test in judged.game.own],
         "suites": suites,
@@ -99,14 +100,14 @@ def _row(step: int, pid: str, index: int, judged: Judged, outcome: ProblemOutcom
 
 def _ran(test: JudgedTest) -> dict[str, Any]:
     return {
-        "test": _clean(test.source),
+        "test": clean(test.source),
         "verdict": test.verdict.value if test.verdict is not None else None,
-        "expected": _clean(test.expected),
-        "got": _clean(test.got),
+        "expected": clean(test.expected),
+        "got": clean(test.got),
     }
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Parquet keeps UTF-8 only; a lone surrogate, which models do write, is stored as its escape."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
@@ -152,16 +153,11 @@ class CandidateRecord:
 
 def call_of(test: str) -> str:
     """The normalised call of a test, given as `assert f(x) == y` or `f(x)`; the text itself when it does not parse."""
-    try:
-        (statement,) = ast.parse(test.strip()).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return test.strip()
-    expression = (
-        getattr(statement, "test", None) if isinstance(statement, ast.Assert) else getattr(statement, "value", None)
-    )
-    if isinstance(expression, ast.Compare):
-        expression = expression.left
-    return ast.unparse(expression) if isinstance(expression, ast.expr) else test.strip()
+    tree = parse(test.strip())
+    match tree.body if tree is not None else []:
+        case [ast.Assert(ast.Compare(call)) | ast.Assert(call) | ast.Expr(ast.Compare(call)) | ast.Expr(call)]:
+            return ast.unparse(call)
+    return test.strip()
 
 
 def rollout_files(folder: Path) -> dict[int, Path]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from codea1_cli.durable import fsync_folder, fsync_tree, held_by, locked_folder, write_atomic
 from codea1_cli.errors import UserError, command, did_you_mean
-from codea1_cli.files import kept_json, kept_rows, read_json
+from codea1_cli.files import kept_json, kept_rows, read_json, user_path
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
@@ -256,6 +256,11 @@ def list_runs(root: Path) -> list[RunDir]:
     return sorted(runs, key=lambda run: (run.path / "recipe.yaml").stat().st_mtime_ns, reverse=True)
 
 
+def named_run(name: str, root: Path) -> RunDir | None:
+    """The run of that name, or at that path; None where there is none."""
+    return next((run for run in (RunDir(root / name), RunDir(user_path(name))) if run.exists()), None)
+
+
 def find_run(name: str | None, root: Path) -> RunDir:
     """The run of that name or path; the newest one without a name.
 
@@ -271,9 +276,8 @@ def find_run(name: str | None, root: Path) -> RunDir:
                 "--runs names another folder",
             )
         return runs[0]
-    for run in (RunDir(root / name), RunDir(name)):
-        if run.exists():
-            return run
+    if (found := named_run(name, root)) is not None:
+        return found
     listed = command("runs", "list", *runs_option(root))
     raise UserError(
         f"no run named {name!r} in {root}",

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -169,6 +169,18 @@ def in_order(function: Callable[[A], B], items: Iterable[A], workers: int) -> Ge
         finally:
             for _, future in pending:
                 future.cancel()
+
+
+def as_ended(function: Callable[[A], B], items: Iterable[A], workers: int) -> Iterator[tuple[A, B]]:
+    """(item, function(item)) as soon as each is there, `workers` at a time. Closing the iterator waits for the calls
+    that have begun and drops the others."""
+    with ThreadPoolExecutor(max(1, workers)) as pool:
+        futures = {pool.submit(function, item): item for item in items}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 LAYERS = (

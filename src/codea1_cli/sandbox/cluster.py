@@ -30,10 +30,6 @@ class NodeSandbox:
         """As `Sandbox.run`."""
         return self.sandbox.run(program, entry_point, calls, limits, hash_seed)
 
-    def close(self) -> None:
-        """Ends this node's workers."""
-        self.sandbox.close()
-
 
 class ClusterSandbox:
     """A Sandbox over all nodes that are alive when it starts. Thread-safe; callers beyond the capacity wait.
@@ -59,13 +55,9 @@ class ClusterSandbox:
                 continue
             name, places = node["NodeID"], options.workers or cpus
             place = NodeAffinitySchedulingStrategy(node_id=name, soft=False)
-            actor: dict[str, Any] = {"num_cpus": 0, "max_concurrency": places, "scheduling_strategy": place}
-            self._nodes[name] = ray.remote(**actor)(NodeSandbox).remote(replace(options, workers=places))
+            wish: dict[str, Any] = {"num_cpus": 0, "max_concurrency": places, "scheduling_strategy": place}
+            self._nodes[name] = ray.remote(**wish)(NodeSandbox).remote(replace(options, workers=places))
             self._free[name] = places
-        self._start()
-        self.workers = sum(self._free.values())
-
-    def _start(self) -> None:
         faults = []
         for name, actor in list(self._nodes.items()):
             try:
@@ -76,6 +68,7 @@ class ClusterSandbox:
                 self._lose(name)
         if not self._nodes:
             raise EnvironmentFault(f"no node of the cluster has a sandbox that starts: {'; '.join(faults)[:500]}")
+        self.workers = sum(self._free.values())
 
     @property
     def nodes(self) -> list[str]:

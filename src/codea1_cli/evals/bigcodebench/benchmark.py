@@ -26,7 +26,6 @@ from codea1_cli.evals.bigcodebench.tasks import (
     CHAT_STOPS,
     SPLITS,
     BigCodeTask,
-    TaskSet,
     load_tasks,
     prompt_text,
     public_task,
@@ -58,22 +57,17 @@ class BigCodeBenchmark:
         self.name = "bigcodebench-hard" if hard else "bigcodebench"
         self.title = "BigCodeBench-Hard" if hard else "BigCodeBench"
         self.settings = settings or ScoreSettings()
-        self._set: TaskSet | None = None
+        self.tasks: dict[str, BigCodeTask] = {}  # the loaded ones by id
+        self._digest = ""
         self._references: dict[str, ReferenceResult] = {}
         self._sandbox: Any = None
         self._plain = False
 
-    @property
-    def tasks(self) -> Mapping[str, BigCodeTask]:
-        """The loaded tasks by id."""
-        if self._set is None:
-            raise RuntimeError("load() comes first")
-        return {task.task_id: task for task in self._set.tasks}
-
     def load(self, data: Path | None) -> list[CodeTask]:
         """The subset's tasks. Raises UserError."""
-        self._set = load_tasks(data, self.subset)
-        return [CodeTask(t.task_id, t.entry_point, t.complete_prompt, t.reference, t) for t in self._set.tasks]
+        loaded = load_tasks(data, self.subset)
+        self.tasks, self._digest = {task.task_id: task for task in loaded.tasks}, loaded.digest
+        return [CodeTask(t.task_id, t.entry_point, t.complete_prompt, t.reference, t) for t in loaded.tasks]
 
     def public_task(self, row: Mapping[str, Any]) -> Task:
         """A published row as training data is compared with it."""
@@ -81,9 +75,7 @@ class BigCodeBenchmark:
 
     def data_hash(self) -> str:
         """The hash of the loaded tasks."""
-        if self._set is None:
-            raise RuntimeError("load() comes first")
-        return self._set.digest
+        return self._digest
 
     def prompts(self, tasks: Sequence[CodeTask], tokenizer: Any, style: str) -> list[list[int]]:
         """Token ids of each task's prompt: the chat template's text as it stands, or a base model's own prompt.
@@ -160,7 +152,7 @@ class BigCodeBenchmark:
 
     def score(self, samples: Sequence[Sample], options: ScoreOptions, progress: Progress) -> list[Scored]:
         """Verdicts in the samples' order; `check_references` has to come first."""
-        sandbox, tasks = self._open(options), self.tasks
+        sandbox = self._open(options)
         found: dict[int, Scored] = {}
         jobs: list[tuple[int, Job]] = []
         for at, sample in enumerate(samples):
@@ -169,7 +161,7 @@ class BigCodeBenchmark:
                 found[at] = self._scored(sample, Status.NOT_RUN, result.state, 0.0)
                 continue
             seconds, skipped = (result.seconds, frozenset(result.skipped)) if result else (0.0, frozenset())
-            jobs.append((at, (tasks[sample.task_id], sample.solution, seconds, skipped)))
+            jobs.append((at, (self.tasks[sample.task_id], sample.solution, seconds, skipped)))
         for at, scored in score_all(sandbox, jobs, self.settings):
             found[at] = self._scored(samples[at], _STATUS[scored.verdict], scored.detail, scored.seconds)
             progress(len(found), len(samples))

@@ -10,8 +10,7 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any, Protocol
 from codea1_cli.evals.bigcodebench.tasks import CLASS, BigCodeTask
 from codea1_cli.extract.source import parse
 from codea1_cli.files import kept_rows
-from codea1_cli.sandbox.base import Limits, UnitModule, UnitRun
+from codea1_cli.sandbox.base import Limits, UnitModule, UnitRun, as_ended
 from codea1_cli.sandbox.verdicts import TestOutcome, Verdict
 
 _COMPARISONS = {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"}
@@ -130,24 +129,19 @@ Job = tuple[BigCodeTask, str, float, frozenset[str]]
 
 
 def score_all(
-    sandbox: UnitSandbox, jobs: Mapping[Any, Job] | Sequence[tuple[Any, Job]], settings: ScoreSettings
+    sandbox: UnitSandbox, jobs: Iterable[tuple[Any, Job]], settings: ScoreSettings
 ) -> Iterator[tuple[Any, Scored]]:
     """Scores jobs on all workers; each (key, verdict) comes as soon as it is there. Equal programs run once a task."""
-    pairs = list(jobs.items()) if isinstance(jobs, Mapping) else list(jobs)
     same: dict[tuple[str, str], list[Any]] = {}
-    for key, job in pairs:
+    for key, job in jobs:
         same.setdefault((job[0].task_id, job[1]), []).append((key, job))
-    queue = list(same.values())[::-1]
-    with ThreadPoolExecutor(sandbox.workers) as threads:
-        running: dict[Future[Scored], list[Any]] = {}
-        while queue or running:
-            while queue and len(running) < sandbox.workers:
-                group = queue.pop()
-                task, solution, seconds, may_skip = group[0][1]
-                running[threads.submit(score, sandbox, task, solution, settings, seconds, may_skip)] = group
-            for done in wait(running, return_when=FIRST_COMPLETED).done:
-                scored = done.result()
-                yield from ((key, scored) for key, _job in running.pop(done))
+
+    def scored(program: tuple[str, str]) -> Scored:
+        task, solution, seconds, may_skip = same[program][0][1]
+        return score(sandbox, task, solution, settings, seconds, may_skip)
+
+    for program, found in as_ended(scored, same, sandbox.workers):
+        yield from ((key, found) for key, _job in same[program])
 
 
 def always_equal(code: str) -> str:

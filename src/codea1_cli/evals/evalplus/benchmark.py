@@ -7,8 +7,7 @@ import hashlib
 import json
 import platform
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from codea1_cli.evals.evalplus.checking import PARTS, Checker, Expected, in_jail
 from codea1_cli.evals.evalplus.tasks import (
     MAX_NEW_TOKENS,
     STYLES,
-    Loaded,
     PlusTask,
     load,
     prompt_ids,
@@ -31,6 +29,7 @@ from codea1_cli.evals.evalplus.tasks import (
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.evals.samples import sanitize_evalplus
 from codea1_cli.problems.benchmark_files import Task
+from codea1_cli.sandbox.base import as_ended
 
 _KEEP_EVERY = 20  # references between two saves of the cache
 
@@ -45,7 +44,7 @@ class EvalPlusBenchmark:
     def __init__(self, name: str) -> None:
         self.name = name
         self.title = benchmark_row(name).title
-        self._loaded: Loaded | None = None
+        self._hash = ""
         self._tasks: dict[str, PlusTask] = {}
         self._expected: dict[str, dict[str, Expected]] = {}
         self._checker: Checker | None = None
@@ -53,9 +52,9 @@ class EvalPlusBenchmark:
 
     def load(self, data: Path | None) -> list[CodeTask]:
         """The tasks, from the release file or the hub. Raises UserError or EnvironmentFault with the way out."""
-        self._loaded = load(self.name, data)
-        self._tasks = {task.id: task for task in self._loaded.tasks}
-        return [CodeTask(task.id, task.entry_point, task.prompt, task.reference, task) for task in self._loaded.tasks]
+        tasks, self._hash = load(self.name, data)
+        self._tasks = {task.id: task for task in tasks}
+        return [CodeTask(task.id, task.entry_point, task.prompt, task.reference, task) for task in tasks]
 
     def public_task(self, row: Mapping[str, Any]) -> Task:
         """A row of the release file as training data is compared with it."""
@@ -63,8 +62,7 @@ class EvalPlusBenchmark:
 
     def data_hash(self) -> str:
         """The hash of the loaded rows."""
-        assert self._loaded is not None
-        return self._loaded.hash
+        return self._hash
 
     def prompts(self, tasks: Sequence[CodeTask], tokenizer: Any, style: str) -> list[list[int]]:
         """Token ids of each task's prompt in one of the styles."""
@@ -103,16 +101,15 @@ class EvalPlusBenchmark:
         self, options: ScoreOptions, progress: Progress, ids: Collection[str] | None = None
     ) -> ReferenceReport:
         """Runs these tasks' references, or takes their answers from the cache."""
-        assert self._loaded is not None
         checker = self._open(options)
-        cache = _Cache(options.cache, self._loaded.hash, checker.python)
-        wanted = [task for task in self._loaded.tasks if ids is None or task.id in ids]
+        cache = _Cache(options.cache, self._hash, checker.python)
+        wanted = [task for task in self._tasks.values() if ids is None or task.id in ids]
         self._expected = self._expected or cache.read()
         left = [task for task in wanted if task.id not in self._expected]
         done = len(wanted) - len(left)
         progress(done, len(wanted))
         try:
-            for task, expected in _spread(checker.expected, left, checker.sandbox.workers):
+            for task, expected in as_ended(checker.expected, left, checker.sandbox.workers):
                 done += 1
                 progress(done, len(wanted))
                 if expected is not None:
@@ -149,7 +146,7 @@ class EvalPlusBenchmark:
             return checker.check(self._tasks[job[0]], job[1], expected)
 
         # One thread more than programs run at once, so that none waits while answers are judged.
-        for job, verdicts in _spread(check, jobs, checker.sandbox.workers + 1):
+        for job, verdicts in as_ended(check, jobs, checker.sandbox.workers + 1):
             found[job] = verdicts
             done += waiting[job]
             progress(done, len(samples))
@@ -172,17 +169,6 @@ class EvalPlusBenchmark:
             self._sandbox = make_sandbox(options.of_sandbox())
             self._checker = Checker(self.name, self._sandbox)
         return self._checker
-
-
-def _spread(work: Callable[[Any], Any], items: Sequence[Any], workers: int) -> Iterable[tuple[Any, Any]]:
-    """Each item with its result, as they come."""
-    with ThreadPoolExecutor(max(1, workers)) as pool:
-        futures = {pool.submit(work, item): item for item in items}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
 
 
 class _Cache:

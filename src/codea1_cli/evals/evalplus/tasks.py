@@ -55,16 +55,8 @@ class PlusTask:
         return self.prompt + self.canonical
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """The tasks of one benchmark in their order, and the hash of their text."""
-
-    tasks: list[PlusTask]
-    hash: str
-
-
-def load(benchmark: str, data: Path | None) -> Loaded:
-    """The tasks from a release file, or from the file on the hub, found as `find_file` does.
+def load(benchmark: str, data: Path | None) -> tuple[list[PlusTask], str]:
+    """The tasks from a release file, or from the hub's file, found as `find_file` does, and the hash of their text.
 
     Raises:
         UserError: there is no such file, or it holds no tasks of this benchmark.
@@ -79,7 +71,7 @@ def load(benchmark: str, data: Path | None) -> Loaded:
         raise UserError(f"{origin} holds no tasks of {about.title}", hint="give its release file with --data")
     tasks = [_task(row, str(origin)) for row in rows]
     text = json.dumps(rows, sort_keys=True, default=repr)
-    return Loaded(tasks, hashlib.sha256(text.encode()).hexdigest()[:16])
+    return tasks, hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def public_task(about: BenchmarkRow, row: Mapping[str, Any]) -> Task:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from codea1_cli.evals.test_generation.in_jail import MODULE
-from codea1_cli.extract.source import parse, unparse
+from codea1_cli.extract.source import parse, unparse, within
 
 Statements = list[ast.stmt]
 _BLOCKS = (
@@ -72,18 +72,6 @@ def _checks(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         return getattr(node.func, "attr", getattr(node.func, "id", "")) in _RAISES
     return isinstance(node, ast.Assert | ast.Raise)
-
-
-def within(node: ast.AST) -> list[ast.AST]:
-    """The nodes inside a statement that run with it: those of functions defined in it do not."""
-    found: list[ast.AST] = []
-    pending = list(ast.iter_child_nodes(node))
-    while pending:
-        part = pending.pop()
-        if not isinstance(part, (*_FUNCTIONS, ast.ClassDef, ast.Lambda)):
-            found.append(part)
-            pending += ast.iter_child_nodes(part)
-    return found
 
 
 def runs_of(node: ast.stmt) -> list[Statements]:

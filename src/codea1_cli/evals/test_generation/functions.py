@@ -14,6 +14,7 @@ from typing import Any
 
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.registry import benchmark_row
+from codea1_cli.evals.test_generation.in_jail import NAMES, TYPES
 from codea1_cli.evals.test_generation.split_tests import binds
 from codea1_cli.extract.source import PARSER
 from codea1_cli.files import parse_source, read_json
@@ -22,15 +23,10 @@ from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import whole_rows
 
 TITLE = "UnLeakedTestBench"
-_MODULES = ("os", "re", "math", "random", "string", "datetime", "warnings", "traceback", "numpy")
-_TYPES = (
-    "Any", "Callable", "Dict", "FrozenSet", "Generator", "Iterable", "List", "Optional", "Sequence", "Set", "Tuple",
-    "Union",
-)  # fmt: skip
 _IMPORTS = {
-    **{name: f"import {name}" for name in _MODULES},
+    **{name: f"import {name}" for name in NAMES if name not in ("np", "pd", "pandas", "pytest")},
     "np": "import numpy as np",
-    **{name: f"from typing import {name}" for name in _TYPES},
+    **{name: f"from typing import {name}" for name in TYPES},
 }
 _DEFINITION = re.compile(r"^(?:async\s+)?def\s+([A-Za-z_]\w*)\s*\(", re.MULTILINE)
 

@@ -33,11 +33,8 @@ _MANY = 1_000_000_000
 class CallRunner:
     """The calls of one function. `expected` holds the function's own answer to each, all valid. Thread-safe."""
 
-    def __init__(
-        self, judge: Judge, program: str, expected: Mapping[str, Expected], limits: MutantLimits | None = None
-    ) -> None:
+    def __init__(self, judge: Judge, program: str, expected: Mapping[str, Expected]) -> None:
         self.judge, self.program, self.expected = judge, program, expected
-        self.mutant_limits = limits or MutantLimits()
 
     def exposed(self, mutants: Sequence[Mutant], calls: Sequence[str]) -> list[bool] | None:
         """For each mutant whether any call fails on it (it gives another value, raises, loops, ends); None: the sandbox
@@ -57,7 +54,7 @@ class CallRunner:
     def _failed(self, sources: Sequence[str], calls: Sequence[str]) -> list[bool] | None:
         began = time.monotonic()
         own = self._answers([self.program], calls, self.judge.limits.time_s)[0]
-        seconds = self.mutant_limits.seconds(time.monotonic() - began)
+        seconds = MutantLimits().seconds(time.monotonic() - began)
         if own.kind is AnswerKind.UNSCORED:
             return None
         answers = self._answers(sources, calls, seconds)

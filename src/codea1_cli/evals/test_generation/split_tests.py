@@ -9,9 +9,17 @@ from __future__ import annotations
 import ast
 import re
 
-from codea1_cli.evals.test_generation.entries import checks, runs_of, within
+from codea1_cli.evals.test_generation.entries import checks, runs_of
 from codea1_cli.extract.code import answer_text, before_first_fence, python_bodies
-from codea1_cli.extract.source import MAX_REPLY_CHARS, MAX_STATEMENT_CHARS, LineReader, normal_newlines, parse, unparse
+from codea1_cli.extract.source import (
+    MAX_REPLY_CHARS,
+    MAX_STATEMENT_CHARS,
+    LineReader,
+    normal_newlines,
+    parse,
+    unparse,
+    within,
+)
 
 _MAX_SUITE_CHARS = 20_000_000  # each test holds all that stands before it: what is beyond is not read
 _ASSERT = re.compile(r"^[ \t]*assert\b", re.MULTILINE)

@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
@@ -63,14 +64,13 @@ def _can_limit(folder: Path, name: str, version_1: bool) -> bool:
             trial.rmdir()
 
 
-def sweep(parents: dict[str, Path]) -> None:
-    """Removes empty groups that a killed parent left behind."""
-    for folder in set(parents.values()):
-        for group in folder.glob(PREFIX + "*"):
-            pid = group.name.removeprefix(PREFIX).partition("-")[0]
-            if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
-                with contextlib.suppress(OSError):
-                    group.rmdir()
+def sweep(folders: Iterable[Path], prefix: str = PREFIX) -> None:
+    """Removes empty groups, or other folders named PREFIX and a process's id, that a killed parent left behind."""
+    for left in {path for folder in folders for path in folder.glob(prefix + "*")}:
+        pid = left.name.removeprefix(prefix).partition("-")[0]
+        if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            with contextlib.suppress(OSError):
+                left.rmdir()
 
 
 def oom_kills() -> int:

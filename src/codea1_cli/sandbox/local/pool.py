@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sys
+import tempfile
 import threading
 import time
 import weakref
@@ -31,7 +32,7 @@ from codea1_cli.sandbox.base import (
 from codea1_cli.sandbox.local import cgroup
 from codea1_cli.sandbox.local.child_monitor import ChildReport
 from codea1_cli.sandbox.local.programs import run_module, run_program
-from codea1_cli.sandbox.local.worker import Worker, WorkerLost, sweep_stages
+from codea1_cli.sandbox.local.worker import STAGE, Worker, WorkerLost
 
 T = TypeVar("T")
 
@@ -67,8 +68,8 @@ class LocalSandbox:
             **asdict(environment),
         }
         parents = {k: v for k, v in cgroup.find_parents().items() if f"{k}_cgroup" not in without}
-        cgroup.sweep(parents)
-        sweep_stages()
+        cgroup.sweep(parents.values())
+        cgroup.sweep([Path(tempfile.gettempdir())], STAGE)
         self._parents = parents
         self._lock = threading.Lock()
         self._count = 0
@@ -127,7 +128,7 @@ class LocalSandbox:
         return [worker.process.pid for worker in list(self._working)]
 
     def cpu_seconds(self) -> float:
-        """CPU that the zygotes and the children they have buried took so far."""
+        """CPU that the zygotes and their children took so far."""
         return sum(worker.cpu_seconds() for worker in self._all if worker.process.poll() is None)
 
     def _give(self, seed: int, worker: Worker | None) -> None:

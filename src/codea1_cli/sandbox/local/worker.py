@@ -16,15 +16,14 @@ from typing import Any
 from codea1_cli.environment import program_environment
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.sandbox.local.cgroup import Group, oom_kills
-from codea1_cli.sandbox.local.child_monitor import ChildReport, FrameReader, Kind, follow
+from codea1_cli.sandbox.local.child_monitor import ChildReport, FrameReader, Kind, cpu_seconds, follow
 
 ZYGOTE = Path(__file__).parent / "jailed" / "zygote.py"
 START_S = 60.0
 REPLY_S = 30.0
 NO_ROOM = 75  # as in `jailed/child.py`
 _REFUSED = (b"can't start new thread", b"Resource temporarily unavailable", b"Cannot allocate memory")
-
-_STAGE = "codea1-stage-"
+STAGE = "codea1-stage-"  # what the folders of a worker's jail are called, below the temporary ones
 
 
 class WorkerLost(Exception):
@@ -40,7 +39,7 @@ class Worker:
     def __init__(self, python: str, hash_seed: int, setup: dict[str, object], group: Group | None = None) -> None:
         self.group = group
         self._alone = True
-        self.stage = tempfile.mkdtemp(prefix=f"{_STAGE}{os.getpid()}-")
+        self.stage = tempfile.mkdtemp(prefix=f"{STAGE}{os.getpid()}-")
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
@@ -158,12 +157,8 @@ class Worker:
         return (self.group.memory_hits() if self.group is not None else 0), oom_kills()
 
     def cpu_seconds(self) -> float:
-        """CPU of the zygote and of the children that it has buried."""
-        try:
-            stat = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii")
-        except OSError:
-            return 0.0
-        return sum(map(int, stat.rpartition(")")[2].split()[11:15])) / os.sysconf("SC_CLK_TCK")
+        """CPU of the zygote and its children."""
+        return cpu_seconds(self.process.pid)
 
     def abandon(self) -> None:
         """Ends a worker that misbehaved, at once."""
@@ -176,7 +171,7 @@ class Worker:
         """Ends the zygote and its child, and waits until they are gone."""
         self.control.close()
         try:
-            self.process.wait(5 if self._alone else 25)  # longer than `processes.end_all` takes
+            self.process.wait(5 if self._alone else 25)  # longer than `kernel.end_all` takes
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -186,12 +181,3 @@ class Worker:
             os.rmdir(self.stage)
         if self.group is not None:
             self.group.remove()
-
-
-def sweep_stages() -> None:
-    """Removes the empty folders that killed parents left behind."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_STAGE}*"):
-        pid = folder.name.removeprefix(_STAGE).partition("-")[0]
-        if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
-            with contextlib.suppress(OSError):
-                folder.rmdir()
