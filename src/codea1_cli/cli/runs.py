@@ -4,7 +4,6 @@ policy out of one.
 
 import shlex
 import shutil
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -96,18 +95,14 @@ def show(
         facts["command"] = shlex.join(map(str, info["command"]))
     if info.get("resumed"):
         facts["resumed"] = "; ".join(map(_resumed, info["resumed"]))
-    _print_facts(facts)
-    _print_lines("last steps", step_lines, _STEP_COLUMNS)
-    _print_lines("evaluations", eval_lines, _EVAL_COLUMNS)
-    out.print("made with", style="title")
     known = {*facts, "name", "problem_ids", "pair_ids", "environment", "stop", "error"}
-    told = {key: value for key, value in info.items() if key not in known}
-    _print_facts(flat(told))
-
-
-def _print_facts(facts: Mapping[str, object]) -> None:
-    for key, value in facts.items():
-        console.out().print(f"  {key:<14} {console.printable(str(value))}", markup=False, soft_wrap=True)
+    for told in (facts, flat({key: value for key, value in info.items() if key not in known})):
+        for key, value in told.items():
+            out.print(f"  {key:<14} {console.printable(str(value))}", markup=False, soft_wrap=True)
+        if told is facts:
+            _print_lines("last steps", step_lines, _STEP_COLUMNS)
+            _print_lines("evaluations", eval_lines, _EVAL_COLUMNS)
+            out.print("made with", style="title")
 
 
 def _draw(run: "RunDir", file: Path) -> None:
