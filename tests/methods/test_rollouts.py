@@ -8,8 +8,7 @@ from codea1_cli.engine.client import ArenaClient
 from codea1_cli.engine.trl.rank import TrainingRank
 from codea1_cli.errors import RunFailed
 from codea1_cli.methods.base import CandidateView, SuiteResults
-from codea1_cli.methods.rollouts import CodeRollouts, TestRollouts
-from codea1_cli.methods.self_play import SelfPlayRollouts
+from codea1_cli.methods.rollouts import CodeRollouts, SelfPlayRollouts, TestRollouts
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.files import load_recipe
 

@@ -187,8 +187,7 @@ class Arena:
     # -- the end of a step -----------------------------------------------------------------------------------------
     async def step_ended(self, label: str, step: int) -> Decision:
         """Save? Stop? The first rank to ask settles it for all ranks of both sides."""
-        judges = not self.method.pairs
-        if judges and step not in self.decisions and step < self.last_step and self.outage is None:
+        if step not in self.decisions and step < self.last_step and self.outage is None and not self.method.pairs:
             # Better now, with this step saved, than in the middle of the next one.
             self.outage = await self._canary()
         if step not in self.decisions:

@@ -1,4 +1,5 @@
-"""Code-A1: a Code LLM and a Test LLM with weights of their own, trained against each other (docs/method.md)."""
+"""Code-A1: a Code LLM and a Test LLM with weights of their own, trained against each other (docs/method.md). Self-play:
+the same game between a policy and itself; one set of weights plays both roles and learns from both in one update."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import ProblemOutcome, merge_stats, score_problem, select
 from codea1_cli.judging.step_judge import OWN_CALLS, JudgedProblem
 from codea1_cli.methods.base import Method, Rollouts, SamplePlan, Step
-from codea1_cli.methods.rollouts import CodeRollouts, TestRollouts
+from codea1_cli.methods.rollouts import CodeRollouts, SelfPlayRollouts, TestRollouts
 
 
 class CodeA1(Method):
@@ -90,6 +91,19 @@ class CodeA1(Method):
             f"wrong {share('wrong_share')}",
             f"book {arena['book_tests']}",
         ]
+
+
+class SelfPlay(CodeA1):
+    """Code-A1's prompts, rewards, Mistake Book, pool and selection, with one policy in both roles."""
+
+    name = "self-play"
+    ignores = ("game.golden", "test.model", "test.gpus", "test.ranks", "test.learning_rate")
+
+    def policy(self, role: str) -> str:
+        return "code"
+
+    def rollouts(self, policy: str) -> type[Rollouts]:
+        return SelfPlayRollouts
 
 
 def signal_share(groups: Sequence[Sequence[float | None]]) -> float | None:

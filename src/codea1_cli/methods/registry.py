@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 METHODS = {  # name -> module:Class
     "code-a1": "codea1_cli.methods.code_a1:CodeA1",
-    "self-play": "codea1_cli.methods.self_play:SelfPlay",
+    "self-play": "codea1_cli.methods.code_a1:SelfPlay",
     "golden-tests": "codea1_cli.methods.golden_tests:GoldenTests",
     "sft": "codea1_cli.methods.sft:Sft",
 }

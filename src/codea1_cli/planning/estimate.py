@@ -85,8 +85,7 @@ def estimate_run(
     Raises:
         UserError: as `recipe.batching.batches`.
     """
-    method, warmup = method_of(recipe), warmup_recipe(recipe)
-    policies = method.policies
+    method, policies, warmup = method_of(recipe), method_of(recipe).policies, warmup_recipe(recipe)
     if method.pairs:  # there is no reference model
         recipe = recipe.model_copy(update={"optim": recipe.optim.model_copy(update={"kl": 0.0})})
     by_policy = {policy: batches(recipe, policy, len(gpus[policy])) for policy in policies}
@@ -105,14 +104,13 @@ def estimate_run(
         }
         loads[gpu] = GpuLoad(there, target.host_memory if gpu is None else target.device.memory)
     lengths = {role: mean_lengths(recipe, role, target.prompt, target.completion) for role in method.roles}
-    on_cpu = _cpu_share(target, sum(len(gpus[policy]) for policy in policies))
     times = {
         policy: policy_time(
             recipe,
             policy,
             shapes[policy],
             by_policy[policy],
-            on_cpu if gpus[policy][0] is None else target.device,
+            _cpu_share(target, sum(map(len, gpus.values()))) if gpus[policy][0] is None else target.device,
             lengths,
             cache=min(loads[gpu].cache(memory[policy], recipe.sampling.vllm_memory) for gpu in gpus[policy]),
             engine="cpu" if gpus[policy][0] is None else memory[policy].engine,

@@ -52,7 +52,7 @@ class Data(Section):
         "game.n_code samples; a row's own `solve_rate` is taken where there is one",
     )
     leave_flat: Positive | None = Field(
-        None, description="a problem whose candidates all earn the same so many steps in a row leaves the run"
+        None, description="a problem leaves after so many steps in a row with equal rewards"
     )
     expects: str | None = Field(None, description="what data the recipe is meant for, shown where it names none")
 
@@ -89,9 +89,7 @@ class Optim(Section):
     epsilon_low: Annotated[float, Field(gt=0.0)] = Field(0.20, description="clip below 1")
     epsilon_high: Annotated[float, Field(gt=0.0)] = Field(0.28, description="clip above 1")
     dual_clip: Annotated[float, Field(gt=1.0)] | None = Field(10.0, description="upper bound of the ratio (TRL: delta)")
-    kl: Annotated[float, Field(ge=0.0)] = Field(
-        0.001, description="weight of the low-variance KL to the start model (TRL: beta)"
-    )
+    kl: Annotated[float, Field(ge=0.0)] = Field(0.001, description="weight of the KL to the start model (TRL: beta)")
     loss: Literal["dapo", "grpo", "bnpo", "dr_grpo"] = Field("dapo", description="dapo: the whole batch's token mean")
     scale_rewards: Literal["group", "batch", "none"] = "group"
     mask_truncated: bool = Field(
@@ -106,9 +104,7 @@ class Optim(Section):
 class Train(Section):
     problems_per_step: Positive = 256
     updates_per_step: Positive = Field(2, description="optimizer steps a rollout")
-    equal_budget: bool = Field(
-        False, description="self-play: optimizer steps as both policies of code-a1 take together; sequences are as many"
-    )
+    equal_budget: bool = Field(False, description="self-play: optimizer steps as code-a1's two policies together")
     epochs: Positive = 3
     max_steps: Positive | None = Field(None, description="length in steps; null: epochs x problems / problems_per_step")
     precision: Literal["auto", "bf16", "fp32"] = Field(
@@ -245,9 +241,7 @@ class Recipe(Section):
     name: str = "custom"
     description: str = ""
     model: str = Field(description="hub id, local folder, or builtin:tiny; both policies start from it")
-    method: Annotated[str, AfterValidator(check_method)] = Field(
-        DEFAULT, description="code-a1, self-play, golden-tests, sft, or module:Class"
-    )
+    method: Annotated[str, AfterValidator(check_method)] = Field(DEFAULT, description="a name of docs/methods.md")
     seed: Annotated[int, Field(ge=-MOST, le=MOST)] = 0
     data: Data = Field(default_factory=Data)
     game: Game = Field(default_factory=Game)

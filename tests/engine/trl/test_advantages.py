@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from codea1_cli.engine.trl.trainer import role_advantages, set_advantages
+from codea1_cli.engine.trl.objective import role_advantages, set_advantages
 from codea1_cli.methods.base import SamplePlan
 
 # Two candidates and two groups of three suites a problem, two problems.

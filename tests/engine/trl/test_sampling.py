@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codea1_cli.engine.trl.sampling import charge_truncated, mask_flat, play_substitutes, sample_groups
+from codea1_cli.engine.trl.objective import charge_truncated, mask_flat
+from codea1_cli.engine.trl.sampling import play_substitutes, sample_groups
 
 EOS = 9
 

@@ -6,7 +6,7 @@ from math import nan
 import pytest
 import torch
 
-from codea1_cli.engine.trl.trainer import role_advantages
+from codea1_cli.engine.trl.objective import role_advantages
 from codea1_cli.methods.base import SamplePlan
 from codea1_cli.tiny import model_path
 

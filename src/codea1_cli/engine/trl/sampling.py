@@ -115,41 +115,6 @@ def play_substitutes(trainer: Any, rollouts: Rollouts, chats: Mapping[str, Any])
     trainer._generate_and_score_completions = substituted
 
 
-def charge_truncated(trainer: Any) -> None:
-    """From now on a reply that was cut off at its limit earns 0 at most; one that is unscored stays so."""
-    reward, ends = trainer.reward_funcs[0], {*trainer.eos_token_ids, trainer.processing_class.pad_token_id}
-
-    def charged(*, completion_ids: Sequence[Ids], **columns: Any) -> list[float | None]:
-        rewards = reward(completion_ids=completion_ids, **columns)
-        return [
-            min(one, 0.0) if one is not None and ids[-1] not in ends else one
-            for one, ids in zip(rewards, completion_ids, strict=True)
-        ]
-
-    trainer.reward_funcs[0] = charged
-
-
-def mask_flat(trainer: Any, groups: Sequence[int]) -> None:
-    """From now on groups of replies without any advantage are left out of the loss, the KL term and the token mean.
-    Logged as `flat_masked`: the share of rows left out. groups: the sizes of a problem's groups, in order."""
-    import torch
-
-    whole = trainer._generate_and_score_completions
-
-    def masked(rows: list[dict[str, Any]]) -> Any:
-        scored = whole(rows)
-        parts = (scored["advantages"].reshape(-1, sum(groups)).abs() < 1e-6).split(list(groups), dim=1)
-        flat = torch.cat([part.all(dim=1, keepdim=True).expand_as(part) for part in parts], dim=1).flatten()
-        scored["completion_mask"] = scored["completion_mask"] * (~flat).unsqueeze(1)
-        seen = scored["completion_mask"] * scored.get("tool_mask", 1)
-        scored["num_items_in_batch"] = trainer.accelerator.gather(seen.sum()).sum()
-        share = trainer.accelerator.gather(flat.float()).mean().item()
-        trainer._metrics["train"]["flat_masked"].append(share)
-        return scored
-
-    trainer._generate_and_score_completions = masked
-
-
 def sample_by_prompt(trainer: Any, seed: int) -> None:
     """From now on each distinct prompt is sampled alone, under a seed made of `seed`, the prompt and how often it was
     sampled: what comes out does not depend on which rank samples it, or with what else."""

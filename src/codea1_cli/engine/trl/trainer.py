@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from math import nan
 from pathlib import Path
 from typing import Any
 
 from codea1_cli.data.pairs import Pair
 from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.engine.run_setup import Schedule
-from codea1_cli.engine.trl.sampling import (
-    charge_truncated,
-    make_sampler,
-    mask_flat,
-    play_substitutes,
-    sample_by_prompt,
-)
+from codea1_cli.engine.trl.objective import charge_truncated, mask_flat, set_advantages
+from codea1_cli.engine.trl.sampling import make_sampler, play_substitutes, sample_by_prompt
 from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings
 from codea1_cli.errors import UserError
 from codea1_cli.files import user_path
-from codea1_cli.methods.base import Rank, Rollouts, SamplePlan
+from codea1_cli.methods.base import Rollouts
 from codea1_cli.methods.registry import method_of
 from codea1_cli.models.loading import fitting_chat, render, resolve_model
 from codea1_cli.models.sampler import plain_generation
@@ -248,75 +242,6 @@ def trainer_arguments(
             vllm_importance_sampling_correction=sampling.importance_correction,
         )
     return arguments
-
-
-def set_advantages(trainer: Any, recipe: Recipe, rank: Rank) -> None:
-    """From now on the advantages of a policy with several roles are those of each role's own groups, where TRL would
-    take all rows of a problem for one group. `rank.figures` gets by role what TRL counts over all rows together."""
-    import torch
-    from trl.trainer.utils import nanstd
-
-    plans, weights = rank.plans, {role: recipe.role(role).weight for role in rank.plans}
-    whole, sample, reward = trainer._generate_and_score_completions, trainer.rollout_func, trainer.reward_funcs[0]
-    ends = {*trainer.eos_token_ids, trainer.processing_class.pad_token_id}
-    sampled: dict[str, Any] = {}
-
-    def rollout(*arguments: Any) -> dict[str, Any]:
-        sampled.update(sample(*arguments))
-        return sampled
-
-    def rewarded(**columns: Any) -> list[float | None]:
-        sampled["reward"] = reward(**columns)
-        return sampled["reward"]
-
-    def scored(rows: list[dict[str, Any]]) -> Any:
-        output = whole(rows)
-        columns = zip(sampled["reward"], sampled["env_mask"], sampled["completion_ids"], strict=True)
-        mine = [[nan if one is None else one, sum(mask), ids[-1] not in ends] for one, mask, ids in columns]
-        every = trainer.accelerator.gather(torch.tensor(mine, device=output["advantages"].device))
-        first = trainer.accelerator.process_index * len(rows)
-        advantages = role_advantages(every[:, 0], plans, weights, trainer.scale_rewards)
-        output["advantages"] = advantages[first : first + len(rows)]
-        for role, (rewards, lengths, clipped) in _by_role(every, plans).items():
-            rank.figures[role] = {
-                "reward": torch.nanmean(rewards).item(),
-                "reward_std": nanstd(rewards).item(),
-                "completion_tokens": lengths.mean().item(),
-                "clipped_share": clipped.mean().item(),
-            }
-        return output
-
-    trainer.rollout_func, trainer.reward_funcs[0] = rollout, rewarded
-    trainer._generate_and_score_completions = scored
-
-
-def role_advantages(rewards: Any, plans: Mapping[str, SamplePlan], weights: Mapping[str, float], scale: str) -> Any:
-    """Advantages as TRL makes them of one role's groups, times the role's weight.
-
-    Args:
-        rewards: [problems x rows], NaN where unscored; a problem's rows are each role's groups, in the plans' order.
-        scale: `optim.scale_rewards`; `batch` divides by the deviation of all the role's rewards.
-    """
-    import torch
-    from trl.trainer.utils import nanstd
-
-    found = []
-    for role, (part,) in _by_role(rewards[:, None], plans).items():
-        groups = part.reshape(-1, plans[role].group)
-        advantages = groups - torch.nanmean(groups, dim=1, keepdim=True)
-        if scale != "none":
-            advantages = advantages / ((nanstd(groups, 1, keepdim=True) if scale == "group" else nanstd(part)) + 1e-4)
-        found.append(weights[role] * torch.nan_to_num(advantages).reshape(part.shape))
-    return torch.cat(found, dim=1).flatten()
-
-
-def _by_role(rows: Any, plans: Mapping[str, SamplePlan]) -> dict[str, Any]:
-    """[rows, columns] of whole problems as [columns, problems, the role's rows of a problem], by role."""
-    import torch
-
-    widths = [plan.group * plan.groups for plan in plans.values()]
-    parts = torch.split(rows.reshape(-1, sum(widths), rows.shape[1]), widths, dim=1)
-    return {role: part.permute(2, 0, 1) for role, part in zip(plans, parts, strict=True)}
 
 
 def _peft(recipe: Recipe) -> Any:
