@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from codea1_cli.problems.problem import Problem
-from codea1_cli.problems.prompts import Message, code_messages, test_messages
+from codea1_cli.problems.prompts import Message, role_messages, test_messages
 
 PAGE = Path(__file__).parents[1] / "docs" / "prompts.md"
 
@@ -33,7 +33,6 @@ PARTS = (
     ("An example", "A problem, and what the Test LLM is asked about a wrong candidate."),
 )
 
-FRAME = Problem(id="x", question="QUESTION", declaration="DECLARATION", entry_point="ENTRY_POINT")
 EXAMPLE = Problem(
     id="x", question="Return the mean of the numbers, 0 for none.", declaration="def mean(numbers):", entry_point="mean"
 )
@@ -47,9 +46,9 @@ def quoted(messages: list[Message]) -> str:
 
 def page() -> str:
     asked = (
-        code_messages(FRAME),
-        test_messages(FRAME, "CANDIDATE", 8),
-        test_messages(FRAME, None, 8),
+        role_messages("code", 8),
+        role_messages("test", 8),
+        role_messages("test", 8, white_box=False),
         test_messages(EXAMPLE, WRONG, 8),
     )
     sections = (

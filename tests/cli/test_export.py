@@ -14,12 +14,33 @@ def test_export_takes_the_newest_or_the_named_step_and_model_files_only(run, cal
     done = call(export, "first", "--role", "code", "--to", tmp_path / "new", "--json")
     assert done.code == 0
     assert (done.data["step"], done.data["merged_adapter"]) == (3, False)
-    assert done.data["files"] == ["config.json", "model.safetensors", "tokenizer.json"]
+    assert done.data["files"] == ["README.md", "config.json", "model.safetensors", "tokenizer.json"]
     assert json.loads((tmp_path / "new" / "config.json").read_text()) == {"step": 3, "role": "code"}
     (tmp_path / "empty").mkdir()
     assert call(export, "first", "--role", "test", "--to", tmp_path / "empty", "--step", "1").code == 0
     assert json.loads((tmp_path / "empty" / "config.json").read_text()) == {"step": 1, "role": "test"}
     assert (tmp_path / "empty" / "model.safetensors").stat().st_size == 1000
+
+
+def test_the_card_says_what_the_policy_is_and_what_it_was_measured_at(run, call, tmp_path):
+    rows = [{"problem_id": pid, "passed": [True, pid == "a"], "unscored": 0} for pid in "abcd"]
+    (run.path / "evaluation").mkdir()
+    (run.path / "evaluation" / "step-000002-code.json").write_text(json.dumps(rows))
+    (run.path / "data").mkdir()
+    (run.path / "data" / "README.md").write_text("# Mine: 4 problems\n")
+    assert call(export, "first", "--role", "code", "--to", tmp_path / "new").code == 0
+    card = (tmp_path / "new" / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: transformers\n")
+    assert "- **base model**: builtin:tiny\n" in card
+    assert "Held-out problems: 4, evaluated at step 2." in card
+    assert "| pass@1 | 62.5 % | " in card
+    assert "Write this function.\n\nQUESTION" in card
+    assert "method: code-a1" in card
+    assert "# Mine: 4 problems" in card
+    assert call(export, "first", "--role", "test", "--to", tmp_path / "test", "--step", "1").code == 0
+    card = (tmp_path / "test" / "README.md").read_text()
+    assert "No held-out evaluation of the run is kept up to this step." in card
+    assert "Write tests that break this solution." in card
 
 
 def test_export_refuses_a_folder_in_use_and_leaves_it_alone(run, call, tmp_path):

@@ -48,6 +48,17 @@ def test_messages(problem: Problem, candidate: str | None, tests_per_suite: int)
 test_messages.__test__ = False  # type: ignore[attr-defined]  # pytest collects imported test_* names
 
 
+FRAME = Problem(id="frame", question="QUESTION", declaration="DECLARATION", entry_point="ENTRY_POINT")
+"""A problem of placeholders."""
+
+
+def role_messages(role: str, tests_per_suite: int, white_box: bool = True) -> list[Message]:
+    """What a role (`code` or `test`) is asked, with capitals for a problem's own words."""
+    if role == "code":
+        return code_messages(FRAME)
+    return test_messages(FRAME, "CANDIDATE" if white_box else None, tests_per_suite)
+
+
 # -- a model that has seen few names -----------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class KnownNames:
