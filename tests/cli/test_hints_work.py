@@ -272,7 +272,7 @@ def near_misses_while_down(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None
 
     judge = judge_that_is_down(run, monkeypatch)
     monkeypatch.setattr(judge, "reference_fault", lambda _: None)
-    near_misses(PROBLEMS[0].model_copy(update={"tests": ["assert double(1) == 2"]}), judge, 4)
+    near_misses(judge, PROBLEMS[0].model_copy(update={"tests": ["assert double(1) == 2"]}), 4)
 
 
 def finish(run: RunDir, step: int, *overrides: str) -> None:

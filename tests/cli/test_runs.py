@@ -1,10 +1,12 @@
 """Listing, showing and pruning runs."""
 
 import fcntl
+import json
 
 import pytest
 
 from codea1_cli.cli import app, runs
+from codea1_cli.cli.compare import gpu_hours
 from codea1_cli.cli.train import train
 from codea1_cli.errors import size_text
 from codea1_cli.runs.run_dir import RunDir
@@ -173,3 +175,35 @@ def test_a_run_refused_before_its_first_step_begins_anew_with_other_keys(call, t
     done = call(app, "train", "--recipe", "tiny", "--run", "other", "--runs", tmp_path)
     assert done.code == 2
     assert "other is there already, and is no run" in done.err
+
+
+def test_show_tells_what_the_gpus_waited_for(run, call):
+    """One GPU for each policy; then both policies on one; then none."""
+
+    def shown(*gpus):
+        given = {f"{role}[0]": {"CUDA_VISIBLE_DEVICES": gpu} for role, gpu in zip(("code", "test"), gpus, strict=True)}
+        run.note(environment={"given": given})
+        return call(runs.app, "show").out, call(runs.app, "show", "--json").data["spent"]
+
+    parts = {"code_sampling_s": 10, "code_waiting_s": 70, "code_updating_s": 10}
+    parts |= {"test_sampling_s": 50, "test_waiting_s": 20, "test_updating_s": 20}
+    (run.path / "metrics.jsonl").write_text(
+        json.dumps({"step": 1, "timing": {"step_s": 100, "judge_tail_s": 10, **parts}}) + "\n"
+    )
+    text, spent = shown("0", "1")
+    assert spent["waits"] == {"code": 0.05, "judge": 0.1, "rest": 0.1, "test": 0.3}
+    assert (spent["gpu_hours"], spent["idle_gpu_hours"]) == (pytest.approx(200 / 3600), pytest.approx(90 / 3600))
+    assert "0.06, 0.03 of them waiting (the Code LLM 5.0%, the judge 10.0%, evaluations, saving and" in text
+    assert "idled" not in text
+    _, spent = shown("0", "0")
+    assert spent["waits"] == {"judge": 0.1}
+    text, spent = shown("", "")
+    assert (spent["gpu_hours"], spent["waits"]) == (0, {})
+    assert "GPU hours" not in text
+
+
+def test_gpus_that_idle_most_of_the_time_are_told_with_what_to_change():
+    spent = {"gpu_hours": 2.0, "idle_gpu_hours": 1.2, "waits": {"judge": 0.1, "rest": 0.2, "test": 0.5}}
+    _, told = gpu_hours(spent)
+    assert "idled 60.0% of their time, most of it for the Test LLM: give test.gpus more" in told
+    assert len(gpu_hours(spent | {"idle_gpu_hours": 1.0})) == 1

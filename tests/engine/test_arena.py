@@ -35,8 +35,7 @@ class Judge:
 
 @pytest.fixture
 def arena(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "open_step_judge", lambda *_, **__: Judge())
-    monkeypatch.setattr(module, "several_nodes", lambda: False)
+    monkeypatch.setattr(module, "run_judge", lambda *_, **__: Judge())
     monkeypatch.setattr(module, "_CANARY_PAUSES_S", (0.0, 0.0))
     run = RunDir(tmp_path / "r")
     run.path.mkdir()
@@ -158,7 +157,6 @@ def test_what_the_end_of_a_step_decides(arena, canaries, step, decision):
 
 def test_each_candidate_of_a_shared_group_keeps_its_own_reply(tmp_path, monkeypatch):
     """Identical programs share suites and verdicts; the replies that they came in differ."""
-    monkeypatch.setattr(module, "several_nodes", lambda: False)
     run = RunDir(tmp_path / "r")
     run.path.mkdir()
     run.create()

@@ -217,8 +217,7 @@ class Set:
 def arena(tmp_path, monkeypatch):
     chosen = Set()
     judge = SimpleNamespace(workers=4, close=lambda: None, canary=lambda: None)
-    monkeypatch.setattr(arena_module, "open_step_judge", lambda *_, **__: judge)
-    monkeypatch.setattr(arena_module, "several_nodes", lambda: False)
+    monkeypatch.setattr(arena_module, "run_judge", lambda *_, **__: judge)
     monkeypatch.setattr(evaluators, "benchmark_sets", lambda recipe, workers: [chosen])
     run = RunDir(tmp_path / "r")
     run.path.mkdir()

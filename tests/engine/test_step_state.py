@@ -24,8 +24,13 @@ POOL = tuple(PoolMember(code, "assert f(1) == 2", True, 1) for code in ("old", "
 
 
 class Judge:
+    together = 1
+
     def __init__(self, rules):
         self.rules = rules
+
+    def ask(self, function, problem, *arguments):
+        return function(self, problem, *arguments)
 
     def load_candidates(self, problem, texts):
         return CANDIDATES

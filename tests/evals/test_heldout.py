@@ -144,6 +144,9 @@ class Direct:
     def __init__(self):
         self.judge, self.programs, self.lost = self, [], False
 
+    def ask(self, function, problem, *arguments):
+        return function(self, problem, *arguments)
+
     def outage(self, what):
         return EnvironmentFault(what)
 

@@ -129,8 +129,7 @@ class Policy:
 
 def test_it_measures_a_policy_during_training(sums, monkeypatch):
     judge = SimpleNamespace(workers=1, close=lambda: None, canary=lambda: None)
-    monkeypatch.setattr(arena_module, "open_step_judge", lambda *_, **__: judge)
-    monkeypatch.setattr(arena_module, "several_nodes", lambda: False)
+    monkeypatch.setattr(arena_module, "run_judge", lambda *_, **__: judge)
     run = RunDir(sums / "run")
     run.path.mkdir()
     run.create()

@@ -3,6 +3,7 @@
 import json
 import sys
 import types
+import weakref
 from collections import Counter
 
 import pytest
@@ -85,6 +86,20 @@ def test_what_made_the_samples_is_told(sampler):
     assert set(told["versions"]) == {"torch", "transformers"}
 
 
+def test_tokens_are_counted_and_a_closed_sampler_has_no_model():
+    one = open_sampler(TINY, "transformers")
+    short = prompts(one, "Write f.", "Write another function, which is called g and takes a list of numbers.")
+    (greedy,), _ = one.generate(short[:1], SamplingSettings(max_new_tokens=5)), one.generate([], SamplingSettings())
+    assert (one.tokens, len(greedy)) == (5, 1)
+    texts = one.generate(short, SamplingSettings(2, 1.0, max_new_tokens=200))
+    ended = [len(one.tokenizer(text, add_special_tokens=False)["input_ids"]) + 1 for row in texts for text in row]
+    assert one.tokens == 5 + sum(min(count, 200) for count in ended)
+    assert one.seconds > 0
+    model = weakref.ref(one.model)
+    one.close()
+    assert model() is None
+
+
 def test_vllm_gets_the_same_prompts_and_settings(monkeypatch):
     fake = types.ModuleType("vllm")
     calls = []
@@ -100,7 +115,7 @@ def test_vllm_gets_the_same_prompts_and_settings(monkeypatch):
         def generate(self, prompts, settings, use_tqdm, **extra):
             calls.append((prompts, [each.settings for each in settings], extra))
             return [
-                types.SimpleNamespace(outputs=[types.SimpleNamespace(text="r")] * each.settings["n"])
+                types.SimpleNamespace(outputs=[types.SimpleNamespace(text="r", token_ids=[7, 8])] * each.settings["n"])
                 for each in settings
             ]
 
@@ -118,6 +133,7 @@ def test_vllm_gets_the_same_prompts_and_settings(monkeypatch):
     assert told == {"n": 3, "temperature": 0.7, "top_p": 0.95, "max_tokens": 5, "stop": ["\nX"]}
     assert sampler.generate([[1]], SamplingSettings(n=4)) == [["r"] * 4]
     assert calls[1][1][0]["n"] == 1
+    assert sampler.tokens == 2 * (2 * 3 + 1)
 
 
 @pytest.mark.parametrize("fault", [OSError, ValueError, RuntimeError, AssertionError])

@@ -47,10 +47,10 @@ def show_result(result: Mapping[str, Any], per_task: bool, file: Path) -> None:
     if per_task:
         _tasks(result)
     seconds = result["seconds"]
-    sampling = result.get("seconds_sampling") or 0.0
-    console.note(
-        f"sampling {sampling:.0f} s, references {seconds['references']:.0f} s, scoring {seconds['scoring']:.0f} s"
-    )
+    sampling, rate = result.get("seconds_sampling") or 0.0, result.get("tokens_per_second")
+    speed = f" at {rate:,.0f} tokens per second" if rate else ""
+    spent = f"references {seconds['references']:.0f} s, scoring {seconds['scoring']:.0f} s"
+    console.note(f"sampling {sampling:.0f} s{speed}, {spent}")
     console.note(f"samples {result['samples_file']}, result {file}")
 
 
@@ -248,7 +248,7 @@ def sampled(
 
     from codea1_cli.evals.results import keep_origin, read_origin
     from codea1_cli.evals.scoring import sample_tasks
-    from codea1_cli.models.sampler import open_sampler
+    from codea1_cli.models.sampler import open_sampler, speed
 
     kept = {key: value for key, value in asdict(settings).items() if key != "stop"}
     kept |= {"model": ref.path, "adapter": ref.adapter, "style": style, "data": benchmark.data_hash()}
@@ -262,6 +262,6 @@ def sampled(
         began = time.monotonic()
         made = sample_tasks(benchmark, tasks, sampler, replace(settings), style, target, bar)
         about["seconds_sampling"] = time.monotonic() - began
-        about["model"] = sampler.describe()
+        about |= {"model": sampler.describe(), **speed(sampler.tokens, sampler.seconds)}
     keep_origin(file, about)
     return made, about

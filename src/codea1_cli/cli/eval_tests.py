@@ -177,7 +177,12 @@ def show_ult(found: dict[str, Any], table: bool) -> None:
     if found["without_suite"]:
         console.warn(f"{len(found['without_suite'])} functions have no suite, and count as failing")
     spent = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in found["seconds"].items())
-    console.note(f"{spent}; results in {found['folder']}")
+    console.note(f"{spent}{_speed(found)}; results in {found['folder']}")
+
+
+def _speed(found: dict[str, Any]) -> str:
+    rate = found["tokens_per_second"]
+    return f"; {rate:,.0f} tokens sampled per second" if rate else ""
 
 
 def _figures(protocol: str, figures: dict[str, Any], found: dict[str, Any]) -> None:
@@ -268,7 +273,7 @@ def show_file(found: dict[str, Any]) -> None:
         console.note(console.printable(f"left out, does not load: {name} ({fault})"))
     if found["unknown_suites"]:
         console.note(f"suites for functions that are not here: {', '.join(found['unknown_suites'][:5])}")
-    console.note(f"results in {found['folder']}")
+    console.note(f"results in {found['folder']}{_speed(found)}")
 
 
 def show_comparison(found: Sequence[Difference], first: Path, second: Path) -> None:

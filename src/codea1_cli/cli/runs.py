@@ -62,18 +62,20 @@ def show(
     verbose: VerboseOption = False,
 ) -> None:
     """Show one run: where it stands, its checkpoints, its last steps and evaluations."""
+    from codea1_cli.cli.compare import gpu_hours
     from codea1_cli.recipe.files import flat
+    from codea1_cli.runs.checkpoints import checkpoints
     from codea1_cli.runs.run_dir import find_run, runs_root
-    from codea1_cli.runs.summary import checkpoints, last_metrics, summarise
+    from codea1_cli.runs.summary import last_metrics, spent, summarise
 
     run = find_run(name, runs_root(runs))
     if plot is not None:
         _draw(run, plot)
     row, info, kept, best = summarise(run), run.info(), checkpoints(run), run.best()
-    step_lines, eval_lines = last_metrics(run, steps)
+    (step_lines, eval_lines), cost = last_metrics(run, steps), spent(run)
     if as_json:
         data = console.jsonable(row)
-        more = {"checkpoints": kept, "best": best, "last_steps": step_lines, "evals": eval_lines}
+        more = {"checkpoints": kept, "best": best, "last_steps": step_lines, "evals": eval_lines, "spent": cost}
         console.emit({**data, "run": info, **more})
         return
     out = console.out()
@@ -89,6 +91,8 @@ def show(
         facts["best"] = f"step {best['step']}, {best['figure']} {best['value']:.4g}"
     if (warmup := summarise(run.warmup)).recipe != "?":
         facts["warm-up"] = f"{warmup.state} at step {warmup.step} of {warmup.total or '?'}, {run.warmup.path}"
+    if hours := gpu_hours(cost):
+        facts["GPU hours"] = "; ".join(hours)
     if row.error:
         facts["error"] = row.error
     if isinstance(info.get("command"), list):
@@ -222,7 +226,7 @@ def prune(
 
 
 def _plan(chosen: "list[RunDir]", keep: int, whole: bool) -> list[dict[str, Any]]:
-    from codea1_cli.runs.summary import folder_bytes
+    from codea1_cli.runs.checkpoints import folder_bytes
 
     if whole:
         return [{"run": item.name, "step": None, "bytes": folder_bytes(item.path)} for item in chosen]

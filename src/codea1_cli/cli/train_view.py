@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.cli import console
+from codea1_cli.cli.compare import gpu_hours
 from codea1_cli.errors import command, some
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.methods.code_a1 import percent
 from codea1_cli.methods.registry import method_of
 from codea1_cli.report.curves import SIGNS
+from codea1_cli.runs.summary import spent
 
 if TYPE_CHECKING:
     from codea1_cli.engine.ranks import Node
@@ -213,6 +215,10 @@ class TrainView:
         tested = "test" in method_of(self.recipe).roles and not method_of(self.recipe).pairs
         if tested:
             self._say(f"tests in the Mistake Book: {tests} on {problems} problems")
+        if told := gpu_hours(spent(self.run)):
+            self._say(f"GPU hours: {told[0]}")
+            for line in told[1:]:
+                console.warn(line)
         if best := self.run.best():
             self._say(f"best checkpoint: step {best['step']}, {best['figure']} {best['value']:.4g}")
         self._say(f"run: {self.run.path}")

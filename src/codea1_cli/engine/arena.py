@@ -15,8 +15,8 @@ from typing import Any
 
 from codea1_cli.engine.client import Decision, Heartbeats, RankReport
 from codea1_cli.engine.evaluation_in_arena import BenchmarkEvaluator, Evaluator, HeldoutEvaluator
+from codea1_cli.engine.judge_processes import run_judge
 from codea1_cli.engine.preflight import PreflightCounts, PreflightGate, Samples
-from codea1_cli.engine.ranks import several_nodes
 from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.run_writer import RunWriter
 from codea1_cli.engine.step_state import Step, check_outage
@@ -26,7 +26,7 @@ from codea1_cli.judging.judge import SolveResult
 from codea1_cli.methods.base import CandidateView, SuiteResults
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
-from codea1_cli.recipe.resources import figure_due, open_step_judge
+from codea1_cli.recipe.resources import figure_due
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
 
@@ -41,11 +41,11 @@ class Arena:
         self.run = RunDir(run_path)
         self.unopened: CodeA1Error | None = None  # told by `layers`: what an actor's start raises, Ray does not pass on
         try:
-            self.judge = open_step_judge(recipe, self.run.path, spread=several_nodes())
+            self.judge = run_judge(recipe, self.run.path)
         except CodeA1Error as fault:
             self.unopened = fault
         callers = 1 if self.unopened else self.judge.workers
-        # More than callers: who waits for what another has asked a reference keeps no worker busy.
+        # More than callers: some wait for what another has asked a reference.
         self.threads = ThreadPoolExecutor(2 * callers + 16, thread_name_prefix="judge")
         self.writer = ThreadPoolExecutor(1, thread_name_prefix="run-writer")
         self.run_writer: RunWriter | None = None
@@ -91,7 +91,7 @@ class Arena:
     async def check_references(self, problems: Sequence[Problem]) -> dict[str, str]:
         """Why a problem cannot be used, by id: its reference does not load or does not agree with itself, for one."""
         fault = self.method.problem_fault
-        reasons = await gather(*(self.in_thread(fault, self.judge, problem) for problem in problems))
+        reasons = await gather(*(self.in_thread(self.judge.ask, fault, problem) for problem in problems))
         return {problem.id: reason for problem, reason in zip(problems, reasons, strict=True) if reason}
 
     async def solve(self, problems: Sequence[Problem], texts: list[list[str]]) -> list[SolveResult]:
@@ -157,7 +157,7 @@ class Arena:
 
     async def post_suites(self, step: int, groups: Sequence[tuple[str, int, list[str]]]) -> None:
         """Takes suites as they are sampled; judging starts at once."""
-        await gather(*(self.step(step).judge_suites(pid, index, texts) for pid, index, texts in groups))
+        await self.step(step).judge_groups(groups)
 
     async def skip_suites(self, step: int, keys: Sequence[tuple[str, int]]) -> None:
         """Candidates whose prompt is too long for the Test LLM: nobody attacks them."""

@@ -83,13 +83,6 @@ def survey(address: str) -> list[Node]:
     return nodes
 
 
-def several_nodes() -> bool:
-    """Whether the cluster that this process belongs to has more than one node."""
-    import ray
-
-    return sum(node["Alive"] for node in ray.nodes()) > 1
-
-
 def on_node(ray: Any, node: str, function: Any, *arguments: Any) -> Any:
     """A task on one node; returns its reference."""
     return ray.remote(num_cpus=0, scheduling_strategy=pinned(node), max_retries=0)(function).remote(*arguments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem, Step
 from codea1_cli.methods.base import CandidateView
 from codea1_cli.problems.problem import Problem
 from codea1_cli.runs.run_dir import RunDir
+from codea1_cli.sandbox.base import in_order
 
 
 def new_future() -> asyncio.Future[Any]:
@@ -104,20 +106,37 @@ class Step:
         return self._judge.owners(candidates)
 
     async def judge_suites(self, problem_id: str, index: int, texts: Sequence[str]) -> None:
-        slot = _slot(self._judged, (problem_id, index))
-        self.sampled = time.monotonic() if texts else self.sampled
+        await self.judge_groups([(problem_id, index, texts)])
+
+    async def judge_groups(self, groups: Iterable[tuple[str, int, Sequence[str]]]) -> None:
+        """`judge_suites` for many candidates; those of a problem in one job, as far as the judge takes them so."""
+        attacks: dict[str, list[tuple[int, Sequence[str]]]] = defaultdict(list)
+        for problem_id, index, texts in groups:
+            attacks[problem_id].append((index, texts))
+            self.sampled = time.monotonic() if texts else self.sampled
+        parts = [
+            (problem_id, dict(suites[start : start + self._judge.together]))
+            for problem_id, suites in attacks.items()
+            for start in range(0, len(suites), self._judge.together)
+        ]
+        await asyncio.gather(*(self._judge_part(*part) for part in parts))
+
+    async def _judge_part(self, problem_id: str, attacks: Mapping[int, Sequence[str]]) -> None:
+        slots = [_slot(self._judged, (problem_id, index)) for index in attacks]
         try:
-            candidate = (await self.candidates(problem_id))[index]
+            candidates = await self.candidates(problem_id)
+            attacked = [(candidates[index], texts) for index, texts in attacks.items()]
             book, started = self._replayed(problem_id), time.monotonic()
-            judged = await self._in_thread(
-                self._judge.judge_suites, self._problems[problem_id], candidate, texts, book, True
-            )
+            problem = self._problems[problem_id]
+            judged = await self._in_thread(self._judge.ask, judge_attacks, problem, attacked, book)
             self.judge_seconds += time.monotonic() - started
-            partner = self._sparring(problem_id, await self.candidates(problem_id)).get(index) if texts else None
-            slot.set_result(replace(judged, shown=partner))
+            partners = self._sparring(problem_id, candidates)
+            for slot, one, (index, texts) in zip(slots, judged, attacks.items(), strict=True):
+                slot.set_result(replace(one, shown=partners.get(index) if texts else None))
         except Exception as error:  # a fault of ours must end the run, not leave it waiting
-            if not slot.done():
-                slot.set_exception(error)
+            for slot in slots:
+                if not slot.done():
+                    slot.set_exception(error)
 
     async def judged(self, problem_id: str, index: int) -> Judged:
         return await _slot(self._judged, (problem_id, index))
@@ -130,6 +149,14 @@ class Step:
         judged = await self._in_thread(self._judge.judge_pool, problem, candidates, pool, self._number)
         self.pool_seconds += time.monotonic() - started
         return judged
+
+
+def judge_attacks(
+    judge: StepJudge, problem: Problem, attacks: Sequence[tuple[Candidate, Sequence[str]]], book: Sequence[str]
+) -> list[Judged]:
+    """Each candidate with its suites and the book, side by side; a wrong one waits for `judge_pool`."""
+    work = in_order(lambda one: judge.judge_suites(problem, *one, book, later=True), attacks, len(attacks))
+    return [judged for _, judged in work]
 
 
 def check_outage(step: int, problems: Iterable[JudgedProblem], judge: StepJudge, most: float, run: RunDir) -> None:

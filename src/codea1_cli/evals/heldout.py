@@ -165,7 +165,7 @@ class HeldoutNearMisses(HeldoutAttacking):
         missing = [problem for pid, problem in self.problems.items() if pid not in kept]
 
         def find(problem: Problem) -> list[str]:
-            found = near_misses(problem, judge, limit)
+            found: list[str] = judge.ask(near_misses, problem, limit)
             self.progress()
             return found
 

@@ -33,7 +33,7 @@ def programs_to_try(problem: Problem) -> list[str]:
     return list(dict.fromkeys([*wrong_programs(problem), *by_hash]))[:PROGRAMS_TRIED]
 
 
-def near_misses(problem: Problem, judge: StepJudge, limit: int) -> list[str]:
+def near_misses(judge: StepJudge, problem: Problem, limit: int) -> list[str]:
     """Up to `limit` programs that pass at least half of the problem's tests and not all, those that pass most first.
 
     They are looked for among `programs_to_try`. `tests` and `extra_tests` count, where the reference answers them. Of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -105,9 +105,10 @@ class StepJudge:
     own_tests: how many of a problem's own tests a candidate faces when it is loaded; None: all.
     """
 
+    together = 1  # candidates of a problem that are best judged in one job
+
     def __init__(self, rules: Game, judge: Judge, own_tests: int | None = 0) -> None:
-        self.rules, self.judge, self.own_tests = rules, judge, own_tests
-        self.sandbox = judge.sandbox
+        self.rules, self.judge, self.sandbox, self.own_tests = rules, judge, judge.sandbox, own_tests
         self.workers: int = getattr(self.sandbox, "workers", 1)  # callers that it keeps busy
         self.places: int = getattr(self.sandbox, "requests", self.workers)  # what it runs at once, or asks a service
 
@@ -136,6 +137,10 @@ class StepJudge:
         """What went wrong with the sandbox so far, retried or not, by kind."""
         return dict(getattr(self.sandbox, "failures", {}))
 
+    def ask(self, function: Callable[..., Any], problem: Problem, *arguments: Any) -> Any:
+        """`function(judge, problem, *arguments)` where the problem is judged, in another process perhaps."""
+        return function(self, problem, *arguments)
+
     def reference_fault(self, problem: Problem) -> str | None:
         """Why a problem cannot be played: its reference does not load, or no test of it has one answer."""
         loaded = self.judge.loads(problem.reference, problem.entry_point) if problem.reference else True
@@ -159,9 +164,7 @@ class StepJudge:
         expected = own_answers(self.judge, problem, self.own_tests) if self.own_tests != 0 else {}
         known = [(call, answer) for call, answer in expected.items() if answer.valid or answer.reason == UNSCORED]
         tests = [BookTest(f"assert {call} == {answer.text}", call, None) for call, answer in known]
-        seen: dict[str, tuple[bool | None, str, tuple[JudgedTest, ...]]] = {
-            "": (False, "the reply holds no program", ())
-        }
+        seen: dict[str, tuple[Any, ...]] = {"": (False, "the reply holds no program", ())}
         candidates = []
         for text in texts:
             code = extract_code(text, problem.entry_point, mode=self.rules.mode)
@@ -197,8 +200,7 @@ class StepJudge:
             return {call: answer for call, answer in told.items() if call in count}
 
         new = wrong_candidates(games, step)
-        codes = {member.code for member in new}
-        members = [*new, *(member for member in pool if member.code not in codes)]
+        members = [*new, *(member for member in pool if member.code not in {one.code for one in new})]
         judged = [replace(one, game=game, later=False) for one, game in zip(candidates, games, strict=True)]
         return JudgedProblem(judged, judged_pool(members, answers_of, self.rules.pool_size))
 

@@ -47,9 +47,11 @@ class SamplingSettings:
 
 
 class Sampler(Protocol):
-    """`tokenizer` is the model's own, with left padding."""
+    """`tokenizer` is the model's own, with left padding. tokens, seconds: sampled so far, and what `generate` took."""
 
     tokenizer: Any
+    tokens: int
+    seconds: float
 
     def generate(self, prompts: Sequence[list[int]], settings: SamplingSettings) -> list[list[str]]:
         """`n` texts for each prompt of token ids, without special tokens."""
@@ -58,7 +60,12 @@ class Sampler(Protocol):
         """Model, tokenizer, hash of the chat template, engine, number type, versions."""
 
     def close(self) -> None:
-        """Ends the engine."""
+        """Ends the engine and gives its memory back; nothing is sampled afterwards."""
+
+
+def speed(tokens: int, seconds: float) -> dict[str, float | None]:
+    """How many tokens were sampled, and how many per second, as results have it."""
+    return {"tokens_sampled": tokens, "tokens_per_second": round(tokens / seconds, 1) if seconds else None}
 
 
 def open_sampler(model: ModelRef, engine: str = "auto") -> Sampler:

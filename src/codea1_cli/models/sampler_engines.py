@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ class TransformersSampler:
         self.batch = batch or BATCH[self.device]
         self.model = _load(model, self.dtype).to(self.device).eval()
         self._ends = end_tokens(model.path, self.tokenizer)
+        self.tokens, self.seconds = 0, 0.0
 
     def generate(self, prompts: Sequence[list[int]], settings: SamplingSettings) -> list[list[str]]:
         """`n` texts for each prompt.
@@ -58,6 +60,7 @@ class TransformersSampler:
         """
         import torch
 
+        began = time.monotonic()
         copies = 1 if settings.temperature == 0 else settings.n
         rows = [(i, number) for i in range(len(prompts)) for number in range(copies)]
         rows.sort(key=lambda row: (-len(prompts[row[0]]), row))
@@ -76,6 +79,7 @@ class TransformersSampler:
                 torch.cuda.empty_cache()
                 continue
             texts.update(zip(part, answers, strict=True))
+        self.seconds += time.monotonic() - began
         return [[texts[i, number % copies] for number in range(settings.n)] for i in range(len(prompts))]
 
     def _batch(self, prompts: list[list[int]], numbers: list[int], settings: SamplingSettings) -> list[str]:
@@ -103,6 +107,8 @@ class TransformersSampler:
                 logits_processor=processors,
                 stopping_criteria=criteria,
             )
+        ended = torch.isin(out[:, width:], torch.tensor(self._ends, device=out.device)).cumsum(dim=1)
+        self.tokens += int(((ended == 0).sum(dim=1) + (ended > 0).any(dim=1)).sum())
         texts = self.tokenizer.batch_decode(out[:, width:], skip_special_tokens=True)
         return [cut_at_stop(text, settings.stop) for text in texts]
 
@@ -205,6 +211,7 @@ class VllmSampler:
         self.ref = model
         self.tokenizer: Any = load_model_tokenizer(model)
         self._ends = end_tokens(model.path, self.tokenizer)
+        self.tokens, self.seconds = 0, 0.0
         options: dict[str, Any] = {"seed": 0, "gpu_memory_utilization": _share(memory), "generation_config": "vllm"}
         self._adapter: Any = None
         if model.adapter is not None:
@@ -237,7 +244,10 @@ class VllmSampler:
         ]
         asked = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
         extra = {"lora_request": self._adapter} if self._adapter is not None else {}
+        began = time.monotonic()
         outputs = self.engine.generate(asked, each, use_tqdm=False, **extra)
+        self.seconds += time.monotonic() - began
+        self.tokens += sum(len(reply.token_ids) for output in outputs for reply in output.outputs)
         texts = [[reply.text for reply in output.outputs] for output in outputs]
         return [[row[number % copies] for number in range(settings.n)] for row in texts]
 
@@ -249,13 +259,13 @@ class VllmSampler:
         """Ends the engine and gives its memory back."""
         import gc
 
-        import torch
+        from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
 
-        self.engine = None
-        gc.collect()
-        torch.cuda.empty_cache()
-        if torch.distributed.is_initialized():  # vLLM makes a group of one and leaves it
-            torch.distributed.destroy_process_group()
+        if self.engine is not None:
+            self.engine.llm_engine.engine_core.shutdown()
+            self.engine = None
+            gc.unfreeze()  # vLLM keeps what it made at its start, the model with it, from the garbage collector
+            cleanup_dist_env_and_memory()
 
 
 def _share(most: float) -> float:

@@ -143,13 +143,12 @@ def file_hash(source: str) -> str:
     return hashlib.sha256(problems_file(source).read_bytes()).hexdigest()
 
 
-def open_judge(recipe: Recipe, *, workers: int | None = None, cache: Path | None = None, spread: bool = False) -> Judge:
+def open_judge(recipe: Recipe, *, workers: int | None = None, cache: Path | None = None) -> Judge:
     """The judge that a recipe asks for, with its limits, on its sandbox. Whoever opens it closes `sandbox` and `cache`.
 
     Args:
         workers: programs at once; None: what the recipe says.
         cache: the folder of the reference's answers; None keeps them in memory.
-        spread: judge on every node of the Ray cluster that this process is connected to.
 
     Raises:
         EnvironmentFault: the sandbox does not start, or lacks a required layer.
@@ -157,7 +156,7 @@ def open_judge(recipe: Recipe, *, workers: int | None = None, cache: Path | None
     from codea1_cli.sandbox.make import SandboxOptions, make_sandbox
 
     section = recipe.judge
-    sandbox = SandboxOptions(**recipe.sandbox.model_dump(), workers=workers or section.workers, spread=spread)
+    sandbox = SandboxOptions(**recipe.sandbox.model_dump(), workers=workers or section.workers)
     return Judge(
         make_sandbox(sandbox),
         limits=Limits(time_s=section.time_limit_s, memory_mb=section.memory_mb),
@@ -179,13 +178,13 @@ def judge_of(recipe: Recipe, every_core: bool = False) -> Iterator[Judge]:
         yield judge
 
 
-def open_step_judge(recipe: Recipe, run_path: Path, *, spread: bool = False) -> StepJudge:
-    """The judge of a run's steps; the reference's answers are kept in the run directory.
+def open_step_judge(recipe: Recipe, run_path: Path | None) -> StepJudge:
+    """The judge of a run's steps; the reference's answers are kept in the run directory, in memory without one.
 
     Raises:
         EnvironmentFault: as `open_judge`.
     """
-    judge = open_judge(recipe, cache=run_path / "references", spread=spread)
+    judge = open_judge(recipe, cache=run_path / "references" if run_path is not None else None)
     return StepJudge(recipe.game, judge, method_of(recipe).own_tests(recipe.game))
 
 

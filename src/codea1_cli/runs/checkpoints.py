@@ -7,7 +7,9 @@ run marks as one that was never interrupted.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import zipfile
 from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -139,3 +141,18 @@ def mark_best(run: RunDir, figure: str | None) -> dict[str, Any] | None:
         write_atomic(file, json.dumps(best) + "\n")
     run.point("best", found[0])
     return best
+
+
+def checkpoints(run: RunDir) -> list[dict[str, int]]:
+    """Step and size of every whole checkpoint, oldest first."""
+    return [{"step": step, "bytes": folder_bytes(run.checkpoint(step))} for step in run.committed_steps()]
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes of the files below `folder`; files that vanish meanwhile count nothing, links are not followed."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(parent, name)).st_size
+    return total

@@ -1,17 +1,17 @@
 """How far a run has come and what it was measured at, read from its folder alone."""
 
 import contextlib
-import os
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals.heldout import NEAR_MISSES, TARGETS
 from codea1_cli.evals.statistics import Change, changes
 from codea1_cli.files import read_json
+from codea1_cli.runs.checkpoints import folder_bytes
 from codea1_cli.runs.run_dir import RunDir
 
 State = Literal["running", "finished", "failed", "interrupted", "stopped", "stopped before step 1"]
@@ -121,21 +121,6 @@ def last_metrics(run: RunDir, count: int) -> tuple[list[dict[str, Any]], list[di
     lines = run.metrics()
     steps = [line for line in lines if "eval" not in line]
     return steps[len(steps) - min(count, len(steps)) :], [line for line in lines if "eval" in line]
-
-
-def checkpoints(run: RunDir) -> list[dict[str, int]]:
-    """Step and size of every whole checkpoint, oldest first."""
-    return [{"step": step, "bytes": folder_bytes(run.checkpoint(step))} for step in run.committed_steps()]
-
-
-def folder_bytes(folder: Path) -> int:
-    """Bytes of the files below `folder`; files that vanish meanwhile count nothing, links are not followed."""
-    total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(parent, name)).st_size
-    return total
 
 
 # -- what it was measured at -------------------------------------------------------------------------------------------
@@ -265,16 +250,41 @@ def compared(
     return dict(zip(names, changes(*cells, by_seed=by_seed), strict=True)) if names else {}
 
 
-def spent(run: RunDir) -> dict[str, float]:
-    """Steps done, seconds of them, tokens sampled in them, and GPU hours."""
-    steps = [line for line in run.metrics() if "eval" not in line]
-    info = run.info()
-    given = info.get("environment", {}).get("given", {})
-    gpus = {
-        (info.get("devices", {}).get(label, "").partition(" of node ")[2], values.get("CUDA_VISIBLE_DEVICES"))
-        for label, values in given.items()
-        if values.get("CUDA_VISIBLE_DEVICES")
-    }
+def spent(run: RunDir) -> dict[str, Any]:
+    """Steps done, seconds of them, tokens sampled in them and GPU hours; how many hours were waited, and `waits`, which
+    share of all for what: the `judge`, the `code` or the `test` policy. `rest` is evaluations, saving and the like."""
+    steps, cards = [line for line in run.metrics() if "eval" not in line], _cards(run)
     seconds = sum(line.get("timing", {}).get("step_s", 0.0) for line in steps)
-    tokens = sum(line.get(role, {}).get("sampled_tokens", 0) for line in steps for role in ("code", "test"))
-    return {"steps": len(steps), "seconds": seconds, "tokens": tokens, "gpu_hours": len(gpus) * seconds / 3600}
+    waits: Counter[str] = Counter()
+    for line in steps:
+        for roles in cards:
+            waits.update(_waits(line.get("timing", {}), roles, {role for card in cards for role in card} - roles))
+    whole = len(cards) * seconds
+    return {
+        "steps": len(steps),
+        "seconds": seconds,
+        "tokens": sum(line.get(role, {}).get("sampled_tokens", 0) for line in steps for role in ("code", "test")),
+        "gpu_hours": whole / 3600,
+        "idle_gpu_hours": (waits.total() - waits["rest"]) / 3600,
+        "waits": {cause: seconds / whole for cause, seconds in sorted(waits.items()) if seconds},
+    }
+
+
+def _cards(run: RunDir) -> list[set[str]]:
+    """The policies on each GPU that a run has."""
+    info, found = run.info(), defaultdict(set)
+    for label, values in info.get("environment", {}).get("given", {}).items():
+        if gpu := values.get("CUDA_VISIBLE_DEVICES"):
+            node = info.get("devices", {}).get(label, "").partition(" of node ")[2]
+            found[node, gpu].add(label.partition("[")[0])
+    return list(found.values())
+
+
+def _waits(timing: Mapping[str, float], roles: set[str], others: set[str]) -> dict[str, float]:
+    """Seconds of a step in which a GPU had nothing to do, by cause. roles: the policies on it; others: those that are
+    elsewhere, which it may have waited for. Policies on one GPU are taken to work one after the other."""
+    busy = sum(timing.get(f"{role}_{part}_s", 0.0) for role in roles for part in ("sampling", "updating"))
+    free = max(0.0, timing.get("step_s", 0.0) - busy)
+    waiting = min(free, *(timing.get(f"{role}_waiting_s", 0.0) for role in roles))
+    judge = min(waiting, timing.get("judge_tail_s", 0.0)) if others else waiting
+    return {"judge": judge, "rest": free - waiting} | dict.fromkeys(others, waiting - judge)

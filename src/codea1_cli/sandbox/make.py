@@ -26,8 +26,7 @@ class SandboxOptions:
     recipe's `sandbox` section. endpoint: the address of a sandbox-fusion service. patience_s: how long its outage is
     waited for. workers: programs at once per machine, or requests at once to a service; None: one per CPU, 8 requests.
     python: the candidates' interpreter, where they run. require: layers whose absence is an error. warm: modules that
-    are imported before programs are. environment: what programs find around them. spread: run on every node of the Ray
-    cluster that this process is connected to, which a service does not need.
+    are imported before programs are. environment: what programs find around them.
 
     Raises:
         UserError: there is no such backend, or the endpoint is missing, no address, or goes with another backend.
@@ -41,7 +40,6 @@ class SandboxOptions:
     workers: int | None = None
     warm: Sequence[str] = ("numpy",)
     environment: SandboxEnvironment = field(default_factory=SandboxEnvironment)
-    spread: bool = False
 
     def __post_init__(self) -> None:
         check_backend(self.backend, self.endpoint)
@@ -68,14 +66,6 @@ def make_local(options: SandboxOptions) -> LocalSandbox:
     return LocalSandbox(options.workers or cores(), **_shared(options))
 
 
-def _local_or_cluster(options: SandboxOptions) -> Sandbox:
-    if not options.spread:
-        return make_local(options)
-    from codea1_cli.sandbox.cluster import ClusterSandbox
-
-    return ClusterSandbox(options)
-
-
 def _fusion(options: SandboxOptions) -> Sandbox:
     from codea1_cli.sandbox.fusion import FusionSandbox
 
@@ -87,7 +77,7 @@ def _shared(options: SandboxOptions) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("python", "require", "warm", "environment")}
 
 
-BACKENDS: dict[str, Callable[[SandboxOptions], Sandbox]] = {"local": _local_or_cluster, "fusion": _fusion}
+BACKENDS: dict[str, Callable[[SandboxOptions], Sandbox]] = {"local": make_local, "fusion": _fusion}
 
 
 def check_backend(backend: str, endpoint: str | None) -> None:

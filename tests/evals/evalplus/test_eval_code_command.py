@@ -4,11 +4,14 @@ import json
 import os
 import platform
 import signal
+import weakref
 
 import pytest
 
 from codea1_cli.cli import app
 from codea1_cli.cli.console import run_app
+from codea1_cli.evals import scoring
+from codea1_cli.models import sampler_engines
 from codea1_cli.models.sampler_engines import TransformersSampler
 
 OPTIONS = ("--model", "builtin:tiny", "--n", "2", "--max-new-tokens", "12", "--workers", "1")
@@ -28,10 +31,23 @@ def write(path, solutions, copies=1):
 
 
 @pytest.mark.e2e
-def test_samples_are_made_scored_and_kept(command, release, tmp_path):
+def test_samples_are_made_scored_and_kept(command, release, tmp_path, monkeypatch):
+    models, gone = [], []
+    load, score_them = sampler_engines._load, scoring.score_samples
+
+    def loaded(*arguments):
+        model = load(*arguments)
+        models.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr(sampler_engines, "_load", loaded)
+    monkeypatch.setattr(scoring, "score_samples", lambda *a: gone.append(models[0]() is None) or score_them(*a))
     code, out, _ = command("eval-code", "humaneval", *OPTIONS, "--data", release, "--json")
     assert code == 0
     result = json.loads(out)
+    assert gone == [True]  # the GPU is free when scoring begins
+    assert result["tokens_per_second"] > 0
+    assert 6 <= result["tokens_sampled"] <= 6 * 12
     assert result["figures"]["plus"]["tasks"] == 3
     assert {"pass@1", "pass@2", "avg@2", "interval"} <= set(result["figures"]["plus"])
     assert [row["n"] for row in result["tasks"].values()] == [2, 2, 2]

@@ -187,6 +187,7 @@ class Sampler:
 
     def __init__(self):
         self.tokenizer, self.prompts, self.closed = self, 0, False
+        self.tokens, self.seconds = 0, 0.0
 
     chat_template = "takes every role"
 
@@ -196,7 +197,9 @@ class Sampler:
         return [len(messages), *(ord(c) for c in messages[1]["content"])]
 
     def generate(self, prompts, settings):
+        assert not self.closed
         self.prompts += len(prompts)
+        self.tokens, self.seconds = self.tokens + 10 * len(prompts), self.seconds + 0.5
         return [[self.answer(prompt)] for prompt in prompts]
 
     def answer(self, prompt):
@@ -247,10 +250,13 @@ def test_an_interrupt_is_answered_with_a_line(files, monkeypatch, capfd):
 
 def test_a_model_is_sampled_once_and_its_suites_kept(files, call, sampler, monkeypatch):
     monkeypatch.chdir(files)
+    closed, score = [], job.score_all
+    monkeypatch.setattr(job, "score_all", lambda *a, **k: closed.append(sampler.closed) or score(*a, **k))
     words = ("ult", "--data", files / "ult.json", "--k", 2, "--tests", 2, "--json")
     code, out, _ = call(*words)
     found = json.loads(out)
-    assert (code, sampler.prompts, sampler.closed) == (0, 2 * 2 + 2, True)
+    assert (code, sampler.prompts, closed) == (0, 2 * 2 + 2, [True, True])  # the GPU is free when scoring begins
+    assert (found["tokens_sampled"], found["tokens_per_second"]) == (60, 40.0)
     assert found["folder"] == "eval-tests/fake-ult"
     assert found["model"] == {"model": "fake", "engine": "fake"}
     assert found["protocols"]["published"]["pass@2"] == 50.0

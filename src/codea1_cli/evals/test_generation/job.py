@@ -89,12 +89,13 @@ def run_benchmark(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, A
     functions, faults = _loading(scorer, folder.functions, job.workers)
     found: dict[str, Any] = {**folder.about(), "not_loading": faults, "protocols": {}, "functions": {}, "unscored": 0}
     found["without_suite"] = folder.without_suite(functions)
-    for protocol in job.protocols:
-        suites = folder.suites(protocol, functions, progress)
+    suites = {protocol: folder.suites(protocol, functions, progress) for protocol in job.protocols}
+    folder.end_sampling()
+    for protocol, written in suites.items():
         file = folder.path / f"rows.{protocol}.jsonl"
         folder.begin()
         with folder.timed(f"scoring, {protocol}"):
-            rows = score_all(scorer, protocol, functions, suites, file, workers=job.workers, progress=progress)
+            rows = score_all(scorer, protocol, functions, written, file, workers=job.workers, progress=progress)
         found["protocols"][protocol] = summary(protocol, rows, job.scoring, sample)
         found["functions"][protocol] = [row.dump(protocol) for row in rows]
         found["unscored"] += sum(row.unscored for row in rows)
@@ -126,6 +127,7 @@ def sample_only(job: Job, progress: Progress) -> dict[str, Any]:
     folder = JobFolder(job)
     for protocol in job.protocols:
         folder.suites(protocol, folder.functions, progress)
+    folder.end_sampling()
     return folder.finish({**folder.about(), "not_loading": {}, "unscored": 0})
 
 
@@ -139,6 +141,7 @@ def run_file(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
     folder = JobFolder(job)
     functions, faults = _loading(scorer, folder.functions, job.workers)
     suites = folder.suites(ONE_SHOT, functions, progress)
+    folder.end_sampling()
     if job.suites is not None:
         functions = [function for function in functions if function.id in suites]
     rows = []
@@ -275,12 +278,17 @@ class JobFolder(ResultsFolder):
             "versions": {name: installed_version(name) for name in ("codea1", "cosmic-ray", "coverage")},
         }
 
-    def finish(self, found: dict[str, Any]) -> dict[str, Any]:
-        """Writes `results.json`: `found`, with the model and the seconds spent; returns it."""
+    def end_sampling(self) -> None:
+        """Gives the model's memory back before anything is scored."""
         if self.sampler is not None:
             self.sampler.close()
+            self.add("sampled.json", {"tokens": self.sampler.tokens, "seconds": self.sampler.seconds})
+            self.sampler = None
+
+    def finish(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Writes `results.json`: `found`, with the model, the seconds spent and the speed of sampling; returns it."""
         self.begin()
-        found |= {"model": self.read("model.json"), "seconds": self.read("seconds.json") or {}}
+        found |= {"model": self.read("model.json"), "seconds": self.read("seconds.json") or {}} | self.speed()
         self.write("results.json", found)
         return found
 

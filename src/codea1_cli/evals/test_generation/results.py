@@ -15,6 +15,7 @@ from codea1_cli.errors import UserError
 from codea1_cli.evals.statistics import paired_bootstrap
 from codea1_cli.evals.test_generation.figures import PROTOCOLS, Scoring, share, values
 from codea1_cli.files import kept_rows, read_json
+from codea1_cli.models.sampler import speed
 
 OWN_FILE = "own file"  # takes the place of a protocol where a result is of a user's functions
 
@@ -62,9 +63,16 @@ class ResultsFolder:
             yield
         finally:
             if self.path.is_dir():
-                spent = self.read("seconds.json") or {}
-                spent[what] = round(spent.get(what, 0.0) + time.monotonic() - began, 3)
-                self.write("seconds.json", spent)
+                self.add("seconds.json", {what: time.monotonic() - began})
+
+    def add(self, name: str, counts: Mapping[str, float]) -> None:
+        """Adds to the numbers that a JSON file of the folder holds."""
+        kept = self.read(name) or {}
+        self.write(name, kept | {key: round(kept.get(key, 0) + count, 3) for key, count in counts.items()})
+
+    def speed(self) -> dict[str, float | None]:
+        """How many tokens were sampled, over all calls, and how many per second."""
+        return speed(**(self.read("sampled.json") or {"tokens": 0, "seconds": 0.0}))
 
 
 @dataclass(frozen=True)

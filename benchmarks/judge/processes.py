@@ -1,0 +1,144 @@
+"""How judging beside sampling spreads over a machine: a run's rollouts are judged again, as the arena judges them.
+
+`uv run python benchmarks/judge/processes.py RUN_DIRECTORY [--problems FILE] [--workers 1 2 4 8 16 32] [--check]`
+prints per number of workers the suites per second, how many cores were busy, and the processor time that a suite takes in
+the arena's threads, in the judge's other processes and in its programs. From that follows at how many cores a Python
+process is the limit: there its own part fills one. The texts of a step are all there at once, so the judge has work.
+
+--problems: where the run's problems are, if not where its recipe says. --repeat: judge the steps so many times, each time
+with references that have answered nothing. --one-process: in the arena's alone. --check: exit with 1 when rewards,
+selection, Mistake Book or pool of the last number of workers differ from those of the first.
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from codea1_cli.engine.cluster import ray_cluster
+from codea1_cli.engine.judge_processes import SpreadJudge, run_judge
+from codea1_cli.engine.run_writer import RunWriter
+from codea1_cli.engine.step_state import Step
+from codea1_cli.problems.problem import read_problems
+from codea1_cli.runs.rollout_files import rollout_files
+from codea1_cli.runs.run_dir import RunDir
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--problems", type=Path)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
+    parser.add_argument("--steps", type=int, default=5, help="the run's last steps")
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--one-process", action="store_true", help="judge in the arena's process alone")
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    run = RunDir(options.run)
+    problems = {p.id: p for p in read_problems(options.problems)} if options.problems else run.problems()
+    files = sorted(rollout_files(run.path / "rollouts").items())[-options.steps :]
+    steps = [(step, pq.read_table(file).to_pylist()) for step, file in files]
+    found = []
+    with ExitStack() as stack:
+        if not options.one_process:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            stack.enter_context(ray_cluster(folder, None))
+        for workers in options.workers:
+            section = run.recipe().judge.model_copy(update={"workers": workers})
+            recipe = run.recipe().model_copy(update={"judge": section})
+            found.append(measure(recipe, steps, problems, options.repeat))
+    if options.check:
+        same = found[0] == found[-1]
+        print("rewards, selection, book and pool:", "the same" if same else "they DIFFER")
+        sys.exit(0 if same else 1)
+
+
+def measure(recipe, steps, problems, repeat) -> list:
+    """Judges the steps and prints what it took; what they came to."""
+    suites = repeat * sum(len(row["suites"]) for _, rows in steps for row in rows)
+    spent, outcomes, count = [0.0] * 4, [], 0
+    for _ in range(repeat):
+        with tempfile.TemporaryDirectory() as folder:
+            replay = Replay(recipe, problems, RunDir(Path(folder)))
+            outcomes, seconds = replay.all(steps)
+            count = len(replay.judge.processes) if isinstance(replay.judge, SpreadJudge) else 0
+            replay.judge.close()
+            spent = [total + part for total, part in zip(spent, seconds, strict=True)]
+    wall, arena, others, programs = spent
+    per_suite = ", ".join(f"{1000 * part / suites:.2f}" for part in (arena, others, programs))
+    limit = (arena + others + programs) / max(arena, others / max(count, 1))
+    print(
+        f"{recipe.judge.workers:>3} workers, {1 + count} processes: {suites / wall:6.1f} suites per second, "
+        f"{(arena + others + programs) / wall:4.1f} cores busy; {per_suite} ms of processor per suite in the arena's threads, "
+        f"other processes of the judge, programs: at {limit:.0f} cores a process is the limit",
+        file=sys.stderr,  # stdout belongs to a log while Ray runs
+    )
+    return outcomes
+
+
+class Replay:
+    """Steps with recorded texts, judged, scored and written as in a run; each step's texts are all there at once."""
+
+    def __init__(self, recipe, problems, run: RunDir) -> None:
+        run.create()
+        self.judge, self.problems, self.writer = run_judge(recipe, run.path), problems, RunWriter(recipe, run)
+        self.threads = ThreadPoolExecutor(2 * self.judge.workers + 16)
+        self.worked = 0.0  # processor seconds of this process's threads; Ray has others, which do not hold up Python
+        self.lock = threading.Lock()
+
+    async def in_thread(self, function, *arguments):
+        return await asyncio.get_running_loop().run_in_executor(self.threads, self.timed, function, *arguments)
+
+    def timed(self, function, *arguments):
+        began = time.thread_time()
+        try:
+            return function(*arguments)
+        finally:
+            with self.lock:
+                self.worked += time.thread_time() - began
+
+    def clocks(self) -> list[float]:
+        """Seconds by the clock, and of processor time in this process's threads, the judge's others, its programs."""
+        judge = self.judge
+        others, programs = judge.usage() if isinstance(judge, SpreadJudge) else (0.0, judge.sandbox.cpu_seconds())
+        return [time.perf_counter(), self.worked + time.thread_time(), others, programs]
+
+    def all(self, steps) -> tuple[list, list[float]]:
+        """What the steps come to, and what `clocks` counted meanwhile."""
+        self.judge.canary()
+        ids = {row["problem_id"] for _, rows in steps for row in rows}
+        list(
+            self.threads.map(self.judge.reference_fault, [self.problems[pid] for pid in ids])
+        )  # as before a first step
+        before = self.clocks()
+        found = [asyncio.run(self.step(number, rows)) for number, rows in steps]
+        spent = [after - start for start, after in zip(before, self.clocks(), strict=True)]
+        return [*found, self.writer.books, self.writer.pools], spent
+
+    async def step(self, number: int, rows) -> dict:
+        """Rewards and selection, by problem."""
+        groups: dict[str, list] = {}
+        for row in rows:
+            groups.setdefault(row["problem_id"], []).append(row)
+        book = {pid: tuple(test["test"] for test in group[0]["book"]) for pid, group in groups.items()}
+        step = Step(number, self.judge, self.problems, self.in_thread, book.__getitem__, self.writer.pool, 1)
+        await step.load_candidates({pid: [row["completion"] for row in group] for pid, group in groups.items()})
+        judged = await asyncio.gather(*(self.judged(step, pid, group) for pid, group in groups.items()))
+        outcomes, _ = self.writer.score_step(number, dict(zip(groups, judged, strict=True)))
+        return {pid: (o.code_rewards, o.suite_rewards, o.selected, o.breaks) for pid, o in outcomes.items()}
+
+    async def judged(self, step: Step, pid: str, group):
+        owners = step.owners(await step.candidates(pid))
+        await step.judge_groups((pid, i, [suite["text"] for suite in group[i]["suites"]]) for i in sorted({*owners}))
+        return await step.judge_pool(pid, [await step.judged(pid, owner) for owner in owners])
+
+
+if __name__ == "__main__":
+    main()
