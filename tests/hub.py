@@ -170,6 +170,10 @@ def environment(address: str, folder: Path) -> dict[str, str]:
             "CODEA1_GITHUB": f"{address}/raw", "HF_HUB_OFFLINE": "", "HF_HUB_DISABLE_TELEMETRY": "1"}  # fmt: skip
 
 
+PATIENT = {"HF_HUB_ETAG_TIMEOUT": "120"}
+"""Of a drill that is about other things than a hub which does not answer: a busy machine may take its time."""
+
+
 def parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
     """Rows as a parquet file has them."""
     import pyarrow as pa

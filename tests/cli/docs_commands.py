@@ -15,7 +15,7 @@ from typing import Any
 from codea1_cli.cli import app
 from codea1_cli.tiny import model_path, problems_path
 from tests.e2e.harness import CODEA1, SMALL
-from tests.hub import environment, publish_all, serving
+from tests.hub import PATIENT, environment, publish_all, serving
 
 SHOP = Path(__file__).parents[1] / "fixtures" / "shop.py"
 
@@ -181,7 +181,7 @@ def published(folder: Path, shared: Path, monkeypatch: Any) -> Iterator[None]:
     from huggingface_hub import close_session, constants
 
     with serving() as (hub, address):
-        for name, value in environment(address, folder / "caches").items():
+        for name, value in (environment(address, folder / "caches") | PATIENT).items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr("codea1_cli.hub._unreachable", {})

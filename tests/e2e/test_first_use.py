@@ -9,7 +9,7 @@ import pytest
 from codea1_cli.cli.recipes import fetched
 from codea1_cli.recipe.files import load_recipe
 from tests.e2e.harness import SMALL, Cli
-from tests.hub import environment, publish_all, serving
+from tests.hub import PATIENT, environment, publish_all, serving
 
 RECIPE = """extends: tiny
 name: first
@@ -36,7 +36,7 @@ def test_a_recipe_brings_its_data(cli: Cli, shared: Path, tmp_path: Path, monkey
     words = ("train", "--recipe", str(tmp_path / "recipe.yaml"), *small, "train.max_steps=1", "checkpoint.every=1")
     with serving() as (hub, address):
         publish_all(hub, shared)
-        env = environment(address, tmp_path) | {"CODEA1_BENCHMARKS": str(functions.parents[1])}
+        env = environment(address, tmp_path) | PATIENT | {"CODEA1_BENCHMARKS": str(functions.parents[1])}
         ahead = cli(*words, "--dry-run", "--run", "first", env=env)
         assert ahead.returncode == 0, ahead.stderr
         assert "first use: fetches kodcode, 2.6 GB" in ahead.stderr
