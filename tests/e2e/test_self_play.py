@@ -73,7 +73,7 @@ def test_it_plays_the_game_of_code_a1_on_any_number_of_ranks(cli: Cli) -> None:
     settings = (*SMALL, *SAME_REPLIES, "train.max_steps=1")
     two = cli("train", "--recipe", "tiny", "--run", "two", *settings)
     assert two.returncode == 0, two.stderr
-    one = cli("train", "--recipe", "tiny", "--run", "one", *settings, "method=self-play", "code.ranks=2", "lora={}")
+    one = cli("train", "--recipe", "tiny", "--run", "one", *settings, "method=self-play", "code.ranks=2")
     assert one.returncode == 0, one.stderr
     tables = [pq.read_table(cli.path(run) / "rollouts" / "step-000001.parquet").to_pylist() for run in ("two", "one")]
     assert sorted(tables[0], key=repr) == sorted(tables[1], key=repr)
