@@ -301,6 +301,20 @@ def saves_nothing(run: RunDir) -> None:
     resume_point(run)
 
 
+def pairs_are_made(run: RunDir) -> None:
+    from codea1_cli.cli.make_pairs import make_pairs
+
+    make_pairs("builtin:tiny/train", "code", run.path / "pairs é", limit=2, workers=1)
+
+
+def too_long_pairs(run: RunDir) -> None:
+    from codea1_cli.data.pairs import Pair
+    from codea1_cli.engine.sft import PairSetup
+
+    pairs = [Pair(f"code/{n}", [{"role": "user", "content": "q"}], "a") for n in range(3)]
+    PairSetup(run.recipe(), run).fresh(pairs, {}, [(9999, 1)] * 3, {})
+
+
 def refuse_all_replies(run: RunDir) -> None:
     from codea1_cli.engine.preflight import PreflightCounts, PreflightGate
 
@@ -390,6 +404,8 @@ STATES = {
     "a run without a Test LLM is at its end": lambda run, *_: finish(run, 6, "method=golden-tests"),
     "no checkpoint is whole": lambda run, *_: damage_all(run),
     "a run saves nothing": lambda run, *_: saves_nothing(run),
+    "pairs are made": lambda run, *_: pairs_are_made(run),
+    "most pairs are too long": lambda run, *_: too_long_pairs(run),
     "the pre-flight refuses": lambda run, *_: refuse_all_replies(run),
     "most prompts are too long": lambda run, *_: too_long_prompts(run),
     "many candidates are unscored": lambda run, patch: many_unscored(run, patch),

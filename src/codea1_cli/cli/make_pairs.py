@@ -2,6 +2,7 @@
 
 import math
 import random
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -87,7 +88,7 @@ def make_pairs(
             source |= {"from": "rollouts", "run": run.name, "steps": run.latest_step()}
             words += ["--rollouts", run.name]
             propose = _rolled_out(run.path / "rollouts", role)
-        card = publish(out, problems, options, source, command(*words), judge, propose, wait)
+        card = publish(out, problems, options, source, shlex.join(["codea1", *words]), judge, propose, wait)
     if as_json:
         console.emit({"out": str(out), **card})
         return console.EXIT_OK

@@ -274,7 +274,7 @@ def wants_vllm(recipe: Recipe, gpu: Gpu | None) -> bool:
         if recipe.train.sharding == "fsdp2" and recipe.data.heldout is not None:
             raise UserError(
                 "method=sft measures held-out problems under train.sharding=ddp alone",
-                hint="data.heldout=null, and `codea1 eval-code` on its checkpoints; or train.sharding=ddp",
+                hint="data.heldout=null, and eval-code on its checkpoints; or train.sharding=ddp",
             )
         return False
     wanted = recipe.sampling.engine == "vllm" or (recipe.sampling.engine == "auto" and gpu is not None and installed)

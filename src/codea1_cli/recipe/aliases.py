@@ -23,7 +23,7 @@ _NAMES = {
     "train.sharding": "fsdp deepspeed zero zero_stage strategy parallelism",
     "train.gradient_checkpointing": "activation_checkpointing grad_checkpointing",
     "optim.learning_rate": "lr",
-    "optim.warmup_steps": "warmup warmup_ratio num_warmup_steps lr_warmup_steps",
+    "optim.warmup_steps": "warmup_ratio num_warmup_steps lr_warmup_steps",
     "optim.lr_scheduler": "scheduler lr_schedule lr_scheduler_type lr_decay",
     "optim.weight_decay": "wd",
     "optim.adam_beta2": "beta2 adam_b2 betas",

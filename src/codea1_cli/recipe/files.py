@@ -266,7 +266,7 @@ def _meant(key: str) -> str | None:
     for known in all_keys():
         by_leaf.setdefault(known.rpartition(".")[2], []).append(known)
     if leaf in by_leaf or leaf in ALIASES:
-        return meant(by_leaf.get(leaf) or ALIASES[leaf])
+        return meant([*ALIASES.get(leaf, ()), *by_leaf.get(leaf, ())])
     siblings = [name for name, keys in by_leaf.items() if f"{section}.{name}" in keys]
     if close := near(leaf, siblings, 1):
         return meant([f"{section}.{close[0]}"])

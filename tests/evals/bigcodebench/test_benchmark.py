@@ -112,7 +112,7 @@ def test_our_failure_is_no_verdict(task, tmp_path):
     assert not cache.exists()
     made = BigCodeBenchmark(settings=QUICK)
     made._sandbox = Broken()
-    made._set = type("Set", (), {"tasks": (task,), "digest": "x"})()
+    made.tasks = {task.task_id: task}
     [scored] = made.score([Sample(task.task_id, task.reference)], ScoreOptions(), nothing)
     assert scored.verdicts["tests"] is Status.UNSCORED
 
