@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from codea1_cli.cli import runs
+from codea1_cli.cli import console, runs
 from codea1_cli.cli.watch import snapshot
 from codea1_cli.engine.client import Heartbeats
 from tests.cli.fake_run import make_run
@@ -49,9 +49,17 @@ def test_a_run_under_way(run):
     assert seen["warnings"] == ["test-0: UserWarning: a warning of a library", "step 12: unscored: 1"]
 
 
-def test_a_run_that_nobody_trains_is_shown_once_and_fits_80_columns(run, call, monkeypatch):
-    under_way(run)
+@pytest.fixture
+def narrow(monkeypatch):
+    """A terminal of WIDE columns; a console is made once per process and keeps its width."""
     monkeypatch.setenv("COLUMNS", str(WIDE))
+    console._console.cache_clear()
+    yield
+    console._console.cache_clear()
+
+
+def test_a_run_that_nobody_trains_is_shown_once_and_fits_80_columns(run, call, narrow):
+    under_way(run)
     done = call(runs.app, "watch", "first")
     assert done.code == 0
     assert "first: interrupted  step 14 of 20  70%" in done.out
