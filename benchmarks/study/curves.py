@@ -1,6 +1,6 @@
 """Draws a study's curves: held-out figures by step, the mean over the seeds and their range, one line per arm.
 
-uv run --with matplotlib python benchmarks/study/curves.py benchmarks/study/tiny-rewards.yaml --out runs/study/tiny-rewards --write docs/img/tiny-rewards.svg
+uv run python benchmarks/study/curves.py benchmarks/study/tiny-rewards.yaml --out runs/study/tiny-rewards --write docs/img/tiny-rewards.svg
 """
 
 from __future__ import annotations
