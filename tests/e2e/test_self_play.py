@@ -71,13 +71,16 @@ def test_it_goes_on_to_the_bit_after_a_rank_is_killed_and_one_folder_is_both_mod
 def test_it_plays_the_game_of_code_a1_on_any_number_of_ranks(cli: Cli) -> None:
     """Before anything is learnt the one policy gives the candidates, suites, rewards and the selection of the two."""
     settings = (*SMALL, *SAME_REPLIES, "train.max_steps=1")
-    two = cli("train", "--recipe", "tiny", "--run", "two", *settings)
+    two = cli("train", "--recipe", "tiny", "--run", "two-policies", *settings)
     assert two.returncode == 0, two.stderr
-    one = cli("train", "--recipe", "tiny", "--run", "one", *settings, "method=self-play", "code.ranks=2")
+    one = cli("train", "--recipe", "tiny", "--run", "one-policy", *settings, "method=self-play", "code.ranks=2")
     assert one.returncode == 0, one.stderr
-    tables = [pq.read_table(cli.path(run) / "rollouts" / "step-000001.parquet").to_pylist() for run in ("two", "one")]
+    tables = [
+        pq.read_table(cli.path(run) / "rollouts" / "step-000001.parquet").to_pylist()
+        for run in ("two-policies", "one-policy")
+    ]
     assert sorted(tables[0], key=repr) == sorted(tables[1], key=repr)
-    (before,), (after,) = cli.metrics("two"), cli.metrics("one")
+    (before,), (after,) = cli.metrics("two-policies"), cli.metrics("one-policy")
     assert comparable([before])[0]["arena"] == comparable([after])[0]["arena"]
     for role in ("code", "test"):
         for figure in ("reward", "reward_std", "completion_tokens", "clipped_share"):

@@ -157,7 +157,8 @@ def _disk(recipe: Recipe, checkpoint: int, steps: int, lengths: Mapping[str, Len
     kept = min(recipe.checkpoint.keep, max(1, -(-steps // every))) if every else 0
     candidates, suites = sampled(recipe, "code"), sampled(recipe, "test")
     text = c.BYTES_PER_TOKEN_OF_TEXT * sum(sampled(recipe, role) * lengths[role].completion for role in lengths)
-    text += candidates * c.BYTES_PER_TOKEN_OF_TEXT * lengths["code"].completion  # the program beside its reply
+    if "code" in lengths:
+        text += candidates * c.BYTES_PER_TOKEN_OF_TEXT * lengths["code"].completion  # the program beside its reply
     asserts = suites * recipe.game.tests_per_suite * c.ROLLOUT_BYTES_PER_ASSERT
     events = candidates * c.BOOK_EVENTS_PER_CANDIDATE * c.BOOK_BYTES_PER_EVENT if recipe.game.book and suites else 0
     return {
