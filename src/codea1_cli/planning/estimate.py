@@ -156,15 +156,14 @@ def _disk(recipe: Recipe, checkpoint: int, steps: int, lengths: Mapping[str, Len
     every = recipe.checkpoint.every
     kept = min(recipe.checkpoint.keep, max(1, -(-steps // every))) if every else 0
     candidates, suites = sampled(recipe, "code"), sampled(recipe, "test")
-    text = c.BYTES_PER_TOKEN_OF_TEXT * sum(sampled(recipe, role) * lengths[role].completion for role in lengths)
-    if "code" in lengths:
-        text += candidates * c.BYTES_PER_TOKEN_OF_TEXT * lengths["code"].completion  # the program beside its reply
+    copies = {"code": 2, "test": 1}  # the program lies beside its reply
+    tokens = sum(copies[role] * sampled(recipe, role) * each.completion for role, each in lengths.items())
     asserts = suites * recipe.game.tests_per_suite * c.ROLLOUT_BYTES_PER_ASSERT
     events = candidates * c.BOOK_EVENTS_PER_CANDIDATE * c.BOOK_BYTES_PER_EVENT if recipe.game.book and suites else 0
     return {
         "checkpoints": kept * checkpoint,
         "one being written": checkpoint if every else 0,
-        "rollouts": int(steps * c.ROLLOUT_COMPRESSION * (text + asserts)),
+        "rollouts": int(steps * c.ROLLOUT_COMPRESSION * (c.BYTES_PER_TOKEN_OF_TEXT * tokens + asserts)),
         "Mistake Book": int(steps * events),
     }
 
