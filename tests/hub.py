@@ -1,10 +1,12 @@
 """A stand-in of the Hugging Face hub and of GitHub's raw files, which can be told to fail in each way.
 
-Its repositories are dictionaries of file names and bytes. Any revision is the commit it names, `main` is COMMIT.
+Its repositories are dictionaries of file names and bytes. Any revision is the commit it names, `main` is COMMIT. Models are
+taken from who has its token, whose account is `me`.
 """
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import io
@@ -24,6 +26,9 @@ COMMIT = "c0ffee" + "0" * 34
 _HEX = re.compile(r"[0-9a-f]{40}")
 _API = re.compile(r"/api/(datasets|models)/([^/]+/[^/]+)(?:/revision/([^/]+))?")
 _FILE = re.compile(r"/(?:(datasets)/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
+_WRITE = re.compile(
+    r"/api/models/([^/]+/[^/]+)/(preupload|tree|commit)/main|/([^/]+/[^/]+)\.git/info/lfs/(objects)/batch"
+)
 _RAW = re.compile(r"/raw/([^/]+/[^/]+)/([0-9a-f]{40})/(.+)")
 
 
@@ -32,7 +37,7 @@ class Hub:
 
     `fault` is what answers suffer from: `hang` (none comes), `gated`, `private`, an HTTP status, `cut` (the next `left`
     files break off in their middle), `forged` (files are not what their hash says). `asked` are the requests, `sent` the bytes of
-    files by name.
+    files by name. `refuse` has an HTTP status by a part of the path that gets it, `private` the repositories that are.
     """
 
     def __init__(self) -> None:
@@ -42,6 +47,9 @@ class Hub:
         self.asked: list[str] = []
         self.sent: dict[str, int] = {}
         self.token: str | None = None
+        self.refuse: dict[str, int] = {}
+        self.private: set[str] = set()
+        self.stored: dict[str, bytes] = {}
 
     def add(self, repo: str, files: Mapping[str, bytes], configs: Sequence[dict[str, Any]] = ()) -> None:
         """A repository; `repo` begins with `datasets/`, `models/` or `raw/`."""
@@ -62,7 +70,30 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer(head=False)
 
-    def _answer(self, head: bool) -> None:
+    def do_POST(self) -> None:
+        self._answer(head=False, body=self._body())
+
+    def do_PUT(self) -> None:
+        if self.hub.fault == "cut" and self.hub.left > 0:
+            self.hub.left -= 1
+            self.rfile.read(1)
+            self.close_connection = True
+            return
+        body = self._body()
+        self.hub.stored[hashlib.sha256(body).hexdigest()] = body
+        self._answer(head=False, body=body)
+
+    def _body(self) -> bytes:
+        if "chunked" not in self.headers.get("Transfer-Encoding", ""):
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = []
+        while size := int(self.rfile.readline(), 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
+    def _answer(self, head: bool, body: bytes = b"") -> None:
         hub, path = self.hub, unquote(urlsplit(self.path).path)
         hub.asked.append(f"{self.command} {path}")
         if hub.fault == "hang":
@@ -70,6 +101,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if hub.fault.isdecimal():
             self._send(int(hub.fault), b"{}")
+        elif status := next((status for part, status in hub.refuse.items() if part in path), None):
+            self._send(status, b"{}", {"X-Error-Message": "because it is so"})
+        elif path == "/api/whoami-v2" or self.command in ("POST", "PUT") or _WRITE.fullmatch(path):
+            self._write(path, body)
         elif api := _API.fullmatch(path):
             self._info(f"{api[1]}/{api[2]}", api[2], api[3] or "main")
         elif raw := _RAW.fullmatch(path):
@@ -102,9 +137,63 @@ class _Handler(BaseHTTPRequestHandler):
                 "sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 130}}
             for file, content in self.hub.files[repo].items()
         ]  # fmt: skip
-        info = {"id": name, "sha": COMMIT if revision == "main" else revision, "siblings": siblings, "private": False,
+        info = {"id": name, "sha": COMMIT if revision == "main" else revision, "siblings": siblings, "private": repo in self.hub.private,
                 "tags": [], "downloads": 0, "likes": 0, "cardData": {"configs": self.hub.configs[repo]}}  # fmt: skip
         self._send(200, json.dumps(info).encode(), {"Content-Type": "application/json"})
+
+    def _write(self, path: str, body: bytes) -> None:
+        """All that only an account may: what a push asks for, in its order."""
+        hub, found = self.hub, _WRITE.fullmatch(path)
+        if self.headers.get("authorization") != f"Bearer {hub.token}" and not path.startswith("/lfs/"):
+            self._send(401, b"{}")
+        elif path == "/api/whoami-v2":
+            self._json({"name": "me", "type": "user"})
+        elif path == "/api/repos/create":
+            asked = json.loads(body)
+            name = f"{asked['organization'] or 'me'}/{asked['name']}"
+            if not name.startswith("me/"):
+                self._send(403, b"{}", {"X-Error-Message": "not yours"})
+                return
+            hub.add(f"models/{name}", {".gitattributes": b"*.safetensors filter=lfs"})
+            hub.private |= {f"models/{name}"} if asked.get("visibility") == "private" else set()
+            self._json({"url": f"http://{self.headers['host']}/{name}"})
+        elif path == "/api/validate-yaml":
+            wrong = faults_of_card(json.loads(body)["content"])
+            self._json({"errors": [{"message": one} for one in wrong], "warnings": []}, 400 if wrong else 200)
+        elif path.startswith("/lfs/"):
+            self._json({})
+        elif found is None or f"models/{found[1] or found[3]}" not in hub.files:
+            self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
+        elif found[2] == "preupload":
+            files = [{"path": one["path"], "uploadMode": "lfs" if one["path"].endswith(".safetensors") else "regular",
+                      "shouldIgnore": False, "oid": None} for one in json.loads(body)["files"]]  # fmt: skip
+            self._json({"files": files})
+        elif found[4]:
+            href = f"http://{self.headers['host']}/lfs/"
+            objects = [
+                {**one, "actions": {"upload": {"href": href + one["oid"]}}} for one in json.loads(body)["objects"]
+            ]
+            self._json({"transfer": "basic", "objects": objects})
+        elif found[2] == "tree":
+            there = hub.files[f"models/{found[1]}"].items()
+            self._json([{"type": "file", "path": name, "size": len(held), "oid": "0" * 40} for name, held in there])
+        else:
+            self._commit(found[1], [json.loads(line) for line in body.splitlines()])
+
+    def _commit(self, id: str, lines: list[dict[str, Any]]) -> None:
+        files = self.hub.files[f"models/{id}"]
+        for line in lines:
+            value = line["value"]
+            if line["key"] == "deletedFile":
+                del files[value["path"]]
+            elif line["key"] == "file":
+                files[value["path"]] = base64.b64decode(value["content"])
+            elif line["key"] == "lfsFile":
+                files[value["path"]] = self.hub.stored[value["oid"]]
+        self._json({"commitUrl": f"http://{self.headers['host']}/{id}/commit/{COMMIT}", "commitOid": COMMIT})
+
+    def _json(self, content: Any, status: int = 200) -> None:
+        self._send(status, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
     def _file(self, repo: str, name: str, revision: str, head: bool) -> None:
         hub = self.hub
@@ -147,6 +236,20 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body[:stop])
             if stop is not None:
                 self.close_connection = True
+
+
+def faults_of_card(text: str) -> list[str]:
+    """What the hub's check of a model card's metadata finds."""
+    from huggingface_hub import ModelCard
+
+    try:
+        data = ModelCard(text).data
+    except (ValueError, TypeError) as error:
+        return [str(error)]
+    ids = {"base_model": [data.base_model] if data.base_model else [], "datasets": data.datasets or []}
+    wrong = [f'"{key}" with value "{one}" is not valid' for key, named in ids.items() for one in named
+             if not re.fullmatch(r"[\w.-]+/[\w.-]+", one)]  # fmt: skip
+    return wrong + [f"{key} is missing" for key in ("library_name", "pipeline_tag", "tags") if not data.get(key)]
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from codea1_cli.files import kept_json
 
 Kind = Literal["dataset", "model"]
 T = TypeVar("T")
+Fault = Callable[[Exception], CodeA1Error]
 
 CONNECT_S = 1.5  # that a name and a connection may take, tried before the libraries that ask are loaded
 REACH_S = 3.0  # that an answer may take then; with a command's start this stays below five seconds
@@ -107,11 +108,11 @@ def _patience(usual: float) -> float:
     return float(wanted) if wanted.isdecimal() else usual
 
 
-def within(ask: Callable[[Any], T], what: str, kind: Kind, where: str) -> T:
+def within(ask: Callable[[Any], T], what: str, kind: Kind, where: str, fault: Fault | None = None) -> T:
     """What `ask`, given huggingface_hub, says, or one error within the patience, whatever a resolver or a proxy does.
 
     Raises:
-        UserError, EnvironmentFault: as `find_repo`; `what` is named.
+        UserError, EnvironmentFault: as `find_repo`, and `what` is named; or what `fault` makes of the library's error.
     """
     if offline():
         raise EnvironmentFault(f"the {what} is not here, and HF_HUB_OFFLINE is set", hint=_way_out(kind))
@@ -124,10 +125,9 @@ def within(ask: Callable[[Any], T], what: str, kind: Kind, where: str) -> T:
 
         return _bounded(lambda: ask(huggingface_hub), _patience(REACH_S))
     except Exception as error:
-        fault = _fault(error, what, kind, where)
-        if _unreached(error):
-            _unreachable[where] = (time.monotonic(), fault.what.partition(": ")[2])
-        raise fault from None
+        if why := unreached(error, where):
+            _unreachable[where] = (time.monotonic(), why)
+        raise (fault(error) if fault else _fault(error, what, kind, where)) from None
 
 
 def _connect(where: str) -> None:
@@ -139,10 +139,12 @@ def _connect(where: str) -> None:
         raise ConnectionError(error.strerror) from None
 
 
-def _unreached(error: BaseException) -> bool:
-    """Whether it says that the server did not answer, however it was asked."""
+def unreached(error: BaseException, where: str) -> str:
+    """What says that `where` did not answer, however it was asked; empty for every other error."""
     httpx = sys.modules.get("httpx")  # a second to load, and not loaded where there was no connection
-    return isinstance(error, ConnectionError | TimeoutError) or bool(httpx and isinstance(error, httpx.TransportError))
+    if not (isinstance(error, ConnectionError | TimeoutError) or (httpx and isinstance(error, httpx.TransportError))):
+        return ""
+    return f"{where} cannot be reached{f' by the proxy {by}' if (by := proxy_to(where)) else ''}: {first_line(error)}"
 
 
 def _bounded(call: Callable[[], T], seconds: float) -> T:
@@ -167,9 +169,7 @@ def _fault(error: Exception, what: str, kind: Kind, where: str, folder: Path | N
     """What a transfer's error means to whoever typed the command."""
     if isinstance(error, CodeA1Error):
         return error
-    if _unreached(error):
-        by = f" by the proxy {proxy}" if (proxy := proxy_to(where)) else ""
-        why = f"{where} cannot be reached{by}: {first_line(error)}"
+    if why := unreached(error, where):
         return EnvironmentFault(f"cannot fetch the {what}: {why}", hint=_way_out(kind))
     from huggingface_hub import errors as hub
 
@@ -258,7 +258,7 @@ def fetch(repo: HubRepo, name: str) -> Path:
                 )  # fmt: skip
             break
         except EnvironmentFault as fault:
-            if not left or (cause := fault.__context__) is None or not _unreached(cause):
+            if not left or (cause := fault.__context__) is None or not unreached(cause, endpoint()):
                 raise
             tell(f"{name}: {first_line(cause)}; trying again")
     wanted = next((file.sha256 for file in repo.files if file.name == name), None)

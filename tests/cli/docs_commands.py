@@ -131,6 +131,9 @@ COMMANDS: dict[str, Typed] = {
     "train --run NAME --resume": Typed("steps", "--dry-run"),
     "train --run NAME --resume train.max_steps=40": Typed("train.max_steps=40", "--dry-run"),
     "export RUN --role code --to DIR": Typed("DIR"),
+    "export RUN --role code --to DIR --push OWNER/NAME": Typed(
+        "me/model", put={"DIR": "PUSHED", "OWNER/NAME": "me/model"}
+    ),
     "runs prune --run NAME --whole": Typed("NAME", "--yes"),
     "sandbox check --sandbox fusion --endpoint URL": Typed("right", instead="sandbox check"),
     "prepare-data FOLDER --out mydata": Typed("train --recipe tiny data.train=mydata", put={"FOLDER": "src/mypackage"}),
@@ -183,7 +186,10 @@ def published(folder: Path, shared: Path, monkeypatch: Any) -> Iterator[None]:
     with serving() as (hub, address):
         for name, value in (environment(address, folder / "caches") | PATIENT).items():
             monkeypatch.setenv(name, value)
+        monkeypatch.setenv("HF_TOKEN", "hf_mine")
+        hub.token = "hf_mine"
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         monkeypatch.setattr("codea1_cli.hub._unreachable", {})
         close_session()
         publish_all(hub, shared, 20, monkeypatch)

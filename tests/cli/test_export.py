@@ -1,13 +1,16 @@
 """`codea1 export`: a plain model folder from any checkpoint, whole or not at all."""
 
 import json
+import os
 import shutil
 
 import pytest
+from huggingface_hub import ModelCard
 
 from codea1_cli.cli.runs import export
 from codea1_cli.recipe.files import recipe_text
 from tests.cli.fake_run import make_run
+from tests.hub import PATIENT, faults_of_card
 
 
 def test_export_takes_the_newest_or_the_named_step_and_model_files_only(run, call, tmp_path):
@@ -30,17 +33,170 @@ def test_the_card_says_what_the_policy_is_and_what_it_was_measured_at(run, call,
     (run.path / "data" / "README.md").write_text("# Mine: 4 problems\n")
     assert call(export, "first", "--role", "code", "--to", tmp_path / "new").code == 0
     card = (tmp_path / "new" / "README.md").read_text()
-    assert card.startswith("---\nlibrary_name: transformers\n")
-    assert "- **base model**: builtin:tiny\n" in card
+    assert "- **base model**: `builtin:tiny`\n" in card
     assert "Held-out problems: 4, evaluated at step 2." in card
     assert "| pass@1 | 62.5 % | " in card
     assert "Write this function.\n\nQUESTION" in card
     assert "method: code-a1" in card
-    assert "# Mine: 4 problems" in card
+    assert "\n### Mine: 4 problems" in card
     assert call(export, "first", "--role", "test", "--to", tmp_path / "test", "--step", "1").code == 0
     card = (tmp_path / "test" / "README.md").read_text()
-    assert "No held-out evaluation of the run is kept up to this step." in card
+    assert "No evaluation of the run is kept up to this step." in card
     assert "Write tests that break this solution." in card
+
+
+@pytest.mark.parametrize(
+    ("changes", "head", "title"),
+    [
+        ({}, {"license": "apache-2.0", "tags": ["code", "codea1", "trl", "grpo"]}, "# Code LLM of"),
+        ({"model": "me/base", "method": "sft"}, {"base_model": "me/base", "tags": ["code", "codea1", "trl", "sft"]}, "# Code"),
+        ({"model": "/gone/base", "method": "self-play"}, {"tags": ["code", "codea1", "trl", "grpo"]}, "# Code and Test LLM"),
+    ],
+    ids=["tiny", "hub", "folder"],
+)  # fmt: skip
+def test_the_cards_metadata_is_what_the_hub_reads(run, call, tmp_path, changes, head, title):
+    """A licence that is not known is left out, and a base model that is not on the hub."""
+    run.recipe_file.write_text(recipe_text(run.recipe().model_copy(update=changes)))
+    (run.path / "data").mkdir()
+    (run.path / "data" / "card.json").write_text(json.dumps({"source": {"dataset": "them/problems"}}))
+    assert call(export, "first", "--role", "code", "--to", tmp_path / "new").code == 0
+    card = ModelCard.load(tmp_path / "new" / "README.md")
+    always = {"library_name": "transformers", "pipeline_tag": "text-generation", "datasets": ["them/problems"]}
+    assert card.data.to_dict() == always | head
+    assert faults_of_card(card.content) == []
+    assert f"\n{title}" in card.text
+    assert ("As Test LLM, user" in card.text) == ("Test" in title)
+
+
+def test_the_card_has_the_figures_of_its_role_beside_those_before(run, call, tmp_path):
+    (run.path / "evaluation").mkdir()
+    suite = {"exposed": True, "misstated": 1, "validity": 0.5, "correct": 1, "valid": 2, "asserts": 4, "unscored": 0}
+    for step in (0, 2):
+        rows = [{"problem_id": pid, "passed": [bool(step), pid == "a"], "unscored": 0} for pid in "abcd"]
+        suites = [{"problem_id": pid, **suite, "exposed": pid == "a" or bool(step)} for pid in "abcd"]
+        tasks = {pid: {"n": 2, "unscored": 0, "base": 1 + (step > 0)} for pid in "ab"}
+        for part, content in (("code", rows), ("test", suites), ("humaneval", tasks)):
+            (run.path / "evaluation" / f"step-{step:06d}-{part}.json").write_text(json.dumps(content))
+    for role in ("code", "test"):
+        assert call(export, "first", "--role", role, "--to", tmp_path / role).code == 0
+    code, test = ((tmp_path / role / "README.md").read_text() for role in ("code", "test"))
+    assert "| figure | before | value | 95 % interval |" in code
+    assert "| pass@1 | 12.5 % | 62.5 % | " in code
+    assert "Tasks of humaneval: 2, evaluated at step 2." in code
+    assert "| base pass@1 | 50.0 % | 100.0 % | " in code
+    assert "exposed" not in code.split("## Licence")[0]
+    assert "| wrong programs exposed | 25.0 % | 100.0 % | " in test
+    assert "pass@1" not in test
+    assert "humaneval" not in test
+
+
+def folders(tmp_path):
+    return sorted(path.name for path in tmp_path.iterdir() if "out" in path.name)
+
+
+@pytest.fixture
+def account(hub, tmp_path, monkeypatch):
+    """The stand-in, with a token that is set; nothing of whose machine this is."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "hf" / "token"))
+    for name, value in PATIENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    hub.token = "hf_mine"
+    monkeypatch.setenv("HF_TOKEN", "hf_mine")
+    return hub
+
+
+def test_a_push_lists_what_it_sends_and_sends_it_in_one_commit(run, call, tmp_path, account):
+    done = call(
+        export, "first", "--role", "code", "--to", tmp_path / "out", "--push", "me/coder", "--private", "--json"
+    )
+    assert done.code == 0, done.err
+    url = f"{os.environ['HF_ENDPOINT']}/me/coder"
+    assert done.data["pushed"] == url
+    there = account.files["models/me/coder"]
+    assert there.pop(".gitattributes")
+    assert there == {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert account.private == {"models/me/coder"}
+    assert "sending 4 files (" in done.err
+    assert f"to {url}, a new private repository:\n" in done.err
+    assert "    3 kB  model.safetensors\n" in done.err
+    assert 'AutoTokenizer.from_pretrained("me/coder")' in there["README.md"].decode()
+    assert sum("/commit/" in one for one in account.asked) == 1
+    assert account.asked[0] == "GET /api/whoami-v2"
+
+
+def test_a_push_to_what_is_there_takes_other_weights_out(run, call, tmp_path, account):
+    """A later shard of theirs would be loaded in place of ours."""
+    account.add(
+        "models/me/coder",
+        {"model-00001-of-00002.safetensors": b"1", "model.safetensors.index.json": b"{}", "notes.md": b"-"},
+    )
+    done = call(export, "first", "--role", "code", "--to", tmp_path / "out", "--push", "me/coder")
+    assert done.code == 0, done.err
+    assert done.out.strip() == f"{os.environ['HF_ENDPOINT']}/me/coder"
+    assert "a commit on what is there" in done.err
+    assert set(account.files["models/me/coder"]) == {"notes.md", *(path.name for path in (tmp_path / "out").iterdir())}
+
+
+@pytest.mark.parametrize(
+    ("repo", "setting", "code", "said", "way_out"),
+    [
+        ("me/coder", {"HF_TOKEN": ""}, 3, "--push me/coder needs a token for", "settings/tokens"),
+        ("me/coder", {"HF_TOKEN": "hf_wrong"}, 3, "does not know the token that is set", "hf auth login"),
+        ("coder", {}, 2, "--push coder names no repository: its owner is missing", "OWNER/NAME"),
+        ("me/co der", {}, 2, "--push me/co der names no repository", "OWNER/NAME"),
+        ("me/a/b", {}, 2, "--push me/a/b names no repository", "OWNER/NAME"),
+        ("me/coder", {"HF_HUB_OFFLINE": "1"}, 3, "HF_HUB_OFFLINE is set", "leave --push out"),
+        ("me/coder", {"HF_ENDPOINT": "http://127.0.0.1:9"}, 3, "cannot send to me/coder: http://127.0.0.1:9 cannot be", "HF_ENDPOINT"),
+        ("me/public", {}, 2, "already, and public", "another name"),
+    ],
+)  # fmt: skip
+def test_what_hinders_a_push_is_told_before_anything_is_exported(
+    run, call, tmp_path, account, monkeypatch, repo, setting, code, said, way_out
+):
+    account.add("models/me/public", {})
+    for name, value in setting.items():
+        monkeypatch.setenv(name, value)
+    done = call(export, "first", "--role", "code", "--to", tmp_path / "out", "--push", repo, "--private")
+    assert done.code == code
+    (error,) = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert said in error
+    assert way_out in done.err
+    assert not folders(tmp_path)
+    assert set(account.files) == {"models/me/public"}
+
+
+@pytest.mark.parametrize(
+    ("repo", "fault", "said"),
+    [
+        ("them/coder", {}, "does not let this token write to them/coder: not yours"),
+        ("me/coder", {"/commit/": 403}, "does not let this token write to me/coder: because it is so"),
+        ("me/coder", {"/preupload/": 404}, "has no me/coder, or takes no models"),
+        ("me/coder", {"/commit/": 409}, "me/coder was changed by somebody else meanwhile: because it is so"),
+        ("me/coder", {"/commit/": 500}, "cannot send to me/coder: because it is so"),
+        ("me/coder", "cut", "cannot send to me/coder: http://127.0.0.1:"),
+    ],
+)
+def test_what_ends_a_push_leaves_a_whole_export_and_says_how_to_go_on(run, call, tmp_path, account, repo, fault, said):
+    if fault == "cut":
+        account.fault, account.left = "cut", 10**6
+    else:
+        account.refuse = fault
+    done = call(export, "first", "--role", "code", "--to", tmp_path / "out", "--push", repo)
+    assert done.code == 3
+    (error,) = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert said in error
+    assert f"hf upload {repo} {tmp_path / 'out'}" in done.err
+    assert folders(tmp_path) == ["out"]
+    assert (tmp_path / "out" / "model.safetensors").stat().st_size == 3000
+    assert set(account.files.get(f"models/{repo}", {})) <= {".gitattributes"}
+
+
+def test_a_transfer_of_a_push_that_breaks_off_is_tried_again(run, call, tmp_path, account):
+    account.fault, account.left = "cut", 2
+    assert call(export, "first", "--role", "code", "--to", tmp_path / "out", "--push", "me/coder").code == 0
+    assert "model.safetensors" in account.files["models/me/coder"]
 
 
 def test_export_refuses_a_folder_in_use_and_leaves_it_alone(run, call, tmp_path):

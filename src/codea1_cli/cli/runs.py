@@ -272,6 +272,8 @@ def export(
     to: Annotated[Path, Option(metavar="DIR", help="A new or empty folder.")],
     run: RunArgument = None,
     step: Annotated[int | None, Option(min=1, help="A checkpoint's step; the newest when left out.")] = None,
+    push: Annotated[str | None, Option(metavar="OWNER/NAME", help="Send it to this repository of the hub too.")] = None,
+    private: Annotated[bool, Option("--private", help="Make that repository a private one, where it is new.")] = False,
     runs: RunsOption = None,
     wait: WaitOption = False,
     as_json: JsonOption = False,
@@ -284,10 +286,10 @@ def export(
 
     chosen = find_run(run, runs_root(runs))
     with only_writer(to, to, wait, "--to"):
-        done = export_policy(chosen, role, to, step)
+        done = export_policy(chosen, role, to, step, push, private)
     if as_json:
         console.emit(asdict(done))
         return
     what = "merged adapter" if done.merged_adapter else f"{len(done.files)} files"
     console.note(f"{role} policy of {done.run} at step {done.step}: {what}, {done.bytes / 1e6:.1f} MB")
-    console.out().print(done.to, markup=False, soft_wrap=True)
+    console.out().print(done.pushed or done.to, markup=False, soft_wrap=True)

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
 
 from codea1_cli.durable import fsync_folder, fsync_tree
 from codea1_cli.errors import EnvironmentFault, UserError, did_you_mean
-from codea1_cli.evals.statistics import levels
 from codea1_cli.files import kept_json, user_path
 from codea1_cli.methods.registry import method_of
 from codea1_cli.models.loading import BUILTIN, from_library, load_tokenizer, resolve_model
 from codea1_cli.models.sampler import ModelRef
-from codea1_cli.problems.prompts import role_messages
+from codea1_cli.runs.publish import is_new, model_card, send
 from codea1_cli.runs.run_dir import RunDir, find_run, list_runs, named_run
 from codea1_cli.runs.run_dir import runs_root as default_root
-from codea1_cli.runs.summary import measured
 
 # Everything that `from_pretrained` reads; optimizer, scheduler, RNG and trainer state stay behind.
-_MODEL_FILES = (
-    "config.json", "generation_config.json", "model*.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
-    "pytorch_model-*.bin", "pytorch_model.bin.index.json",
+_WEIGHTS = (
+    "model*.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model-*.bin",
+    "pytorch_model.bin.index.json",
 )  # fmt: skip
 _TOKENIZER_FILES = (
     "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "chat_template*", "*.model",
@@ -89,7 +87,7 @@ def _model_path(text: str, root: Path) -> str:
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: the step it came from, the file names and their bytes."""
+    """What was written: the step it came from, the file names and their bytes; `pushed` is its page on the hub."""
 
     run: str
     role: str
@@ -98,21 +96,26 @@ class Exported:
     merged_adapter: bool
     files: list[str]
     bytes: int
+    pushed: str | None = None
 
 
-def export_policy(run: RunDir, role: str, to: Path, step: int | None = None) -> Exported:
+def export_policy(
+    run: RunDir, role: str, to: Path, step: int | None = None, push: str | None = None, private: bool = False
+) -> Exported:
     """Writes the policy that plays `role` of a whole checkpoint, the newest when `step` is None, to the new folder
-    `to`.
+    `to`, and sends it to the repository `push` of the Hugging Face hub.
 
-    A LoRA adapter is merged into its base model. The folder appears whole or not at all.
+    A LoRA adapter is merged into its base model. The folder appears whole or not at all. The hub is asked before it is
+    written; a folder that the hub does not take stays. `private` is for a repository that is not there yet.
 
     Raises:
-        UserError: no such checkpoint, a folder in use, an adapter on a quantised base.
-        EnvironmentFault: the folder cannot be written, or the disk is too small.
+        UserError: no such checkpoint, a folder in use, an adapter on a quantised base; `push` names no repository.
+        EnvironmentFault: the folder cannot be written, or the disk is too small; the hub cannot be reached, or refuses.
     """
     source, step = policy_folder(run, role, step)
     target = user_path(to).absolute()
     _check_target(target)
+    new = push is not None and is_new(push, private)
     staged = target.with_name(f".{target.name}.{os.getpid()}.partial")
     adapter = (source / "adapter_config.json").is_file()
     try:
@@ -121,8 +124,8 @@ def export_policy(run: RunDir, role: str, to: Path, step: int | None = None) -> 
         if adapter:
             _merge(run, role, source, staged)
         else:
-            _copy(source, staged, (*_MODEL_FILES, *_TOKENIZER_FILES))
-        (staged / "README.md").write_text(model_card(run, role, step), encoding="utf-8")
+            _copy(source, staged, ("config.json", "generation_config.json", *_WEIGHTS, *_TOKENIZER_FILES))
+        (staged / "README.md").write_text(model_card(run, role, step, push), encoding="utf-8")
         fsync_tree(staged)
         if target.is_dir():
             target.rmdir()
@@ -138,65 +141,11 @@ def export_policy(run: RunDir, role: str, to: Path, step: int | None = None) -> 
         shutil.rmtree(staged, ignore_errors=True)
     files = sorted(path.name for path in target.iterdir())
     size = sum((target / name).stat().st_size for name in files)
-    return Exported(run.name, role, step, str(target), adapter, files, size)
-
-
-def model_card(run: RunDir, role: str, step: int) -> str:
-    """README.md of an exported policy: what it was trained from, how and on what, what it was measured at, and what it
-    was asked."""
-    recipe, info = run.recipe(), run.info()
-    base, data = recipe.model_of(role), info.get("data", {})
-    named = "/" in base and not user_path(base).exists()  # on the hub, where a card may refer to it
-    head = ["library_name: transformers", "tags: [code, grpo, codea1]", *([f"base_model: {base}"] if named else [])]
-    facts = {
-        "base model": base,
-        "method": f"`{recipe.method}`, recipe `{recipe.name}`, seed {recipe.seed}",
-        "step": f"{step} of {info.get('total_steps', '?')}",
-        "training data": f"{data.get('problems', '?')} problems of `{recipe.data.train}`",
-        "its SHA-256": data.get("sha256", "not known"),
-        "versions": ", ".join(f"{name} {version}" for name, version in info.get("versions", {}).items()),
-    }
-    asked = role_messages(role, recipe.game.tests_per_suite, recipe.game.white_box)
-    parts = [
-        "---\n" + "\n".join(head) + "\n---",
-        f"# {'Code' if role == 'code' else 'Test'} LLM of the run {run.name}",
-        "Trained with codea1, which trains a Code LLM and a Test LLM against each other.",
-        "\n".join(f"- **{name}**: {text}" for name, text in facts.items()),
-        "## Figures",
-        _figures_table(run, step),
-        "## Licence",
-        f"The weights derive from `{base}`, whose licence applies to them. The licence of each training problem is in "
-        "its row's field `license`; the data card below counts them where there is one.",
-        "## What it was asked",
-        *(f"{message['role']}:\n\n````text\n{message['content']}\n````" for message in asked),
-        "## Recipe",
-        f"```yaml\n{run.recipe_file.read_text(encoding='utf-8')}```",
-    ]
-    card = run.path / "data" / "README.md"
-    return "\n\n".join([*parts, *([f"## Data\n\n{card.read_text(encoding='utf-8')}"] if card.is_file() else [])]) + "\n"
-
-
-def _figures_table(run: RunDir, step: int) -> str:
-    """The held-out figures of the newest evaluation up to a step, as a table in Markdown."""
-    import numpy as np
-
-    found = measured(run, lambda _: None).get("heldout", {})
-    at = max((number for number in found if number <= step), default=None)
-    if at is None:
-        return "No held-out evaluation of the run is kept up to this step."
-    rows = [
-        f"Held-out problems: {len(found[at].problems)}, evaluated at step {at}.",
-        "",
-        "| figure | value | 95 % interval |",
-        "|---|---|---|",
-    ]
-    for name, parts in found[at].figures.items():
-        cells, scale = np.array([list(parts.values())]), 1 if name == "asserts per suite" else 100
-        above, below = cells[0].sum(axis=0)
-        if below:
-            (low, high), unit = levels(cells)[0], "" if scale == 1 else " %"
-            rows.append(f"| {name} | {scale * above / below:.1f}{unit} | {scale * low:.1f} to {scale * high:.1f} |")
-    return "\n".join(rows)
+    done = Exported(run.name, role, step, str(target), adapter, files, size)
+    if push is None:
+        return done
+    title = f"{role} policy of the run {run.name} at step {step}"
+    return replace(done, pushed=send(target, push, title, _WEIGHTS, new=new, private=private))
 
 
 def policy_folder(run: RunDir, role: str, step: int | None = None) -> tuple[Path, int]:
