@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: t
             600,
             r"error: test\[0\] failed at step 2 \(sampling\): ZeroDivisionError: fault drill",
         ),
-        ("test:0:2:sampling:hang", 6, r"error: test\[0\] hangs: sampling step 2 for \d+ s, the deadline is \d+ s"),
+        ("test:0:2:sampling:hang", 40, r"error: test\[0\] hangs: sampling step 2 for \d+ s, the deadline is \d+ s"),
     ],
 )
 def test_a_failing_side_ends_the_run(cli: Cli, fault: str, deadline_s: float, says: str) -> None:
