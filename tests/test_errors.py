@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from codea1_cli.errors import command, did_you_mean, near
+from codea1_cli.errors import command, did_you_mean, left_out, near
 from codea1_cli.evals.registry import names as benchmarks
 from codea1_cli.recipe.aliases import ALIASES
 from codea1_cli.recipe.files import all_keys
@@ -41,3 +41,12 @@ def test_an_alias_leads_to_keys_that_exist_and_is_none_itself() -> None:
 def test_commands_are_quoted_for_a_shell() -> None:
     words = ["mistakes", "list", "--run", "run é 1", "--runs", "/a b/it's"]
     assert shlex.split(command(*words)) == ["codea1", *words]
+
+
+def test_what_is_left_out_is_a_line_a_reason_and_one_for_the_rest() -> None:
+    found = {f"reason {n}": [f"p{n}/{i}" for i in range(n)] for n in range(1, 12)}
+    lines = left_out(found)
+    assert lines[0] == "left out 11 problems, reason 11: p11/0, p11/1, p11/2 and 8 more"
+    assert lines[-1] == "left out 6 problems more, for 3 other reasons: p3/0, p3/1, p3/2 and 3 more"
+    assert len(lines) == 9
+    assert left_out({"too long": ["a"]}, "pair") == ["left out 1 pair, too long: a"]

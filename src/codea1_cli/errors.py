@@ -3,7 +3,9 @@ hints are made of: the name that was meant, and commands to paste into a shell.
 """
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+_REASONS = 8  # why something is left out, before the rest is summed up
 
 
 def first_line(error: BaseException) -> str:
@@ -14,6 +16,21 @@ def first_line(error: BaseException) -> str:
 def some(names: Sequence[str], shown: int = 5) -> str:
     """The first few of many names, for a message, and how many more there are."""
     return ", ".join(names[:shown]) + (f" and {len(names) - shown} more" if len(names) > shown else "")
+
+
+def left_out(found: Mapping[str, Sequence[str]], what: str = "problem") -> list[str]:
+    """What is left out of a run, a line for each of the commonest reasons; `found` has the ids by reason."""
+    ranked = sorted(found.items(), key=lambda item: -len(item[1]))
+    lines = [f"left out {counted(len(ids), what)}, {reason}: {some(ids, 3)}" for reason, ids in ranked[:_REASONS]]
+    if rest := ranked[_REASONS:]:
+        ids = [one for _, ids in rest for one in ids]
+        lines.append(f"left out {counted(len(ids), what)} more, for {len(rest)} other reasons: {some(ids, 3)}")
+    return lines
+
+
+def counted(count: int, what: str) -> str:
+    """`1 problem`, `2 problems`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def size_text(count: float) -> str:
@@ -52,6 +69,17 @@ class EnvironmentFault(CodeA1Error, OSError):
 
     def __str__(self) -> str:  # OSError would print the pair (what, hint)
         return self.what
+
+
+class Unreachable(EnvironmentFault):
+    """What is fetched cannot be: nobody answers, or nobody is to be asked. `why` is the same for all of one address."""
+
+    def __init__(self, what: str, hint: str | None = None, why: str = "") -> None:
+        super().__init__(what, hint)
+        self.why = why
+
+    def __reduce__(self):
+        return type(self), (self.what, self.hint, self.why)
 
 
 class SandboxOutage(EnvironmentFault):

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.environment import cache_folder, endpoint, hub_cache, offline, proxy_to
-from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, first_line, size_text
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, Unreachable, UserError, counted, first_line, size_text
 from codea1_cli.files import kept_json
 
 Kind = Literal["dataset", "model"]
@@ -38,6 +38,7 @@ _AGAIN_S = 30.0  # how long a hub that did not answer is taken for unreachable
 _TRIES = 3  # of one file, each of which huggingface_hub tries to resume by itself
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _CANNOT_KEEP = {errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.ENOENT}
+_OFFLINE = "HF_HUB_OFFLINE is set"
 _unreachable: dict[str, tuple[float, str]] = {}
 
 
@@ -115,10 +116,10 @@ def within(ask: Callable[[Any], T], what: str, kind: Kind, where: str, fault: Fa
         UserError, EnvironmentFault: as `find_repo`, and `what` is named; or what `fault` makes of the library's error.
     """
     if offline():
-        raise EnvironmentFault(f"the {what} is not here, and HF_HUB_OFFLINE is set", hint=_way_out(kind))
+        raise Unreachable(f"the {what} is not here, and {_OFFLINE}", _way_out(kind), _OFFLINE)
     since, why = _unreachable.get(where, (0.0, ""))
     if why and time.monotonic() - since < _AGAIN_S:
-        raise EnvironmentFault(f"cannot fetch the {what}: {why}", hint=_way_out(kind))
+        raise Unreachable(f"cannot fetch the {what}: {why}", _way_out(kind), why)
     try:
         _bounded(lambda: _connect(where), _patience(CONNECT_S))
         import huggingface_hub  # half a second, which nobody waits for where there is no network
@@ -170,7 +171,7 @@ def _fault(error: Exception, what: str, kind: Kind, where: str, folder: Path | N
     if isinstance(error, CodeA1Error):
         return error
     if why := unreached(error, where):
-        return EnvironmentFault(f"cannot fetch the {what}: {why}", hint=_way_out(kind))
+        return Unreachable(f"cannot fetch the {what}: {why}", _way_out(kind), why)
     from huggingface_hub import errors as hub
 
     page = f"{where}/{'datasets/' if kind == 'dataset' else ''}{what.split()[-1]}"
@@ -227,12 +228,11 @@ def announce(repo: HubRepo, names: Sequence[str]) -> None:
     missing = [file for file in repo.files if file.name in set(names) and kept_file(repo, file.name) is None]
     count = sum(file.size for file in missing)
     if missing:
-        folder, what = hub_cache(), f"{repo.kind} {repo.id}"
+        folder, what, files = hub_cache(), f"{repo.kind} {repo.id}", counted(len(missing), "file")
         with transfer(what, repo.kind, endpoint(), folder):
             folder.mkdir(parents=True, exist_ok=True)
         if count > shutil.disk_usage(folder).free:
             raise no_room(what, folder, count)
-        files = "1 file" if len(missing) == 1 else f"{len(missing)} files"
         tell(f"fetching {files} ({size_text(count)}) of the {what} from {endpoint()}, kept in {folder}")
 
 
@@ -248,7 +248,7 @@ def fetch(repo: HubRepo, name: str) -> Path:
         return there
     what = f"{repo.kind} {repo.id}"
     if offline():
-        raise EnvironmentFault(f"{name} of the {what} is not here, and HF_HUB_OFFLINE is set", hint=_way_out(repo.kind))
+        raise Unreachable(f"{name} of the {what} is not here, and {_OFFLINE}", _way_out(repo.kind), _OFFLINE)
     for left in range(_TRIES - 1, -1, -1):
         try:
             with transfer(f"file {name} of the {what}", repo.kind, endpoint(), hub_cache()):

@@ -56,8 +56,9 @@ def whole_evaluation(number, solved):
     return {"step": number, "eval": {"set": "heldout", **parts}}
 
 
-def evaluation(number, solved):
-    return {"kind": "eval", "line": {"step": number, "eval": {"code": {"n": 8, "pass@1": solved, "pass@8": 0.9}}}}
+def evaluation(number, solved, problems=96):
+    code = {"n": 8, "pass@1": solved, "pass@8": 0.9, "problems": problems}
+    return {"kind": "eval", "line": {"step": number, "eval": {"code": code}}}
 
 
 @pytest.mark.parametrize(("tail", "shown"), [(0.25, True), (0.1, False), (None, False)])
@@ -102,6 +103,19 @@ def test_rewards_that_rise_while_held_out_problems_fall(view, capsys, rewards, s
         view.event(step(number, reward=reward))
     view.event(evaluation(2, solved))
     assert ("held-out pass@1 fell" in capsys.readouterr().err) is warns
+
+
+def test_rewards_are_what_is_told_where_too_few_problems_are_held_out(view, capsys):
+    """One problem of eight samples falls by an eighth when one sample does."""
+    steps = [step(number, reward=number / 10) for number in range(1, 7)]
+    for event in (evaluation(0, 0.5, problems=2), *steps, evaluation(6, 0.3, problems=2)):
+        view.event(event)
+    for event in steps:
+        view.run.append_metrics(event["line"])
+    view.finish(Outcome(6, 10, 6, False, {}))
+    told = capsys.readouterr().err
+    assert "held-out pass@1 fell" not in told
+    assert "code reward from 0.20 to 0.50 (means of the first and the last 3 steps)" in told
 
 
 def test_an_evaluation_that_nothing_could_score_is_shown_as_such(view, capsys):

@@ -83,4 +83,9 @@ def test_a_plan_says_what_a_first_use_takes_and_asks_nobody(hub, monkeypatch, ca
     notes = " ".join(json.loads(capfd.readouterr().out)["notes"])
     for words in ("Qwen/Qwen2.5-Coder-1.5B-Instruct, about 3.1 GB", "kodcode, 2.6 GB", "planned for 9688 problems"):
         assert words in notes
+    assert run_app(app, ["train", "--recipe", "135m", "sampling.chunk=1", "test.model=a/b", "--dry-run", "--json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert "held out: 10% of the source's" in told["data"]
+    assert "427 problems to train on, 47 held out" in told["notes"]
+    assert any(note.startswith("first use: fetches a/b, whose size the hub tells then") for note in told["notes"])
     assert hub.asked == []

@@ -1,6 +1,7 @@
 """The whole preparation: what it leaves, that it goes on where it stopped, and that its bytes do not vary."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from codea1_cli.data.verify import Verifier
 from codea1_cli.data.work import Work
 from codea1_cli.problems.problem import read_problems
 from codea1_cli.recipe.data_options import Options
-from codea1_cli.recipe.resources import training_problems
+from codea1_cli.recipe.resources import problems_file, training_problems
 from codea1_cli.recipe.schema import Data, Recipe
 
 app = typer.Typer()
@@ -250,8 +251,11 @@ def test_without_a_network_and_benchmarks_it_goes_on_and_says_so(tmp_path, rows,
     code = run_app(app, [str(rows), "--out", str(out), "--no-verify"])
     err = capsys.readouterr().err
     assert code == 0
-    for title in ("HumanEval+", "MBPP+", "BigCodeBench", "ULT"):
-        assert f"warning: not decontaminated against {title}: no file of {title} is here" in err
+    (line,) = (line for line in err.splitlines() if line.startswith("warning: "))
+    assert line.startswith(
+        "warning: not decontaminated against HumanEval+, MBPP+, BigCodeBench, ULT: HF_HUB_OFFLINE is set"
+    )
+    assert line.count("HF_HUB_OFFLINE") == 1
     card = json.loads((out / "card.json").read_text())
     assert card["benchmarks"] == {}
     assert card["notes"] == [
@@ -297,6 +301,15 @@ def test_json_is_alone_on_stdout(tmp_path, rows, capsys):
     assert data["kept"] == sum(data["splits"].values())
     assert {line["reason"] for line in data["report"]} >= {"broken_row", "same_id", "same_code"}
     assert not list((tmp_path / "out").glob("*.parquet"))
+
+
+def test_the_line_that_it_prints_names_the_files_that_it_wrote(tmp_path, rows, capsys):
+    code, shown = prepare(capsys, rows, tmp_path / "out", "--no-verify", "--format", "parquet", "--val", 0.2)
+    assert code == 0
+    (line,) = (line for line in shown.err.splitlines() if line.startswith("next: "))
+    train, heldout = re.findall(r"data\.(?:train|heldout)=(\S+)", line)
+    assert problems_file(train).name == "train.parquet"
+    assert problems_file(heldout).name == "val.parquet"
 
 
 def test_text_that_no_file_can_hold_is_kept_out(tmp_path, capsys):

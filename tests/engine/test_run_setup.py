@@ -6,7 +6,7 @@ from codea1_cli.engine.run_setup import RunSetup
 from codea1_cli.errors import UserError
 from codea1_cli.problems.problem import Problem, read_problems, write_problems
 from codea1_cli.recipe.files import load_recipe
-from codea1_cli.recipe.resources import heldout_problems, unread_problems
+from codea1_cli.recipe.resources import heldout_problems, split_notes, unread_problems
 from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.tiny import problems_path
 
@@ -156,3 +156,7 @@ def test_what_the_embedded_model_cannot_read_is_left_out_by_name():
     assert not unread_problems(load_recipe("tiny", ["model=me/other"]), problems)
     with pytest.raises(UserError, match=r"can read no problem of .*\(bool\), \(float\)"):
         unread_problems(recipe, problems[6:8])
+    told, split = split_notes(recipe, 8, problems[5:8])
+    assert told.startswith("2 of 3 held-out problems will stay unsolved: ")
+    assert split.startswith("8 problems to train on, 3 held out: too few")
+    assert split_notes(recipe, 8, problems[:6])[0].startswith("8 problems")

@@ -1,5 +1,6 @@
 """`codea1 plan`: what a run would need and take, before it is launched."""
 
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,7 @@ from typer import Argument, Option
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.environment import cores, hub_cache
-from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, size_text
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, left_out, size_text
 from codea1_cli.methods.registry import method_of
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def plan(
     chosen = load_recipe(recipe, overrides or [])
     shapes = known_shapes(chosen)
     notes: list[str] = []
-    chosen, count = first_use(chosen, problems, notes)
+    chosen, count, _ = first_use(chosen, problems, notes)
     blind = len(notes)
     target, assignment = _target(chosen, gpu, gpus, notes)
     chosen, fewer = fitted(chosen, count, {role: len(group) for role, group in assignment.items()})
@@ -140,9 +141,10 @@ def free_disk(root: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[Recipe, int]":
-    """The recipe with its training data named where that is at hand, and how many problems there are or may be; `notes`
-    gets what a first use would fetch and make, how much, where and how long. Nothing is fetched."""
+def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[Recipe, int, int]":
+    """The recipe with its training data named where that is at hand, how many problems there are or may be to train on,
+    and how many its source will hold out where that is not prepared yet; `notes` gets what a first use would fetch and
+    make, how much, where and how long. Nothing is fetched."""
     from codea1_cli.cli.make_pairs import pairs_ahead
     from codea1_cli.cli.recipes import ahead, with_training_data
     from codea1_cli.models.loading import check_model, resolve_model
@@ -151,31 +153,35 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
 
     for policy in method_of(recipe).policies:
         check_model(recipe.model_of(policy), look=True)
-    notes += [
-        f"first use: fetches {model}, about {size_text(2 * shape.parameters)}, kept in {hub_cache()}"
-        for model in dict.fromkeys(map(recipe.model_of, method_of(recipe).policies))
-        if resolve_model(model, get=False) == model and (shape := find_shape(model))
-    ]
+    for model in dict.fromkeys(map(recipe.model_of, method_of(recipe).policies)):
+        if resolve_model(model, get=False) == model:
+            shape = find_shape(model)
+            size = f"about {size_text(2 * shape.parameters)}" if shape else "whose size the hub tells then"
+            notes.append(f"first use: fetches {model}, {size}, kept in {hub_cache()}")
     recipe = with_training_data(recipe, look=True)
     source = recipe.data.source if recipe.data.train is None else None
-    count = _PROBLEMS
+    count, held_out = _PROBLEMS, 0
     if source is not None:
         what, expected = ahead(source)
         notes.append(what)
-        count = expected or _PROBLEMS
+        if expected is not None:
+            share = source.options()[1]
+            held_out = round(share.val * expected)
+            count = expected - held_out - round(share.test * expected)
     if given is not None:
-        return recipe, given
+        return recipe, given, held_out
     if recipe.data.train is not None:
-        problems = training_problems(recipe)
-        left_out = unread_problems(recipe, problems)
-        notes += [f"leaves out {pid}: {why}" for pid, why in left_out.items()]
-        count = len(problems) - len(left_out)
+        problems, by_reason = training_problems(recipe), defaultdict[str, list[str]](list)
+        for pid, why in unread_problems(recipe, problems).items():
+            by_reason[why].append(pid)
+        notes += left_out(by_reason)
+        count = len(problems) - sum(map(len, by_reason.values()))
     count = pairs_ahead(recipe, count, notes)
     if recipe.data.train is not None:
-        return recipe, count
+        return recipe, count, held_out
     why = "as many as there may be" if source is not None else "the paper's number: the recipe names no data"
-    notes.append(f"planned for {count} problems, {why} (--problems N)")
-    return recipe, count
+    notes.append(f"planned for {count} problems, {why} (`codea1 plan --problems N` takes another number)")
+    return recipe, count, held_out
 
 
 def _target(recipe: "Recipe", gpu: str | None, gpus: int | None, notes: list[str]) -> "tuple[Target, GpuAssignment]":

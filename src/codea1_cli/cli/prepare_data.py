@@ -125,8 +125,11 @@ def find_benchmarks(options: Options, must: bool) -> "tuple[list[Task], list[str
     if not options.decontaminate:
         return [], []
     tasks, missing = load_benchmarks(options.benchmarks)
-    for title, why in missing.items():
-        console.warn(f"not decontaminated against {title}: {why}")
+    if missing:
+        hint = "" if options.benchmarks else "; CODEA1_BENCHMARKS=FOLDER with their files needs no network"
+        console.warn(
+            f"not decontaminated against {', '.join(missing)}: {'; '.join(dict.fromkeys(missing.values()))}{hint}"
+        )
     if not tasks and must:
         raise UserError(
             "no benchmark is here to decontaminate against", hint="--benchmarks DIR with files of them, or leave it out"
@@ -189,6 +192,7 @@ def _command(context: typer.Context) -> str:
 
 
 _BAR = 40
+_LOOKED_AT = 1000  # problems, for what the embedded model can read of them
 STAGES = {
     "read": "reading",
     "filter": "filtering",
@@ -207,7 +211,10 @@ def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
     slow: how many references are. benchmark: these are problems that nobody should train on.
     """
     from codea1_cli.data.card import buckets
-    from codea1_cli.recipe.resources import split_text
+    from codea1_cli.judging.judge import own_calls
+    from codea1_cli.problems.problem import read_problems
+    from codea1_cli.recipe.resources import problems_file, split_text
+    from codea1_cli.tiny import unread
 
     removed = [
         (STAGES.get(stage, stage), console.cell(reason, "name"), f"-{count}")
@@ -226,8 +233,15 @@ def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
     console.note(f"{out / 'README.md'} is the data card, {out / 'removed.jsonl'} lists what was removed")
     if not benchmark:
         words = ["train", "--recipe", "tiny", f"data.train={out}"]
-        words += [f"data.heldout={out / 'val.jsonl'}"] if card.splits.get("val") else []
+        kind = "jsonl" if (out / "val.jsonl").is_file() else "parquet"
+        words += [f"data.heldout={out / f'val.{kind}'}"] if card.splits.get("val") else []
         console.note(split_text(card.splits["train"], card.splits.get("val", 0), "--val 0.3 holds out more"))
+        problems = read_problems(problems_file(str(out)), _LOOKED_AT) if card.splits["train"] else []
+        if left := sum(bool(unread(own_calls(problem))) for problem in problems):
+            console.note(
+                f"the embedded model (--recipe tiny) can read {len(problems) - left} of {len(problems)} of them; "
+                "--recipe 135m trains one that can read all, on a GPU"
+            )
         console.note(f"next: {typed(*words)}")
 
 

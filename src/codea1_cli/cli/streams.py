@@ -215,6 +215,7 @@ class Bar:
         self._progress: Any = None
         self._tasks: dict[str, Any] = {}
         self._last = 0.0
+        self._said = "", 0  # stage and count of the last line
 
     def __enter__(self) -> Bar:
         from codea1_cli.cli import console
@@ -239,8 +240,9 @@ class Bar:
 
         now = time.monotonic()
         if self._progress is None:
-            if self._every_s is not None and total and (done == total or now - self._last > self._every_s):
-                self._last = now
+            news = (stage, done) != self._said and (done == total or now - self._last > (self._every_s or 0.0))
+            if self._every_s is not None and total and news:
+                self._last, self._said = now, (stage, done)
                 console.note(f"{self._names.get(stage, stage)}: {done} of {total}")
             return
         if done != total and now - self._last < 0.1:

@@ -64,12 +64,11 @@ def train(
     from codea1_cli.engine.resume import begin_anew
     from codea1_cli.engine.run_setup import run_length
     from codea1_cli.engine.shutdown import stoppable
-    from codea1_cli.methods.registry import method_of
     from codea1_cli.planning.estimate import check_disk
     from codea1_cli.planning.gpu_assignment import assign_gpus, settle_precision, visible_gpus
     from codea1_cli.recipe.batching import fitted
     from codea1_cli.recipe.files import resumed_recipe
-    from codea1_cli.recipe.resources import check_benchmarks, heldout_problems, split_text, unread_problems
+    from codea1_cli.recipe.resources import check_benchmarks, heldout_problems, split_notes, unread_problems
     from codea1_cli.runs.run_dir import runs_root
 
     root = runs_root(runs)
@@ -88,14 +87,14 @@ def train(
         directory = _directory(chosen.name, run, root, resume, options)
     ranks = assign_gpus(chosen, visible_gpus(), cores()) if address is None else {}
     notes: list[str] = []
+    to_hold_out = 0
     if dry_run:
-        chosen, count = first_use(chosen, None, notes)
+        chosen, count, to_hold_out = first_use(chosen, None, notes)
     else:
         chosen, problems = fetched(chosen, ranks, wait, directory if resume else None)
         count = most_rows(problems) - len(unread_problems(chosen, problems))
     # A broken held-out file or a missing benchmark shall be found now, not after an hour.
-    held_out = len(heldout_problems(chosen))
-    notes.append(split_text(count, held_out, "data.heldout=FILE names others", method_of(chosen).pairs))
+    notes += split_notes(chosen, count, heldout_problems(chosen), to_hold_out)
     notes += check_benchmarks(chosen, look=dry_run)
     if address is not None:
         from codea1_cli.engine.ranks import survey

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from codea1_cli.cli import console
 from codea1_cli.cli.compare import gpu_hours
-from codea1_cli.errors import command, some
+from codea1_cli.errors import command, counted, some
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.methods.code_a1 import percent
 from codea1_cli.methods.registry import method_of
+from codea1_cli.recipe.resources import FEW
 from codea1_cli.report.curves import SIGNS
 from codea1_cli.runs.summary import spent
 
@@ -148,7 +149,7 @@ class TrainView:
         if code:
             best = f"pass@{code['n']}"
             parts.append(f"pass@1 {percent(code['pass@1'])}  {best} {percent(code[best])}")
-            if code["pass@1"] is not None:
+            if code["pass@1"] is not None and code["problems"] >= FEW:
                 self._compare(code["pass@1"])
         if test:
             parts.append(f"validity {percent(test['validity'])}  asserts {_plain(test['asserts'])}")
@@ -186,7 +187,7 @@ class TrainView:
         if len(evaluations) > 1:
             first, last = evaluations[0], evaluations[-1]
             count, n = (first["eval"]["code"][key] for key in ("problems", "n"))
-            title = f"{count} held-out problem{'s' * (count != 1)}, step {first['step']} and step {last['step']}"
+            title = f"{counted(count, 'held-out problem')}, step {first['step']} and step {last['step']}"
             labels = [
                 ("Code LLM pass@1", "code", "pass@1", percent),
                 (f"Code LLM pass@{n}", "code", f"pass@{n}", percent),
@@ -204,6 +205,9 @@ class TrainView:
             ]
             console.err().print(console.table(title, ("", ">before", ">after"), rows, framed=True))
         steps = [line for line in lines if "arena" in line]
+        few = not evaluations or evaluations[-1]["eval"]["code"]["problems"] < FEW
+        if few and (rewards := _rewards(steps)):
+            self._say(rewards)
         if any("reward" in line.get("code", {}) for line in steps) and not any(
             line["code"].get("reward") for line in steps
         ):
@@ -263,6 +267,17 @@ def train_shown(
             run.note(stop=outcome.step)
         view.finish(outcome)
     return outcome
+
+
+def _rewards(steps: Sequence[dict[str, Any]]) -> str:
+    """Each side's mean reward in the first and in the last steps; empty where there are no two of them."""
+    parts, most = [], min(5, len(steps) // 2)
+    for role in ("code", "test"):
+        found = [line[role]["reward"] for line in steps if line.get(role, {}).get("reward") is not None]
+        if most and len(found) == len(steps):
+            early, late = sum(found[:most]) / most, sum(found[-most:]) / most
+            parts.append(f"{role} reward from {early:.2f} to {late:.2f}")
+    return f"{', '.join(parts)} (means of the first and the last {counted(most, 'step')})" if parts else ""
 
 
 def _plain(value: float | None) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.data import similarity
-from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.errors import EnvironmentFault, Unreachable, UserError
 from codea1_cli.evals import registry
 from codea1_cli.extract.source import parse, unparse
 from codea1_cli.problems.benchmark_files import Task
@@ -37,8 +37,8 @@ class Collision:
 
 
 def load_benchmarks(folder: Path | None) -> tuple[list[Task], dict[str, str]]:
-    """Every task of the benchmarks that are found, and by title why another is not: in `folder`, else as `find_file`
-    finds them.
+    """Every task of the benchmarks that are found, and by title why another is not, in the same words where one cause
+    keeps several away: in `folder`, else as `find_file` finds them.
 
     Raises:
         UserError: a folder that is given holds none of them, or a file is none that can be read.
@@ -51,7 +51,7 @@ def load_benchmarks(folder: Path | None) -> tuple[list[Task], dict[str, str]]:
         try:
             file = row.file(folder)
         except (UserError, EnvironmentFault) as fault:
-            missing[row.title] = fault.what
+            missing[row.title] = fault.why if isinstance(fault, Unreachable) else fault.what
         else:
             tasks += _published(row, file)
     if folder is not None and not tasks:

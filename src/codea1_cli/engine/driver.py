@@ -22,7 +22,7 @@ from codea1_cli.engine.sft import PairSetup
 from codea1_cli.engine.shutdown import EXIT_INTERRUPTED, MARK, interrupts, stop_note
 from codea1_cli.engine.trl.vllm_engine import engine_line
 from codea1_cli.environment import KEEP, PYTHON, foreign, settle
-from codea1_cli.errors import RunFailed, SandboxOutage, some
+from codea1_cli.errors import RunFailed, SandboxOutage, left_out
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.gpu_assignment import Gpu
 from codea1_cli.problems.problem import Problem, public_problem
@@ -148,9 +148,8 @@ class Driver:
         self.recipe = setup.recipe
         for note in setup.notes:
             self.view.event({"kind": "note", "text": note})
-        what = "pairs" if self.method.pairs else "problems"
-        for reason, names in setup.skipped.items():
-            self.view.event({"kind": "note", "text": f"left out {len(names)} {what}, {reason}: {some(names, 3)}"})
+        for line in left_out(setup.skipped, "pair" if self.method.pairs else "problem"):
+            self.view.event({"kind": "note", "text": line})
         return schedule, kept
 
     def _solve_rates(self, problems: Sequence[Problem]) -> dict[str, float | None]:

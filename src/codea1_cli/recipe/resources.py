@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 from codea1_cli.environment import cache_folder, nobody_asked
-from codea1_cli.errors import EnvironmentFault, UserError, size_text, some
+from codea1_cli.errors import EnvironmentFault, UserError, counted, size_text, some
 from codea1_cli.evals.benchmark import EvalSet, ScoreOptions, SetOptions
 from codea1_cli.evals.heldout import NEAR_MISSES, TARGETS, HeldoutAttacking, HeldoutNearMisses, HeldoutSolving
 from codea1_cli.evals.registry import benchmark_row, open_set
@@ -25,7 +25,7 @@ from codea1_cli.sandbox.base import Limits
 from codea1_cli.tiny import KNOWN, problems_path, unread
 
 BUILTIN = "builtin:tiny/"
-_FEW = 10  # held-out problems below which a difference says nothing
+FEW = 10  # held-out problems below which a difference says nothing
 
 
 def problems_file(source: str) -> Path:
@@ -38,7 +38,7 @@ def problems_file(source: str) -> Path:
         return problems_path(source.removeprefix(BUILTIN))
     path = user_path(source)
     if path.is_dir():
-        path = path / "train.jsonl"
+        path = next((one for one in (path / "train.jsonl", path / "train.parquet") if one.is_file()), path)
     if not path.is_file():
         raise UserError(
             f"no problems at {source}", hint="give a .jsonl, .jsonl.gz or .parquet file, or builtin:tiny/train"
@@ -71,18 +71,22 @@ def unread_problems(recipe: Recipe, problems: Sequence[Problem]) -> dict[str, st
     Raises:
         UserError: it can read none of them.
     """
-    method = method_of(recipe)
-    if method.pairs or EMBEDDED not in map(recipe.model_of, method.policies):
-        return {}
-    kinds = {problem.id: unread(own_calls(problem)) for problem in problems}
-    found = {pid: f"the embedded model knows no function of {kind}" for pid, kind in kinds.items() if kind}
-    if len(found) == len(problems):
-        taken = some(sorted(set(kinds.values())))
+    found = _unread(recipe, problems)
+    if found and len(found) == len(problems):
+        taken = some(sorted(set(found.values())))
         raise UserError(
             f"the embedded model can read no problem of {recipe.data.train}: they take {taken}",
             hint=f"it knows functions of {', '.join(KNOWN)}; `--recipe 135m` trains a model that knows more",
         )
-    return found
+    return {pid: f"the embedded model knows no function of {kind}" for pid, kind in found.items()}
+
+
+def _unread(recipe: Recipe, problems: Sequence[Problem]) -> dict[str, str]:
+    """What a problem's function takes that no function does which the recipe's embedded model knows, by id."""
+    method = method_of(recipe)
+    if method.pairs or EMBEDDED not in map(recipe.model_of, method.policies):
+        return {}
+    return {problem.id: kind for problem in problems if (kind := unread(own_calls(problem)))}
 
 
 def heldout_problems(recipe: Recipe) -> list[Problem]:
@@ -134,8 +138,19 @@ def target_files(recipe: Recipe) -> list[Path]:
 def split_text(train: int, heldout: int, more: str, pairs: bool = False) -> str:
     """How many problems, or pairs, there are to train on and to measure on; where the latter are too few, `more` says
     what brings more of them."""
-    text = f"{train} {'pair' if pairs else 'problem'}{'' if train == 1 else 's'} to train on, {heldout} held out"
-    return text if heldout >= _FEW else f"{text}: too few to tell whether training helps; {more}"
+    text = f"{counted(train, 'pair' if pairs else 'problem')} to train on, {heldout} held out"
+    return text if heldout >= FEW else f"{text}: too few to tell whether training helps; {more}"
+
+
+def split_notes(recipe: Recipe, train: int, heldout: Sequence[Problem], ahead: int = 0) -> list[str]:
+    """What a run has to train on and to be measured on; `ahead`: what its source will hold out, once it is prepared.
+    Held-out problems that the embedded model cannot read are told: they count as unsolved."""
+    notes, unknown = list[str](), _unread(recipe, heldout)
+    if unknown:
+        what, kinds = counted(len(heldout), "held-out problem"), some(sorted(set(unknown.values())))
+        notes.append(f"{len(unknown)} of {what} will stay unsolved: the embedded model knows no function of {kinds}")
+    measured = len(heldout) if recipe.data.heldout else ahead
+    return [*notes, split_text(train, measured, "data.heldout=FILE names others", method_of(recipe).pairs)]
 
 
 def file_hash(source: str) -> str:
