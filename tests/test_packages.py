@@ -14,7 +14,7 @@ LAYERS = (
     ("durable", "environment"),
     ("extract", "tiny"),
     ("files",),
-    ("hub",),
+    ("hub", "trackers"),
     ("sandbox",),
     ("problems",),
     ("game",),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -141,6 +142,18 @@ def program_environment(hash_seed: int) -> dict[str, str]:
         "PATH": "/usr/bin:/bin",
         **dict.fromkeys(_POOLS, "1"),
     }
+
+
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|AUTH")
+
+
+def without_secrets(text: str) -> str:
+    """What may be kept of a text: neither the values of variables that are named as secrets are, nor a user's name and
+    password in an address."""
+    for name, value in os.environ.items():
+        if _SECRET.search(name.upper()) and len(value) >= 8:
+            text = text.replace(value, "***")
+    return re.sub(r"//[^/@\s]+@", "//", text)
 
 
 def installed_version(package: str) -> str | None:

@@ -111,6 +111,9 @@ COMMANDS: dict[str, Typed] = {
         "with pairs", "--limit 6 --n 4 --max-new-tokens 64"
     ),
     "make-pairs problems.jsonl --role code --out pairs/run --rollouts RUN": Typed("with pairs", "--limit 4"),
+    "train --recipe tiny --tracker tensorboard": Typed("--tracker tensorboard", "--dry-run"),
+    "train --run NAME --resume --tracker trackio": Typed("--tracker trackio", "--dry-run"),
+    "runs track RUN --tracker tensorboard": Typed("tracker tensorboard: "),
     "runs watch": Typed("step"),
     "runs show RUN --plot curves.png": Typed("curves of"),
     "report RUN --out run.html": Typed("run.html"),

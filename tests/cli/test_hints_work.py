@@ -28,6 +28,7 @@ from codea1_cli.game.mistake_book import Book
 from codea1_cli.mistakes.store import MistakeStore
 from codea1_cli.problems.problem import write_problems
 from codea1_cli.recipe.files import all_keys, load_recipe, recipe_text
+from codea1_cli.runs import tracking
 from codea1_cli.runs.checkpoints import COMMITTED, commit_note
 from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.runs.summary import Outcome
@@ -419,6 +420,7 @@ STATES = {
     "nothing can be replayed for an export": lambda run, patch: export_while_down(run, patch),
     "libraries of a benchmark are missing": lambda *_: _way_out("bigcodebench"),
     "problems are prepared": lambda run, _: problems_are_prepared(run.path),
+    "a tracker is given up": lambda run, _: tracking.way_out(run, "tensorboard"),
 }
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from codea1_cli.runs.summary import Measured
 
 _NUMBERS = ("asserts per suite",)  # all others are shares
-_OWN = ("name", "description", "seed")  # what tells runs of one recipe apart
+_OWN = ("name", "description", "seed", "tracker")  # what tells runs of one recipe apart
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ def plan(
     from codea1_cli.recipe.batching import fitted
     from codea1_cli.recipe.files import load_recipe, recipe_names
     from codea1_cli.runs.run_dir import runs_root
+    from codea1_cli.trackers import uninstalled
 
     if recipe is None:
         raise UserError("no recipe given", hint=f"--recipe NAME, one of {', '.join(recipe_names())}, or a file")
@@ -63,6 +64,7 @@ def plan(
     notes: list[str] = []
     chosen, count, _ = first_use(chosen, problems, notes)
     blind = len(notes)
+    notes += uninstalled(chosen.tracker)
     target, assignment = _target(chosen, gpu, gpus, notes)
     chosen, fewer = fitted(chosen, count, {role: len(group) for role, group in assignment.items()})
     target = replace(target, prompt=mean_prompt, completion=mean_completion)

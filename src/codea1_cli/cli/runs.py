@@ -13,7 +13,7 @@ from typer import Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
-from codea1_cli.cli.watch import RunArgument, watch
+from codea1_cli.cli.watch import RunArgument, track, watch
 from codea1_cli.errors import UserError, command, size_text
 from codea1_cli.methods.registry import method_of
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="List, show and prune runs.")
 
 app.command()(watch)
+app.command()(track)
 
 
 @app.command("list")
@@ -67,6 +68,7 @@ def show(
     from codea1_cli.runs.checkpoints import checkpoints
     from codea1_cli.runs.run_dir import find_run, runs_root
     from codea1_cli.runs.summary import last_metrics, spent, summarise
+    from codea1_cli.runs.tracking import places
 
     run = find_run(name, runs_root(runs))
     if plot is not None:
@@ -93,6 +95,7 @@ def show(
         facts["warm-up"] = f"{warmup.state} at step {warmup.step} of {warmup.total or '?'}, {run.warmup.path}"
     if hours := gpu_hours(cost):
         facts["GPU hours"] = "; ".join(hours)
+    facts |= {f"in {name}": where for name, where in places(run).items()}
     if row.error:
         facts["error"] = row.error
     if isinstance(info.get("command"), list):

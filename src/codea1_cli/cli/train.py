@@ -9,6 +9,7 @@ from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
+from codea1_cli.cli.watch import TrackerOption
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError, command
 
@@ -28,7 +29,7 @@ def train(
         Argument(
             metavar="[KEY=VALUE]...",
             help="Recipe keys to override, such as train.max_steps=20; with --resume only the length of the run, "
-            "checkpoint.*, eval.*, faults.*, preflight.*, sandbox.endpoint and sandbox.patience_s.",
+            "tracker, checkpoint.*, eval.*, faults.*, preflight.*, sandbox.endpoint and sandbox.patience_s.",
         ),
     ] = None,
     recipe: Annotated[
@@ -51,6 +52,7 @@ def train(
     address: Annotated[
         str | None, Option(help="A running Ray cluster, of one node or several; left out, the run starts its own.")
     ] = None,
+    tracker: TrackerOption = None,
     runs: RunsOption = None,
     wait: WaitOption = False,
     as_json: JsonOption = False,
@@ -70,21 +72,25 @@ def train(
     from codea1_cli.recipe.files import resumed_recipe
     from codea1_cli.recipe.resources import check_benchmarks, heldout_problems, split_notes, unread_problems
     from codea1_cli.runs.run_dir import runs_root
+    from codea1_cli.trackers import check_trackers
 
     root = runs_root(runs)
     given, options = list(overrides or []), ["--no-preflight"] if no_preflight else []
-    overrides = [*given, "preflight.enabled=false"] if no_preflight else overrides
+    overrides = [*given, "preflight.enabled=false"] if no_preflight else given
+    options += [word for name in tracker or () for word in ("--tracker", name)]
+    overrides = [*overrides, f"tracker={json.dumps(tracker)}"] if tracker else overrides
     source, changes, nodes = "", Changes(), list["Node"]()
     if resume:
         if recipe is not None:
             raise UserError("--resume takes no recipe: a run keeps its own", hint="leave it out, or start a new run")
         directory = _directory("", run, root, resume, options)
-        chosen, changes = resumed_recipe(directory.recipe_file, overrides or [])
+        chosen, changes = resumed_recipe(directory.recipe_file, overrides)
     else:
         if start_over:
             raise UserError("--start-over goes with --resume", hint="a new run begins at its first step anyway")
-        chosen, source = _new(recipe, overrides or [], run, root, options)
+        chosen, source = _new(recipe, overrides, run, root, options)
         directory = _directory(chosen.name, run, root, resume, options)
+    check_trackers(chosen.tracker)
     ranks = assign_gpus(chosen, visible_gpus(), cores()) if address is None else {}
     notes: list[str] = []
     to_hold_out = 0

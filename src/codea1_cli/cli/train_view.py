@@ -67,8 +67,8 @@ class TrainView:
             console.note(f"{text} ({time.monotonic() - self.started:.0f} s)")
 
     def event(self, event: dict[str, Any]) -> None:
-        """Shows an event of the run: its `length`, a `step` or `eval` with its line of metrics.jsonl, a `checkpoint`
-        or a `note`."""
+        """Shows an event of the run: its `length`, a `step` or `eval` with its line of metrics.jsonl, a `checkpoint`,
+        a `note` or a `warning`."""
         kind = event["kind"]
         if kind == "length":
             self.last = event["last"]
@@ -82,6 +82,8 @@ class TrainView:
             self._say(f"  saved step {event['step']}")
         elif kind == "note":
             self._say(f"  {event['text']}")
+        elif kind == "warning":
+            console.warn(console.printable(event["text"]))
 
     def _say(self, text: str) -> None:
         console.err().print(text, markup=False, soft_wrap=True)
@@ -253,12 +255,14 @@ def train_shown(
     """
     from codea1_cli.engine.driver import Driver
     from codea1_cli.engine.ranks import place
+    from codea1_cli.runs.tracking import tracked
 
     run.note(error=None, stop=None)
     hosts = {role: [node.host for node in group] for role, group in place(ranks, nodes).items()} if nodes else None
     with TrainView(recipe, run, ranks, hosts) as view:
         try:
-            outcome = Driver(recipe, run, ranks, view, nodes).train(rows, resume_step, max_steps, address)
+            with tracked(run, recipe.tracker, view, recipe.faults.tracker_s):
+                outcome = Driver(recipe, run, ranks, view, nodes).train(rows, resume_step, max_steps, address)
         except Exception as error:
             with contextlib.suppress(OSError):  # on a full disk, say what the run says
                 run.note(error=str(error))

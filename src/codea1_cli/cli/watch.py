@@ -1,8 +1,9 @@
-"""`codea1 runs watch`: a run in progress, seen from another terminal through its files alone."""
+"""`codea1 runs watch` and `runs track`: a run, also one in progress, seen and published through its files alone."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import select
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 
 RunArgument = Annotated[str | None, Argument(metavar="RUN", help="A run's name or folder; the newest when left out.")]
 
+TrackerOption = Annotated[
+    list[str] | None,
+    Option(metavar="NAME", help="Publish to wandb, trackio, tensorboard or mlflow; again for another one."),
+]
+
 # Words, table and key of what is drawn, and the unit it is shown in.
 _LINES = (
     ("Code LLM reward", "steps", "code.reward", ""),
@@ -48,6 +54,7 @@ _LINES = (
 )
 _WIDTH = 30  # of a sparkline
 _TOLD = 4  # warnings
+_FOREVER_S = 1e6  # each line has to be answered in time
 _QUIT = {b"q", b"Q", b"\x03", b"\x04"}  # the terminal hands Ctrl-C over as a key
 
 
@@ -79,6 +86,50 @@ def watch(
                 if pressed(every):
                     break
     out.print(_screen(snapshot(run, time.time())))
+
+
+def track(
+    tracker: TrackerOption = None,
+    name: RunArgument = None,
+    runs: RunsOption = None,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> int:
+    """Publish a run to experiment trackers: what is missing there, and what a run in progress writes.
+
+    A run that was tracked before goes on in the same place.
+    """
+    from codea1_cli.errors import UserError
+    from codea1_cli.recipe.files import load_recipe
+    from codea1_cli.runs.run_dir import find_run, runs_root
+    from codea1_cli.runs.tracking import places, tracked
+    from codea1_cli.trackers import TRACKERS, check_trackers, label
+
+    run = find_run(name, runs_root(runs))
+    recipe = load_recipe(str(run.recipe_file), [f"tracker={json.dumps(tracker)}"] if tracker else [], of_run=True)
+    if not recipe.tracker:
+        raise UserError("no tracker given", hint=f"--tracker NAME, one of {', '.join(TRACKERS)}")
+    check_trackers(recipe.tracker)
+    with tracked(run, recipe.tracker, _Teller(), recipe.faults.tracker_s, wait_s=_FOREVER_S) as followers:
+        while run.locked_by() is not None and any(one.is_alive() for one in followers):
+            time.sleep(0.5)
+    if as_json:
+        told, where = {one.tracker: one.why for one in followers}, places(run)
+        console.emit(
+            [{"tracker": name, "where": where.get(label(name)), "given_up": why} for name, why in told.items()]
+        )
+    return console.EXIT_ENVIRONMENT if any(one.why for one in followers) else console.EXIT_OK
+
+
+class _Teller:
+    """Says what becomes of the trackers."""
+
+    def phase(self, text: str) -> None:
+        """Nothing is told of phases."""
+
+    def event(self, event: dict[str, Any]) -> None:
+        """A note, or a warning."""
+        (console.warn if event["kind"] == "warning" else console.note)(console.printable(event["text"]))
 
 
 @contextlib.contextmanager

@@ -146,6 +146,10 @@ def set_aside(run: RunDir, point: ResumePoint) -> tuple[Path, list[str]] | None:
         target.mkdir(parents=True, exist_ok=True)
         os.replace(run.path / "run.json", target / "run.json")
         moved.append("a broken run.json")
+    if not step and (run.path / "trackers").is_dir():  # the next start is another run there
+        target.mkdir(parents=True, exist_ok=True)
+        os.replace(run.path / "trackers", target / "trackers")
+        moved.append("what trackers have of it")
     if step:
         run.point("latest", step)  # a crash between a commit and its link leaves the old one
     else:

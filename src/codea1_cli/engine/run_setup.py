@@ -235,7 +235,7 @@ class RunSetup:
             "seed": self.recipe.seed,
             "total_steps": len(schedule),
             "steps_per_epoch": schedule.steps_per_epoch,
-            "versions": versions(),
+            "versions": versions((*_PACKAGES, *self.recipe.tracker)),
             "python": platform.python_version(),
             "host": platform.platform(),
             "devices": dict(devices),
@@ -257,8 +257,9 @@ class RunSetup:
         return {"train": train, "sha256": file_hash(train)}
 
 
-def versions() -> dict[str, str]:
-    return {package: there for package in _PACKAGES if (there := installed_version(package)) is not None}
+def versions(packages: Sequence[str] = _PACKAGES) -> dict[str, str]:
+    """The versions of those packages that are installed."""
+    return {package: there for package in packages if (there := installed_version(package)) is not None}
 
 
 def git_revision() -> str | None:

@@ -210,7 +210,7 @@ def _holds(content: dict[str, Any]) -> bool:
 # would make it another run.
 MAY_CHANGE = (
     "train.max_steps", "train.epochs", "sandbox.endpoint", "sandbox.patience_s",
-    "checkpoint", "eval", "faults", "preflight",
+    "tracker", "checkpoint", "eval", "faults", "preflight",
 )  # fmt: skip
 
 
@@ -225,7 +225,7 @@ def resumed_recipe(file: Path, overrides: Sequence[str]) -> tuple[Recipe, dict[s
         if parts[0] not in MAY_CHANGE and ".".join(parts) not in MAY_CHANGE:
             raise UserError(
                 f"{'.'.join(parts)} cannot change on --resume: it would be another run",
-                hint=f"what may: {', '.join(MAY_CHANGE[:4])} and the sections {', '.join(MAY_CHANGE[4:])}; "
+                hint=f"what may: {', '.join(MAY_CHANGE[:5])} and the sections {', '.join(MAY_CHANGE[5:])}; "
                 "start a new run for the rest, under the same name while no step is done",
             )
     before, now = load_recipe(str(file), of_run=True), load_recipe(str(file), overrides, of_run=True)
@@ -233,11 +233,11 @@ def resumed_recipe(file: Path, overrides: Sequence[str]) -> tuple[Recipe, dict[s
     return now, {key: [old[key], value] for key, value in changed.items() if old[key] != value}
 
 
-def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested sections as one level of dotted keys."""
+def flat(values: dict[str, Any], prefix: str = "", sign: str = ".") -> dict[str, Any]:
+    """Nested sections as one level of keys, joined by `sign`."""
     found: dict[str, Any] = {}
     for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        found |= flat(value, f"{prefix}{key}{sign}", sign) if isinstance(value, dict) else {prefix + key: value}
     return found
 
 

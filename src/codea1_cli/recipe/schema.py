@@ -18,6 +18,7 @@ from codea1_cli.methods.sft import Pairs, Rate, Warmup
 from codea1_cli.recipe.data_options import Options, SourceOptions, read_options
 from codea1_cli.sandbox.base import LAYERS, check_layers
 from codea1_cli.sandbox.make import check_backend, check_endpoint
+from codea1_cli.trackers import Trackers
 
 
 class Section(BaseModel):
@@ -235,6 +236,7 @@ class Faults(Section):
         3600.0,
         description="longest time a rank may go without progress, building included; processes have 600 s to start",
     )
+    tracker_s: Annotated[float, Field(gt=0.0)] = Field(60.0, description="longest time that a tracker may take")
 
 
 class Recipe(Section):
@@ -259,6 +261,7 @@ class Recipe(Section):
     eval: Eval = Field(default_factory=Eval)
     preflight: Preflight = Field(default_factory=Preflight)
     faults: Faults = Field(default_factory=Faults)
+    tracker: Trackers = []
     _warmed: dict[str, str] = PrivateAttr(default_factory=dict)  # what the warm-up made, by policy (`engine.sft`)
 
     @field_validator("sandbox")

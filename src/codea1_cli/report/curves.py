@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from codea1_cli.evals.statistics import levels
-from codea1_cli.recipe.files import flat
+from codea1_cli.runs.run_dir import figures
 from codea1_cli.runs.summary import Measured
 
 STEPS = "steps"
@@ -139,10 +139,10 @@ def tables(lines: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
         if not isinstance(step, int):
             continue
         if evaluation is None:
-            numbers = _numbers({key: value for key, value in line.items() if key not in ("step", "time")})
+            numbers = figures({key: value for key, value in line.items() if key not in ("step", "time")})
             rows.setdefault(STEPS, {})[step] = numbers | _idle(numbers)
         elif isinstance(evaluation, Mapping):
-            rows.setdefault(str(evaluation.get("set")), {})[step] = _solved(_numbers(evaluation))
+            rows.setdefault(str(evaluation.get("set")), {})[step] = _solved(figures(evaluation))
     found = {}
     for name, by_step in rows.items():
         order = sorted(by_step)
@@ -150,14 +150,6 @@ def tables(lines: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
         values = {key: [by_step[step].get(key) for step in order] for key in keys}
         found[name] = {"x": order, "y": values, "low": {}, "high": {}, "bucket": 1}
     return found
-
-
-def _numbers(tree: Mapping[str, Any]) -> dict[str, float]:
-    return {
-        key: value
-        for key, value in flat(dict(tree)).items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    }
 
 
 def _solved(numbers: dict[str, float]) -> dict[str, float]:

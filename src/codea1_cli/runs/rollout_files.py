@@ -205,6 +205,32 @@ def sampled_texts(folder: Path, role: str, ids: Sequence[str]) -> dict[str, list
     return found
 
 
+def some_rollouts(file: Path, count: int = 8, longest: int = 4000) -> list[dict[str, Any]]:
+    """For a table: the first candidate of the first `count` problems of a step, each with its first suite, texts cut at
+    `longest` characters; none where the step has no file, or one that cannot be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = ["problem_id", "reward", "code", "suites"]
+    try:
+        found = pq.read_table(file, columns=columns, filters=[("candidate_index", "=", 0)]).slice(0, count).to_pylist()
+    except (OSError, pa.ArrowException):
+        return []
+    rows = []
+    for row in found:
+        suite = (row["suites"] or [{}])[0]
+        texts = {"code": row["code"], "suite": suite.get("text")}
+        rows.append(
+            {
+                "problem": row["problem_id"],
+                "reward": row["reward"],
+                **{key: (text or "")[:longest] for key, text in texts.items()},
+                **{f"suite {key}": suite.get(key) for key in ("reward", "validity")},
+            }
+        )
+    return rows
+
+
 def history(folder: Path, problem_id: str, *, since: int = 0) -> Iterator[list[CandidateRecord]]:
     """The problem's candidates step by step, newest first, down to step `since`; steps without it are skipped."""
     for step, file in rollout_files(folder).items():

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,17 @@ class RunDir:
         os.replace(folder, doomed)
         fsync_folder(folder.parent)
         shutil.rmtree(doomed)
+
+
+def figures(line: Mapping[str, Any], sign: str = ".") -> dict[str, float]:
+    """The finite numbers of a line of metrics.jsonl, or of a part of it, their nested keys joined by `sign`."""
+    from codea1_cli.recipe.files import flat
+
+    return {
+        key: value
+        for key, value in flat(dict(line), sign=sign).items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    }
 
 
 def list_runs(root: Path) -> list[RunDir]:

@@ -1,0 +1,51 @@
+"""Trackers on the command line: what is said before anything starts."""
+
+import pytest
+
+from codea1_cli.cli import app
+from codea1_cli.trackers import absent
+
+missing = pytest.mark.skipif(absent("mlflow") is None, reason="MLflow is installed")
+
+
+@missing
+def test_a_tracker_that_is_not_installed_ends_the_command_before_the_start(call, run):
+    for words in (["train", "--recipe", "tiny", "--run", "new"], ["train", "--recipe", "tiny", "--dry-run"]):
+        done = call(app, *words, "--tracker", "mlflow")
+        assert done.code == 3
+        assert "tracker mlflow is not installed" in done.err
+        assert "uv sync --extra mlflow" in done.err
+    done = call(app, "runs", "track", run.name, "--tracker", "mlflow")
+    assert (done.code, "--extra mlflow" in done.err) == (3, True)
+    assert {path.name for path in run.path.parent.iterdir()} == {"first", "problems.jsonl"}
+    assert not (run.path / "trackers").exists()
+    checked = call(app, "recipes", "check", "tiny", "tracker=mlflow")
+    assert (checked.code, "tracker mlflow is not installed here" in checked.out) == (0, True)
+    planned = call(app, "plan", "--recipe", "tiny", "tracker=mlflow", "--json")
+    assert (planned.code, "tracker mlflow is not installed here" in planned.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("wandbb", "unknown tracker 'wandbb'; there are wandb, trackio, tensorboard, mlflow"),
+        ("[trackio, trackio]", "named twice"),
+    ],
+)
+def test_a_wrong_name_is_an_error_of_the_recipe(call, value, says):
+    done = call(app, "recipes", "check", "tiny", f"tracker={value}")
+    assert (done.code, says in done.out) == (2, True)
+
+
+def test_a_tracker_has_to_be_named(call, run):
+    done = call(app, "runs", "track", run.name)
+    assert (done.code, "--tracker NAME" in done.err) == (2, True)
+
+
+def test_the_recipe_takes_one_name_or_several(call):
+    for value, names in (
+        ("trackio", ["trackio"]),
+        ("[trackio, tensorboard]", ["trackio", "tensorboard"]),
+        ("null", []),
+    ):
+        assert call(app, "recipes", "show", "tiny", f"tracker={value}", "--json").data["tracker"] == names
