@@ -7,19 +7,22 @@ import shutil
 import socket
 import threading
 from collections import namedtuple
+from pathlib import Path
 
+import httpx
 import pytest
 from huggingface_hub import close_session
+from huggingface_hub.errors import LocalEntryNotFoundError
 
 from codea1_cli import hub as hub_module
 from codea1_cli.cli import app
 from codea1_cli.cli.console import run_app
 from codea1_cli.data.sources.rows import HubRows
-from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, Unreachable, UserError
 from codea1_cli.hub import announce, fetch, find_repo
 from codea1_cli.models.loading import resolve_model
 from codea1_cli.problems.benchmark_files import Published, find_file
-from codea1_cli.tiny import model_path
+from codea1_cli.tiny import model_path, problems_path
 from tests.hub import COMMIT, parquet
 
 COMMANDS = {
@@ -27,6 +30,14 @@ COMMANDS = {
     "a model to measure": ["eval-code", "humaneval", "--model", "nobody/nothing", "--data", "DATA"],
     "a data set": ["prepare-data", "nobody/nothing", "--out", "out"],
     "a recipe's data": ["train", "--recipe", "135m", "model=builtin:tiny"],
+    "one side's model": ["train", "--recipe", "tiny", "code.model=nobody/nothing"],
+    "a benchmark of a run": ["train", "--recipe", "tiny", "eval.benchmarks=[ult]"],
+    "a benchmark": ["eval-code", "mbpp", "--model", "builtin:tiny"],
+    "a benchmark of tests": ["eval-tests", "ult", "--model", "builtin:tiny"],
+    "a model that writes tests": ["eval-tests", "SHOP", "--model", "nobody/nothing"],
+    "a model that makes pairs": ["make-pairs", "ROWS", "--role", "code", "--out", "out", "--samples", "nobody/nothing"],
+    "a tokenizer": ["prepare-data", "ROWS", "--out", "out", "--tokenizer", "nobody/nothing"],
+    "a model to keep rows by": ["prepare-data", "ROWS", "--out", "out", "--solve-rate", "nobody/nothing"],
 }
 
 
@@ -42,16 +53,19 @@ def data(tmp_path):
 def test_a_hub_that_does_not_answer_is_one_line_within_seconds(hub, data, tmp_path, monkeypatch, capfd, what):
     """A server that takes the connection and never answers; whoever is refused at once is told the same."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(hub_module, "REACH_S", 0.3)
+    monkeypatch.setattr(hub_module, "REACH_S", 0.1)
+    monkeypatch.setattr(hub_module, "CONNECT_S", 60.0)
     hub.fault = "hang"
-    code = run_app(app, [str(data) if word == "DATA" else word for word in COMMANDS[what]])
+    files = {"DATA": data, "ROWS": problems_path("heldout"), "SHOP": Path(__file__).parent / "fixtures" / "shop.py"}
+    code = run_app(app, [str(files.get(word, word)) for word in COMMANDS[what]])
     err = capfd.readouterr().err
     assert code == 3
     assert len(hub.asked) <= 1
     (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
-    assert "no answer within 0.3 s" in line
+    assert "no answer within 0.1 s" in line
     assert "HF_ENDPOINT" in err
     assert "Ray" not in err
+    assert not list(tmp_path.glob("out*"))
 
 
 def refuses(error):
@@ -214,6 +228,26 @@ def test_what_was_asked_before_needs_no_network(hub, monkeypatch):
     assert len(list(HubRows("me/set", "train").rows())) == 1
     with pytest.raises(EnvironmentFault, match="HF_HUB_OFFLINE is set"):
         find_repo("dataset", "me/other")
+
+
+def test_files_of_a_set_that_was_asked_for_before_the_network_went(hub, monkeypatch, capfd):
+    """What the hub has is known; that nobody gives it is one line, told before anything is announced."""
+    hub.add("datasets/me/set", {"train.parquet": parquet([{"a": 1}])})
+    repo = find_repo("dataset", "me/set")
+    monkeypatch.setattr(hub_module, "REACH_S", 0.1)
+    monkeypatch.setattr(hub_module, "CONNECT_S", 60.0)
+    hub.fault = "hang"
+    with pytest.raises(Unreachable, match=r"the dataset me/set: .* cannot be reached: no answer within 0\.1 s"):
+        list(HubRows("me/set", "train").rows())
+    assert "fetching" not in capfd.readouterr().err
+
+    def gone(*_, **__):  # between two files, in huggingface_hub's words
+        raise LocalEntryNotFoundError("cannot find the requested files") from httpx.ConnectError("Connection refused")
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", gone)
+    with pytest.raises(Unreachable, match=r"cannot be reached: Connection refused"):
+        fetch(repo, "train.parquet")
+    assert capfd.readouterr().err.count("trying again") == 2
 
 
 def test_a_second_use_reads_the_commit_of_the_first(hub, monkeypatch, capfd):

@@ -16,14 +16,21 @@ import tempfile
 import time
 from pathlib import Path
 
+from codea1_cli.tiny import problems_path
+
 COMMANDS = (
     "train --recipe tiny model=nobody/nothing",
+    "train --recipe tiny code.model=nobody/nothing",
     "train --recipe 135m sampling.chunk=8",
     "train --recipe 135m model=builtin:tiny",
     "eval-code humaneval --model builtin:tiny",
     "eval-code mbpp --model nobody/nothing --data DATA",
     "prepare-data mbpp --out out",
     "prepare-data nobody/nothing --out out",
+    "prepare-data ROWS --out out --tokenizer nobody/nothing",
+    "eval-tests ult --model builtin:tiny",
+    "eval-tests FILE.py --model nobody/nothing",
+    "make-pairs ROWS --role code --out out --samples nobody/nothing",
 )
 ROW = '{"task_id": "Mbpp/2", "prompt": "p", "canonical_solution": "def f(): return 1", "entry_point": "f", '
 ROW += '"base_input": [[]], "plus_input": [], "atol": 0, "assertion": "assert f() == 1"}'
@@ -47,6 +54,7 @@ def main() -> None:
             for name, one in (("refused", refusing), ("hangs", hanging), ("silent", silent))
         }
         Path(folder, "data.jsonl").write_text(ROW + "\n")
+        Path(folder, "FILE.py").write_text('def f(n):\n    """Add one."""\n    return n + 1\n')
         for number, (command, (kind, address)) in enumerate(itertools.product(COMMANDS, kinds.items())):
             run(command, kind, address, folder, str(number))
 
@@ -55,7 +63,7 @@ def run(command: str, kind: str, address: str, folder: str, number: str) -> None
     environment = {**os.environ, "HF_ENDPOINT": address, "CODEA1_GITHUB": address, "HF_HOME": f"{folder}/{number}/hf",
                    "CODEA1_CACHE": f"{folder}/{number}/cache", "HF_HUB_OFFLINE": ""}  # fmt: skip
     environment.pop("CODEA1_BENCHMARKS", None)
-    words = command.replace("DATA", "data.jsonl").split()
+    words = command.replace("DATA", "data.jsonl").replace("ROWS", str(problems_path("train"))).split()
     began, used = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-m", "codea1_cli", *words], cwd=folder, env=environment, capture_output=True, text=True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -206,6 +207,15 @@ def proxy_to(url: str) -> str | None:
         return None
     at = urlsplit(proxy if "//" in proxy else f"http://{proxy}")
     return f"{at.hostname}:{at.port or {'https': 443, 'http': 80}.get(at.scheme, 1080)}"
+
+
+def connect(where: str) -> None:
+    """Raises ConnectionError where nobody takes a connection, be it a server or the proxy before it."""
+    there = urlsplit(f"//{proxy_to(where) or urlsplit(where).netloc}")
+    try:
+        socket.create_connection((there.hostname, there.port or (80 if where.startswith("http:") else 443))).close()
+    except OSError as error:
+        raise ConnectionError(error.strerror) from None
 
 
 def offline() -> bool:

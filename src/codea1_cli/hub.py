@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import sys
 import threading
 import time
@@ -21,10 +20,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
-from urllib.parse import urlsplit
 
 from codea1_cli.durable import write_atomic
-from codea1_cli.environment import cache_folder, endpoint, hub_cache, offline, proxy_to
+from codea1_cli.environment import cache_folder, connect, endpoint, hub_cache, offline, proxy_to
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, Unreachable, UserError, counted, first_line, size_text
 from codea1_cli.files import kept_json
 
@@ -121,7 +119,7 @@ def within(ask: Callable[[Any], T], what: str, kind: Kind, where: str, fault: Fa
     if why and time.monotonic() - since < _AGAIN_S:
         raise Unreachable(f"cannot fetch the {what}: {why}", _way_out(kind), why)
     try:
-        _bounded(lambda: _connect(where), _patience(CONNECT_S))
+        _bounded(lambda: connect(where), _patience(CONNECT_S))
         import huggingface_hub  # half a second, which nobody waits for where there is no network
 
         return _bounded(lambda: ask(huggingface_hub), _patience(REACH_S))
@@ -131,19 +129,12 @@ def within(ask: Callable[[Any], T], what: str, kind: Kind, where: str, fault: Fa
         raise (fault(error) if fault else _fault(error, what, kind, where)) from None
 
 
-def _connect(where: str) -> None:
-    """Raises ConnectionError where nobody takes a connection, be it a server or the proxy before it."""
-    there = urlsplit(f"//{proxy_to(where) or urlsplit(where).netloc}")
-    try:
-        socket.create_connection((there.hostname, there.port or (80 if where.startswith("http:") else 443))).close()
-    except OSError as error:
-        raise ConnectionError(error.strerror) from None
-
-
 def unreached(error: BaseException, where: str) -> str:
     """What says that `where` did not answer, however it was asked; empty for every other error."""
     httpx = sys.modules.get("httpx")  # a second to load, and not loaded where there was no connection
-    if not (isinstance(error, ConnectionError | TimeoutError) or (httpx and isinstance(error, httpx.TransportError))):
+    silent = (ConnectionError, TimeoutError, *([httpx.TransportError] if httpx else []))
+    error = error.__cause__ if isinstance(error.__cause__, silent) else error  # huggingface_hub's own words say less
+    if not isinstance(error, silent):
         return ""
     return f"{where} cannot be reached{f' by the proxy {by}' if (by := proxy_to(where)) else ''}: {first_line(error)}"
 
@@ -223,7 +214,7 @@ def announce(repo: HubRepo, names: Sequence[str]) -> None:
     """Says what of these files would be fetched, how much and where to, and that there is room.
 
     Raises:
-        EnvironmentFault: there is not.
+        EnvironmentFault: there is not, or the hub does not give them; it may have been asked long ago what it has.
     """
     missing = [file for file in repo.files if file.name in set(names) and kept_file(repo, file.name) is None]
     count = sum(file.size for file in missing)
@@ -233,6 +224,13 @@ def announce(repo: HubRepo, names: Sequence[str]) -> None:
             folder.mkdir(parents=True, exist_ok=True)
         if count > shutil.disk_usage(folder).free:
             raise no_room(what, folder, count)
+        first: Any = {
+            "repo_type": repo.kind,
+            "revision": repo.commit,
+            "endpoint": endpoint(),
+            "filename": missing[0].name,
+        }
+        within(lambda hub: hub.get_hf_file_metadata(hub.hf_hub_url(repo.id, **first)), what, repo.kind, endpoint())
         tell(f"fetching {files} ({size_text(count)}) of the {what} from {endpoint()}, kept in {folder}")
 
 
@@ -258,9 +256,9 @@ def fetch(repo: HubRepo, name: str) -> Path:
                 )  # fmt: skip
             break
         except EnvironmentFault as fault:
-            if not left or (cause := fault.__context__) is None or not unreached(cause, endpoint()):
+            if not left or (cause := fault.__context__) is None or not (why := unreached(cause, endpoint())):
                 raise
-            tell(f"{name}: {first_line(cause)}; trying again")
+            tell(f"{name}: {why}; trying again")
     wanted = next((file.sha256 for file in repo.files if file.name == name), None)
     with open(path, "rb") as file:
         if wanted and hashlib.file_digest(file, "sha256").hexdigest() != wanted:

@@ -24,22 +24,33 @@ SHOP = Path(__file__).parents[1] / "fixtures" / "shop.py"
 class Typed:
     """What a command's output holds when it did what the text around it says.
 
-    more: words that make it shorter, and change nothing of what is said. put: what stands for its placeholders. instead: what
-    is run in its place: the plan or the dry run of what needs a GPU, a cluster, a service or hours.
+    more: words that make it shorter, and change nothing of what is said. put: what stands for its placeholders. plan: it needs
+    GPUs, and the plan of the same words is run. instead: what is run in place of one that needs a service, a cluster or hours,
+    of the same command.
     """
 
     says: str
     more: str = ""
     put: dict[str, str] = field(default_factory=dict)
+    plan: bool = False
     instead: str = ""
+
+    def words(self, text: str) -> list[str]:
+        """What is run where `text` is typed."""
+        words = [self.put.get(word, word) for word in shlex.split(self.instead or f"{text} {self.more}")]
+        if not self.plan:
+            return words
+        for option in ("--run", "--runs", "--address"):
+            if option in words:
+                del words[words.index(option) : words.index(option) + 2]
+        return ["plan", *words[1:], "--gpu", "h200"]
 
 
 FEW = "--limit 2 --max-new-tokens 24"
 SHORT = shlex.join(word for word in SMALL if word != "data.heldout=null") + " eval.limit=4 eval.n=2"
-SMALL_PLAN = Typed("GPU", instead="plan --recipe 135m data.train=problems.jsonl --gpu a100")
-PLAN = Typed("GPU", instead="plan --recipe 1.5b data.train=problems.jsonl --gpu h200")
-GOLDEN = Typed("GPU", instead="plan --recipe 1.5b method=golden-tests data.train=problems.jsonl --gpu h200")
-SELF_PLAY = Typed("GPU", instead="plan --recipe 1.5b method=self-play data.train=problems.jsonl --gpu h200")
+PLAN = Typed("GPU", plan=True)
+PLAN_SHARED = Typed("GPU", put={"data.train=/shared/train.jsonl": "data.train=problems.jsonl"}, plan=True)
+PLAN_TRAIN = Typed("GPU", put={"data.train=train.jsonl": "data.train=problems.jsonl"}, plan=True)
 COMMANDS: dict[str, Typed] = {
     # -- README
     "train --recipe tiny": Typed("tests in the Mistake Book", f"--run RUN --max-steps 1 {SHORT} checkpoint.every=1"),
@@ -53,16 +64,18 @@ COMMANDS: dict[str, Typed] = {
     "prepare-data src/mypackage --out mine/": Typed("train --recipe tiny data.train=mine"),
     "prepare-data mbpp --out problems/": Typed("train --recipe", "--limit 30"),
     "plan --recipe 1.5b --gpu h100 --gpus 8": Typed("GiB"),
-    "train --recipe 135m": Typed("mbpp", instead="plan --recipe 135m --gpu a100"),
+    "train --recipe 135m": Typed("mbpp", plan=True),
     "eval-code humaneval --model RUN --n 8": Typed("HumanEval+", FEW),
     "eval-tests FILE.py --model RUN": Typed("mutants killed", "--out eval-tests/A"),
     # -- docs, page by page
     "eval-code setup bigcodebench --dry-run": Typed("3 GB"),
     "eval-code setup bigcodebench": Typed("3 GB", "--dry-run"),
     "eval-code bigcodebench": Typed("BigCodeBench", f"{FEW} --n 1"),
-    "train --recipe 1.5b data.train=/shared/train.jsonl --runs /shared/runs --address auto": PLAN,
-    "train --recipe 1.5b data.train=/shared/train.jsonl --run paper --runs /shared/runs --address '$ip:6379'": PLAN,
-    "train --run paper --runs /shared/runs --resume --address '$ip:6379'": PLAN,
+    "train --recipe 1.5b data.train=/shared/train.jsonl --runs /shared/runs --address auto": PLAN_SHARED,
+    "train --recipe 1.5b data.train=/shared/train.jsonl --run paper --runs /shared/runs --address '$ip:6379'": PLAN_SHARED,
+    "train --run paper --runs /shared/runs --resume --address '$ip:6379'": Typed(
+        "steps", instead="train --run RUN --resume --dry-run"
+    ),
     "prepare-data kodcode --difficulty hard --out data/kodcode-hard": Typed(
         "train --recipe",
         "--limit 30",
@@ -74,7 +87,7 @@ COMMANDS: dict[str, Typed] = {
     ),
     "prepare-data src/mypackage --license MIT --out data/mypackage": Typed("rows kept"),
     "train --recipe 1.5b data.train=data/kodcode-hard data.heldout=data/kodcode-hard/val.jsonl": PLAN,
-    "train --recipe 135m data.train=problems.jsonl": SMALL_PLAN,
+    "train --recipe 135m data.train=problems.jsonl": PLAN,
     "eval-code humaneval": Typed("HumanEval+", FEW),
     "eval-code mbpp --model MODEL --n 32 --temperature 0.7": Typed("MBPP+", FEW),
     "eval-code humaneval --model RUN --step 40": Typed("HumanEval+", FEW, {"40": "1"}),
@@ -96,17 +109,15 @@ COMMANDS: dict[str, Typed] = {
         "passed", instead="judge FILE.jsonl"
     ),
     "train --recipe tiny method=self-play": Typed("steps", "--dry-run"),
-    "train --recipe 1.5b method=self-play data.train=problems.jsonl train.equal_budget=true": SELF_PLAY,
+    "train --recipe 1.5b method=self-play data.train=problems.jsonl train.equal_budget=true": PLAN,
     "train --recipe tiny method=golden-tests": Typed("steps", "--dry-run"),
-    "train --recipe 135m method=golden-tests data.train=train.jsonl game.golden=all": GOLDEN,
-    "train --recipe 135m method=golden-tests data.train=train.jsonl 'data.solve_rate=[0.1, 0.9]'": GOLDEN,
-    "train --recipe 1.5b method=golden-tests": GOLDEN,
+    "train --recipe 135m method=golden-tests data.train=train.jsonl game.golden=all": PLAN_TRAIN,
+    "train --recipe 135m method=golden-tests data.train=train.jsonl 'data.solve_rate=[0.1, 0.9]'": PLAN_TRAIN,
+    "train --recipe 1.5b method=golden-tests": PLAN,
     "train --recipe tiny method=sft": Typed("12 pairs", "--dry-run"),
-    "train --recipe tiny method=sft sft.role=test sft.test=pairs/test/pairs.jsonl": Typed(
-        "pairs", instead="train --recipe tiny method=sft sft.role=test --dry-run"
-    ),
     "make-pairs problems.jsonl --role code --out pairs/code": Typed("with pairs", "--limit 4"),
     "make-pairs problems.jsonl --role test --out pairs/test": Typed("with pairs", "--limit 4"),
+    "train --recipe tiny method=sft sft.role=test sft.test=pairs/test/pairs.jsonl": Typed("pairs", "--dry-run"),
     "make-pairs problems.jsonl --role code --out pairs/mine --samples MODEL": Typed(
         "with pairs", "--limit 6 --n 4 --max-new-tokens 64"
     ),
@@ -201,8 +212,7 @@ def published(folder: Path, shared: Path, monkeypatch: Any) -> Iterator[None]:
 
 
 def _run(call: Any, folder: Path, text: str, one: Typed) -> str | None:
-    words = shlex.split(one.instead or f"{text} {one.more}")
-    words = [one.put.get(word, word).replace("{problem}", _problem(folder)) for word in words]
+    words = [word.replace("{problem}", _problem(folder)) for word in one.words(text)]
     began = time.monotonic()
     if words[0] == "train" and "--dry-run" not in words:
         done = subprocess.run([CODEA1, *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)

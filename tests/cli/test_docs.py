@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,9 +50,14 @@ def typed(page):
         yield words, len(words) > len(leaf(words)[1])
 
 
+@cache
+def whole():
+    return typer.main.get_command(app)
+
+
 def leaf(words):
     """The command that words begin with, and its path."""
-    command, path = typer.main.get_command(app), []
+    command, path = whole(), []
     for word in words:
         name = word.partition("|")[0]
         if not hasattr(command, "commands") or name.startswith("-"):
@@ -86,6 +92,23 @@ def test_every_command_that_is_there_to_be_typed_is_run():
     }
     assert there - set(COMMANDS) == set()
     assert set(COMMANDS) - there == set()
+
+
+def test_what_is_run_in_place_of_a_command_is_of_the_same_kind():
+    """The same words shortened; or the plan of a training run that needs GPUs; or the same command on what is here."""
+    for text, one in COMMANDS.items():
+        command, run = leaf(shlex.split(text))[1], leaf(one.words(text))[1]
+        assert run == (["plan"] if one.plan else command), text
+        assert not one.plan or (command == ["train"] and not one.instead), text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_scripts_that_are_there_to_be_run_exist(page):
+    """And so do the files of the repository that they are given."""
+    for line in re.findall(r"uv run python ([^`#\n]+)", page.read_text()):
+        files = [word for word in line.split() if re.fullmatch(r"(?:benchmarks|scripts|recipes)/\S+", word)]
+        assert files, line
+        assert not [file for file in files if not (ROOT / file).is_file()], line
 
 
 @pytest.mark.slow

@@ -85,7 +85,7 @@ def prepare_data(
         decontaminate=not benchmark if asked is None else asked,
         tokenizer=options.tokenizer or options.solve_rate,
     )
-    chosen = reachable(make_source(source, rows, options.benchmarks))
+    chosen = reachable(make_source(source, rows, options.benchmarks), options)
     tasks, missing = find_benchmarks(options, asked is True)
     notes = without(missing)
     if benchmark:
@@ -104,10 +104,15 @@ def prepare_data(
     return console.EXIT_OK
 
 
-def reachable(source: "Source") -> "Source":
-    """The source; one of the hub is asked for first, so that a dead network is told before anything is waited for."""
+def reachable(source: "Source", options: Options) -> "Source":
+    """The source; what it and the options name of the hub comes first, so that a dead network is told before anything
+    is waited for."""
     from codea1_cli.data.sources.rows import HubRows
+    from codea1_cli.models.loading import resolve_model
 
+    for model in dict.fromkeys((options.tokenizer, options.solve_rate)):
+        if model is not None:
+            resolve_model(model)
     if isinstance(getattr(source, "rows", None), HubRows):
         source.identity()
     return source

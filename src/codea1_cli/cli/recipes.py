@@ -165,7 +165,7 @@ def with_training_data(recipe: "Recipe", wait: bool = False, look: bool = False)
         return recipe
     if folder is None:
         rows, options = source.options()
-        chosen = reachable(make_source(source.name, rows, options.benchmarks))
+        chosen = reachable(make_source(source.name, rows, options.benchmarks), options)
         options = replace(options, decontaminate=options.decontaminate is not False)
         tasks, missing = find_benchmarks(options, False)
         folder = _data_folder(source, missing)
