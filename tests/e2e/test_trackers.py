@@ -39,7 +39,7 @@ def test_an_old_run_is_published_and_a_resume_goes_on_in_the_same_runs(cli: Cli,
     assert wait_for(lambda: not alive_of(run)), "not even a tracker that hangs outlives its starter"
 
     (run / "checkpoints" / "step-000006" / "COMMITTED").unlink()
-    limits = ["faults.tracker_s=600", "train.max_steps=5"]
+    limits = ["faults.tracker_s=3000", "train.max_steps=5"]
     done = cli("train", "--run", "tracked", "--resume", *limits, *names, "--tracker", RAISES, env=env)
     assert done.returncode == 0, done.stderr
     assert "goes on from step 3" in done.stderr

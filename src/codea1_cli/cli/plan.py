@@ -182,7 +182,7 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
     if recipe.data.train is not None:
         return recipe, count, held_out
     why = "as many as there may be" if source is not None else "the paper's number: the recipe names no data"
-    notes.append(f"planned for {count} problems, {why} (`codea1 plan --problems N` takes another number)")
+    notes.append(f"planned for {count} problems, {why} (--problems N of the plan takes another number)")
     return recipe, count, held_out
 
 

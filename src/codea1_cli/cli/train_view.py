@@ -207,7 +207,7 @@ class TrainView:
             ]
             console.err().print(console.table(title, ("", ">before", ">after"), rows, framed=True))
         steps = [line for line in lines if "arena" in line]
-        few = not evaluations or evaluations[-1]["eval"]["code"]["problems"] < FEW
+        few = not evaluations or evaluations[-1]["eval"]["code"].get("problems", 0) < FEW
         if few and (rewards := _rewards(steps)):
             self._say(rewards)
         if any("reward" in line.get("code", {}) for line in steps) and not any(

@@ -236,7 +236,7 @@ class Faults(Section):
         3600.0,
         description="longest time a rank may go without progress, building included; processes have 600 s to start",
     )
-    tracker_s: Annotated[float, Field(gt=0.0)] = Field(60.0, description="longest time that a tracker may take")
+    tracker_s: Annotated[float, Field(gt=0.0)] = Field(300.0, description="longest time a tracker may take")
 
 
 class Recipe(Section):

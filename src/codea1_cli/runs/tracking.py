@@ -243,7 +243,7 @@ def tracked(
     run: RunDir, names: Sequence[str], view: View, patience_s: float, wait_s: float | None = None
 ) -> Iterator[list[_Follower]]:
     """Inside the block, what the run writes is published by each of these trackers; at its end they get `wait_s`
-    seconds for what is left, `patience_s` when it is None.
+    seconds for what is left; a fifth of `patience_s`, the longest time for an answer, when it is None.
 
     `view` gets a `note` of where each shows the run, and one `warning` of each that is given up.
     """
@@ -265,7 +265,7 @@ def tracked(
     finally:
         for one in followers:
             one.tell(word)
-        deadline = time.monotonic() + (patience_s if wait_s is None else wait_s)
+        deadline = time.monotonic() + (patience_s / 5 if wait_s is None else wait_s)
         for one in followers:
             one.join(max(0.0, deadline - time.monotonic()))
             if one.process.poll() is None:
