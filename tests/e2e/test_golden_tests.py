@@ -16,6 +16,7 @@ SETTINGS = (
     "game.n_code=4",
     "train.max_steps=4",
     "train.problems_per_step=4",
+    "train.spare_problems=1",
     "train.updates_per_step=2",
     "train.threads=1",
     "judge.workers=1",
@@ -44,6 +45,9 @@ def test_it_trains_resumes_to_the_bit_and_is_exported(cli: Cli, tmp_path: Path) 
     assert "next: codea1 runs show golden" in whole.stderr
     steps = [line for line in cli.metrics("golden") if "eval" not in line]
     assert all(0 <= line["arena"]["solved_share"] <= line["arena"]["passed_share"] <= 1 for line in steps)
+    for line in steps:  # four groups are learnt from, of five that are sampled: those with a signal first
+        with_signal = round(5 * line["arena"]["code_signal_share"])
+        assert (line["arena"]["candidates"], line["code"]["signal_share"]) == (20, min(with_signal, 4) / 4)
     assert {"pass@1", "pass@2"} <= set(cli.metrics("golden")[-1]["eval"]["code"])
     assert "test" not in (cli.path("golden") / "recipe.yaml").read_text().split()
 

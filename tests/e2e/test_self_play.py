@@ -38,7 +38,8 @@ def test_it_goes_on_to_the_bit_after_a_rank_is_killed_and_one_folder_is_both_mod
     assert "  test reward " in whole.stderr
     steps = [line for line in cli.metrics("self") if "eval" not in line]
     for line in steps:
-        assert set(line["test"]) <= {"reward", "reward_std", "completion_tokens", "clipped_share", "sampled_tokens"}
+        known = {"reward", "reward_std", "completion_tokens", "clipped_share", "sampled_tokens", "signal_share"}
+        assert set(line["test"]) <= known
         assert {"loss", "grad_norm", "learning_rate", "reward", "sampled_tokens"} <= set(line["code"])
         assert {"code_sampling_s", "test_sampling_s", "test_waiting_s", "code_updating_s"} <= set(line["timing"])
     closing = cli.metrics("self")[-1]["eval"]

@@ -6,7 +6,6 @@ import pytest
 
 from codea1_cli.engine.client import ArenaClient
 from codea1_cli.engine.trl.rank import TrainingRank
-from codea1_cli.errors import RunFailed
 from codea1_cli.methods.base import CandidateView, SuiteResults
 from codea1_cli.methods.rollouts import CodeRollouts, SelfPlayRollouts, TestRollouts
 from codea1_cli.problems.problem import Problem
@@ -102,7 +101,7 @@ def side(kind, arena, *overrides):
     )
     role = "test" if kind is TestRollouts else "code"
     spec = SimpleNamespace(policy=role, rank=0, ranks=1, label=f"{role}[0]")
-    rank = TrainingRank(spec, recipe, ArenaClient(arena), {"p": problem("p"), "q": problem("q")}, 1)
+    rank = TrainingRank(spec, recipe, ArenaClient(arena), {pid: problem(pid) for pid in "pqrst"}, 1)
     rank.trainer = Trainer()
     return kind(rank)
 
@@ -163,21 +162,59 @@ def test_a_prompt_too_long_for_the_test_llm_is_skipped_and_told():
     assert ("p", 0) not in arena.suites
 
 
-def test_too_few_rows_never_reach_trl():
-    arena = Arena(
-        {pid: [CandidateView("a", True), CandidateView("b", True)] for pid in "pq"},
-        {"p": SuiteResults([[0.0, 1.0], [0.0, 1.0]], [0, 1]), "q": SuiteResults([[0.0, 1.0], [0.0, 1.0]], [0])},
-    )
-    with pytest.raises(RunFailed, match="rollout of 6 rows where 4 are due"):
-        rollout(side(TestRollouts, arena))
+def test_candidates_are_posted_as_they_come_and_return_with_their_rewards():
+    arena = Arena({}, {})
+    made = side(CodeRollouts, arena)
+    made.rank.arena.finish_candidates = lambda step, ids: {"p": [1.0, 2.0], "q": [None, 4.0]}
+    rows = rollout(made)
+    assert rows["row_reward"] == [1.0, 2.0, None, 4.0]
+    assert rows["env_mask"] == [[1], [1], [0], [1]], "an unscored candidate is masked"
+    assert ["Qq" in "".join(map(chr, ids)) for ids in rows["prompt_ids"]] == [False, False, True, True]
+    assert arena.texts == {"p": ["a", "b"], "q": ["a", "b"]}
+    assert made.rank.sampled_tokens == {"code": 4}
 
 
-def test_code_rewards_find_their_rows():
+SPARE = {"p": [0.5, 0.5], "q": [0.1, 0.2], "r": [None, 1.0], "s": [1.0, 0.0], "t": [0.0, 0.3]}
+
+
+@pytest.mark.parametrize(
+    ("flat", "chosen"),
+    [("", "qs"), ("q", "st"), ("qs", "pt"), ("qst", "pq"), ("pqrst", "pq")],
+)
+def test_of_spare_problems_those_with_a_signal_take_the_places_of_others(flat, chosen):
+    """In order; never more than are due, and where too few have a signal the first without one stay."""
+    rewards = {pid: [0.5, 0.5] if pid in flat else row for pid, row in SPARE.items()}
+    made = side(CodeRollouts, Arena({}, {}), "train.spare_problems=3")
+    made.rank.spare = [["r", "s", "t"]]
+    made.rank.arena.substitutes = lambda step: {}
+    made.rank.arena.finish_candidates = lambda step, ids: {pid: rewards[pid] for pid in ids}
+    rows = rollout(made)
+    assert rows["row_reward"] == [reward for pid in chosen for reward in rewards[pid]]
+    taught = sum(len({*rewards[pid]} - {None}) > 1 for pid in chosen)
+    assert made.rank.figures["code"] == {"signal_share": taught / 2}
+
+
+def test_each_rank_samples_its_share_of_the_spare_problems_less_those_that_have_left():
     made = side(CodeRollouts, Arena({}, {}))
-    completions = [[{"role": "assistant", "content": "x" * length}] for length in (1, 2, 3, 4)]
-    ids = [[7] * length for length in (1, 2, 3, 4)]
-    assert made.reward(None, completions, completion_ids=ids, problem_id=["p", "p", "q", "q"]) == [1.0, 2.0, 3.0, 4.0]
-    assert made.rank.sampled_tokens == {"code": 10}
+    made.rank.spare, made.rank.spec.rank, made.rank.spec.ranks = [["r", "s", "t", "u"]], 1, 2
+    made.rank.arena.substitutes = lambda step: {"u": "v"}
+    assert made.rank.spare_problems() == ["s", "v"]
+
+
+def test_suites_against_spare_problems_fill_groups_without_a_signal():
+    arena = Arena(
+        {pid: [CandidateView(f"{pid}0", True), CandidateView("", False)] for pid in "pqr"},
+        {
+            "p": SuiteResults([[0.0, 0.0], []], [0]),
+            "q": SuiteResults([[0.1, 0.2], []], [0]),
+            "r": SuiteResults([[0.3, 0.4], []], [0]),
+        },
+    )
+    made = side(TestRollouts, arena, "train.spare_problems=1")
+    made.rank.spare, made.rank.arena.substitutes = [["r"]], lambda step: {}
+    rows = rollout(made)
+    assert rows["row_reward"] == [0.1, 0.2, 0.3, 0.4]
+    assert made.rank.figures["test"] == {"signal_share": 1.0}
 
 
 def test_self_play_returns_each_problems_candidates_and_then_its_selected_suites():

@@ -36,7 +36,7 @@ def run_data(
     from codea1_cli.recipe.batching import batches, longest
 
     train, game, roles = recipe.train, recipe.game, method_of(recipe).roles
-    per_epoch = problems // train.problems_per_step
+    per_epoch = problems // train.problems_sampled
     steps = train.max_steps or per_epoch * train.epochs
     rows = "pairs" if method_of(recipe).pairs else "problems"
     held_out = recipe.data.heldout or "none"

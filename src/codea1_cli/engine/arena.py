@@ -1,7 +1,8 @@
 """The arena: one async actor in which both policies meet each step.
 
 It hands the candidates to the test side, judges suites while the next ones are sampled, keeps the Mistake Book, decides
-when to save and stop, and is the only writer of the run directory. Whoever waits here waits on a future; nothing polls.
+when to save and stop, and writes metrics, rollouts, book and checkpoints of the run. Whoever waits here waits on a
+future; nothing polls.
 """
 
 from __future__ import annotations
@@ -101,7 +102,8 @@ class Arena:
     async def start(
         self, schedule: Schedule, problems: dict[str, Problem], heldout: list[Problem], resume_step: int, last_step: int
     ) -> None:
-        """`last_step` is where this call of the command stops: the schedule's end, or earlier with --max-steps."""
+        """After `layers` and before anything of a step. `last_step` is where this call of the command stops: the
+        schedule's end, or earlier with --max-steps."""
         self.schedule, self.problems, self.last_step = schedule, problems, last_step
         self.run_writer = await self.in_writer(RunWriter, self.recipe, self.run)
         self.gate = PreflightGate(self.recipe, self.run, self.labels, problems)

@@ -20,7 +20,8 @@ from codea1_cli.problems.prompts import KnownNames, real_reply, shown_code
 
 @dataclass(frozen=True)
 class RankReport:
-    """One rank's step: what TRL logged, by role that its policy plays, and seconds by role and part."""
+    """One rank's step: what TRL logged, by role that its policy plays, and seconds by role and part together, such as
+    `code_sampling`."""
 
     label: str
     step: int
@@ -83,7 +84,8 @@ class ArenaClient(Exchange):
         return self._wait(self._arena.step_ended.remote(label, step))
 
     def report(self, report: RankReport) -> None:
-        """Hands over a step's figures; they are on disk when the call returns, if this was the last rank."""
+        """Hands over a step's figures. The first ranks of all policies make its line: the last of these to report finds
+        it on disk when the call returns."""
         self._wait(self._arena.report.remote(report))
 
     def checkpoint_written(self, label: str, step: int, optimizer_step: int) -> None:

@@ -25,7 +25,7 @@ from codea1_cli.recipe.schema import Recipe
 
 
 class PolicyWorker:
-    """Methods are called by the driver, one after another: load, prompt_lengths, build, train."""
+    """Methods are called by the driver, one after another: load, lengths, build, train."""
 
     def __init__(self, spec: RankSpec, recipe: Recipe, arena: Any) -> None:
         self.spec, self.recipe, self.arena = spec, recipe, arena
@@ -93,7 +93,8 @@ class PolicyWorker:
         names = known_names(self.tokenizer)
         arena = ArenaClient(self.arena, names, {pid: problem.entry_point for pid, problem in problems.items()})
         problems = {pid: shown_problem(problem, names) for pid, problem in problems.items()}
-        rank = TrainingRank(spec, recipe, arena, problems, (len(schedule), last))
+        spare = [ids[recipe.train.problems_per_step :] for ids in schedule.steps]
+        rank = TrainingRank(spec, recipe, arena, problems, (len(schedule), last), spare)
         told: dict[str, Any] = {}
         output_dir = Path(spec.run_path) / "checkpoints" / ".work" / spec.policy
         asked = recipe, spec, batches(recipe, spec.policy, spec.ranks), schedule
@@ -103,7 +104,7 @@ class PolicyWorker:
                 self.trainer = build_pairs_trainer(*asked, mine, self.tokenizer, output_dir)
             else:
                 rollouts = method_of(recipe).rollouts(spec.policy)(rank)
-                self.trainer = build_trainer(*asked, problems, rollouts, self.tokenizer, output_dir, told)
+                self.trainer = build_trainer(*asked, rollouts, self.tokenizer, output_dir, told)
         except CodeA1Error:
             raise
         except Exception as error:
@@ -137,13 +138,6 @@ class PolicyWorker:
             suffered = outage.what
         self.rank.phase("waiting")  # for the other side: who has finished does not hang
         return suffered
-
-    def close(self) -> None:
-        """Leaves the process group in order, where there is one."""
-        import torch.distributed
-
-        if torch.distributed.is_initialized():
-            torch.distributed.destroy_process_group()
 
 
 def _loopback_store(spec: RankSpec) -> Any:

@@ -44,8 +44,8 @@ class Schedule:
         return len(self.steps)
 
     def substitutes(self, step: int, left: Mapping[str, int]) -> dict[str, str]:
-        """What is played in a step in the place of problems that have left before it: those to which the schedule,
-        begun anew at its end, comes last. A problem for which there is no other stays.
+        """What is played in a step in the place of problems that have left before it: the problems whose next turn is
+        farthest away, where the schedule begins anew at its end. A problem for which there is no other stays.
 
         left: the step after which a problem left, by id.
         """
@@ -72,7 +72,7 @@ def check_enough(count: int, problems_per_step: int, what: str) -> None:
 def run_length(recipe: Recipe, problems: int) -> int:
     """Steps of a run over so many usable problems."""
     train = recipe.train
-    return train.max_steps or problems // train.problems_per_step * train.epochs
+    return train.max_steps or problems // train.problems_sampled * train.epochs
 
 
 def make_schedule(
@@ -224,8 +224,14 @@ class RunSetup:
         return info
 
     def _schedule(self, ids: list[str]) -> Schedule:
-        lengths = self.recipe.train.model_dump(include={"problems_per_step", "epochs", "max_steps"})
-        return make_schedule(ids, seed=self.recipe.seed, **lengths)
+        train = self.recipe.train
+        return make_schedule(
+            ids,
+            problems_per_step=train.problems_sampled,
+            epochs=train.epochs,
+            seed=self.recipe.seed,
+            max_steps=train.max_steps,
+        )
 
     def _info(self, schedule: Schedule, kept: list[str], devices: Mapping[str, str]) -> dict[str, Any]:
         return {

@@ -18,7 +18,7 @@ from codea1_cli.files import kept_json
 from codea1_cli.game.judged_tests import LATE_SHARE, LATE_STEPS, late_calls
 from codea1_cli.game.mistake_book import Book
 from codea1_cli.game.pool import Pool, PoolEvent, events_between
-from codea1_cli.game.scoring import ProblemOutcome
+from codea1_cli.game.scoring import ProblemOutcome, has_signal
 from codea1_cli.judging.step_judge import JudgedProblem
 from codea1_cli.methods.registry import method_of
 from codea1_cli.mistakes.store import MistakeStore
@@ -85,10 +85,9 @@ class RunWriter:
             if late and late >= LATE_SHARE * calls:
                 self.late.setdefault(pid, []).append(step)
         for pid, outcome in outcomes.items():
-            rewards = [reward for reward in outcome.code_rewards if reward is not None]
-            if len(set(rewards)) > 1:
+            if has_signal(outcome.code_rewards):
                 self.flat.pop(pid, None)
-            elif rewards:
+            elif any(reward is not None for reward in outcome.code_rewards):
                 self.flat.setdefault(pid, []).append(step)
         leaving = sorted(pid for pid, at in self._after(self.late, LATE_STEPS).items() if at == step)
         found = {"reference_timeouts": total, "leaving": leaving, "problems_left": len(self.left)}

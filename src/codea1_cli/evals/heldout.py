@@ -42,7 +42,7 @@ class WrongProgram:
 
 
 class HeldoutSet:
-    """What the two sets share; see `benchmark.EvalSet`. A rank's has no problems and no judge.
+    """What the held-out sets share; see `benchmark.EvalSet`. A rank's has no problems and no judge.
 
     progress: called from the judging threads after each item.
     """

@@ -57,7 +57,7 @@ def sample_tasks(
 
 @dataclass
 class Evaluation:
-    """What came of scoring."""
+    """What came of scoring: `rows` by task id (`statistics.task_rows`), `figures` by the benchmark's columns."""
 
     references: ReferenceReport
     scored: list[Scored]

@@ -27,7 +27,8 @@ class SuiteCounts:
 
 @dataclass(frozen=True)
 class SuiteReward:
-    """A suite's reward and its parts; `reward` is None when it is unscored. `adversarial` is the kill term."""
+    """A suite's reward and its parts; `reward` is None when it is unscored (`scoring` says when). `adversarial` is the
+    kill term."""
 
     reward: float | None
     validity: float
@@ -66,7 +67,8 @@ def suite_reward(
 
 
 def code_reward(rules: Game, counts: SuiteCounts) -> float | None:
-    """What one suite gives its candidate: the mean of the book's and the suite's pass rates, of those there are.
+    """What one suite gives its candidate, whose own reward is the mean over its suites (`scoring`): the mean of the
+    book's and the suite's pass rates, of those there are.
 
     None when there is neither: the suite says nothing about the candidate (0 in the published code).
     """

@@ -22,7 +22,8 @@ Stats = dict[str, float | int]
 @dataclass(frozen=True)
 class ProblemOutcome:
     """What a problem's step came to. Rewards are None where unscored; `suite_rewards[c][s]` belongs to suite s on
-    candidate c, `suite_parts` likewise; `selected` are indices of candidates."""
+    candidate c, `suite_parts` likewise; `selected` are indices of candidates; `breaks[c][s]` are the ids of the pool's
+    members that the suite breaks; None without a pool."""
 
     code_rewards: list[float | None]
     suite_rewards: list[list[float | None]]
@@ -133,6 +134,16 @@ def select(rules: Game, suite_rewards: Sequence[Sequence[float | None]]) -> list
             # Rounded: rewards in another order differ in the last bit, which must not decide a tie.
             spread.append((-round(population_std(scored), 12), index))
     return [index for _, index in sorted(spread)[: rules.update_n]]
+
+
+def has_signal(rewards: Sequence[float | None]) -> bool:
+    """Whether a group's scored rewards differ: only such a group teaches anything."""
+    return len({reward for reward in rewards if reward is not None}) > 1
+
+
+def signal_share(groups: Sequence[Sequence[float | None]]) -> float | None:
+    """The share of groups with a signal; None without a group."""
+    return sum(map(has_signal, groups)) / len(groups) if groups else None
 
 
 _RATES = {

@@ -29,9 +29,9 @@ _LATE = f"{AnswerKind.TIMEOUT.value}: time limit"
 
 
 def call_limit(time_s: float, slowest: float | None, least: float) -> float:
-    """The processor time that one call may take, in seconds: `least`, doubled until it is NEED_FACTOR times what the
-    reference's slowest answer took. Infinite where that comes to `time_s` or more, and where there is no answer: then
-    the clock alone limits the call.
+    """The processor time that one call may take, in seconds: `least`, doubled until it is NEED_FACTOR times `slowest`,
+    what the reference's slowest answer took (0 while it is not known). Infinite where that comes to `time_s` or more,
+    and where no call has an answer (`slowest` None): then the clock alone limits the call.
 
     Doubling makes few limits of many measured times, so that a time measured again gives the same one.
     """

@@ -178,8 +178,8 @@ class StepJudge:
     def judge_pool(self, problem: Problem, candidates: Sequence[Judged], pool: Pool, step: int) -> JudgedProblem:
         """Adds this step's wrong candidates to a problem's pool, and runs the members on the calls that count.
 
-        A candidate has answered its own suites' calls already, or does so now, with the others' in one process, which
-        is cheaper (`later`). An earlier member is run until the pool is full.
+        Most candidates have answered their own suites' calls already. One marked `later` has not: it answers them here,
+        together with the calls of the others' suites, in one process. Earlier members are run until the pool is full.
         """
         entry, check = problem.entry_point, self.judge.check
         suites = [suite for one in candidates for suite in one.game.suites]

@@ -132,7 +132,7 @@ class Rank(Protocol):
     plans: dict[str, SamplePlan]  # by role that the policy plays
     problems: Mapping[str, Problem]  # without references: a policy's process has no use for one
     max_prompt_tokens: dict[str, int]  # by role
-    figures: dict[str, dict[str, float]]  # by role, where TRL's are of several roles together
+    figures: dict[str, dict[str, float]]  # of the step by role, beside TRL's
 
     @property
     def arena(self) -> Exchange:
@@ -149,14 +149,14 @@ class Rank(Protocol):
     def reports_logprobs(self) -> bool:
         """Whether the sampling engine reports log-probs (vLLM does)."""
 
+    def spare_problems(self) -> list[str]:
+        """The rank's share of the step's problems beyond those of TRL's rows (`train.spare_problems`), by id."""
+
     def waiting(self, role: str) -> AbstractContextManager[None]:
         """Around a call that waits for the arena: a hang inside is not blamed on this rank."""
 
     def sampling(self, role: str) -> AbstractContextManager[None]:
         """Around what the rank samples itself."""
-
-    def sampled_by_trl(self, role: str, completions: Sequence[Sequence[int]]) -> None:
-        """TRL has sampled: counts the tokens, and books the time until now as sampling."""
 
     def count_tokens(self, role: str, completions: Sequence[Sequence[int]]) -> None:
         """Counts sampled tokens for the step's report."""
@@ -175,22 +175,18 @@ class Rank(Protocol):
 
 
 class Rollouts(ABC):
-    """How one rank of a policy gets its completions and rewards. TRL calls `reward`, and `rollout` if there is one."""
+    """How one rank of a policy gets its completions and rewards. TRL calls both, `rollout` first."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
 
-    rollout: Callable[..., dict[str, Any]] | None = None
-    """TRL's rollout function; None lets TRL sample from `prompt`."""
-
-    @staticmethod
     @abstractmethod
-    def prompt(problem: Problem) -> list[dict[str, str]]:
-        """The chat messages that a problem's dataset rows hold."""
+    def rollout(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
+        """TRL's rollout function: a step's columns, as many rows as prompts, each of which is a bare problem id."""
 
     @abstractmethod
     def reward(self, *args: Any, **kwargs: Any) -> list[float | None]:
-        """TRL's reward function, called with the dataset's columns by name: one reward per completion, None where it is
+        """TRL's reward function, called with the rollout's columns by name: one reward per completion, None where it is
         unscored."""
 
 

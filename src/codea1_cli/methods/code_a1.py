@@ -4,13 +4,13 @@ the same game between a policy and itself; one set of weights plays both roles a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.rules import Game
-from codea1_cli.game.scoring import ProblemOutcome, merge_stats, score_problem, select
+from codea1_cli.game.scoring import ProblemOutcome, merge_stats, score_problem, select, signal_share
 from codea1_cli.judging.step_judge import OWN_CALLS, JudgedProblem
 from codea1_cli.methods.base import Method, Rollouts, SamplePlan, Step
 from codea1_cli.methods.rollouts import CodeRollouts, SelfPlayRollouts, TestRollouts
@@ -104,14 +104,6 @@ class SelfPlay(CodeA1):
 
     def rollouts(self, policy: str) -> type[Rollouts]:
         return SelfPlayRollouts
-
-
-def signal_share(groups: Sequence[Sequence[float | None]]) -> float | None:
-    """The share of groups whose scored rewards differ (only these teach anything); None without a group."""
-    if not groups:
-        return None
-    scored = [[reward for reward in group if reward is not None] for group in groups]
-    return sum(len(set(group)) > 1 for group in scored) / len(groups)
 
 
 def percent(value: float | None, digits: int = 1) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 from codea1_cli.game.judged_tests import UNSCORED, JudgedCandidate
 from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.rules import Game
-from codea1_cli.game.scoring import ProblemOutcome, Stats, merge_stats
+from codea1_cli.game.scoring import ProblemOutcome, Stats, merge_stats, signal_share
 from codea1_cli.judging.judge import own_calls
 from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem, StepJudge
 from codea1_cli.methods.base import Method, Rollouts, SamplePlan, Step
-from codea1_cli.methods.code_a1 import number, percent, signal_share
+from codea1_cli.methods.code_a1 import number, percent
 from codea1_cli.methods.rollouts import CodeRollouts
 from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.verdicts import Verdict

@@ -1,8 +1,7 @@
 """How a Code LLM and a Test LLM sample for a step: programs for a problem, and test suites for each program.
 
-Programs are sampled by TRL itself and meet the arena in TRL's reward function. Suites depend on the programs, so they
-are sampled in TRL's rollout function, which returns only the groups to learn from, with their rewards as an extra
-column that the reward function hands back.
+Both are sampled in TRL's rollout function, which posts them as they come and returns only the groups to learn from,
+with their rewards as an extra column that the reward function hands back.
 """
 
 from __future__ import annotations
@@ -11,51 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from codea1_cli.errors import RunFailed
+from codea1_cli.game.scoring import has_signal
 from codea1_cli.methods.base import CandidateView, Ids, Rollouts, SuiteResults
 from codea1_cli.models.loading import render
-from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.prompts import code_messages, test_messages
 
-
-def problem_ids(prompts: Sequence[Any]) -> list[str]:
-    """The problems of a step's rows, whose prompts are bare ids."""
-    return list(dict.fromkeys(prompt[-1]["content"] for prompt in prompts))
+Scored = tuple["Group", Sequence[float | None]]
 
 
-class CodeRollouts(Rollouts):
-    """Candidates of the Code LLM."""
+class RoleRollouts(Rollouts):
+    """What the rollouts of every method here are made of."""
 
-    @staticmethod
-    def prompt(problem: Problem) -> list[dict[str, str]]:
-        return code_messages(problem)
-
-    def reward(
-        self, prompts: Any, completions: Any, *, completion_ids: Any, problem_id: Sequence[str], **_: Any
-    ) -> list[float | None]:
-        """Posts the candidates and waits for their rewards."""
-        rank = self.rank
-        rank.sampled_by_trl("code", completion_ids)
-        texts: dict[str, list[str]] = {}
-        for pid, completion in zip(problem_id, completions, strict=True):
-            texts.setdefault(pid, []).append(completion[0]["content"])
-        with rank.waiting("code"):
-            rank.arena.post_candidates(rank.step, texts)
-            rewards = rank.arena.finish_candidates(rank.step, list(texts))
-        rank.update_begins()
-        place = {pid: iter(values) for pid, values in rewards.items()}
-        return [next(place[pid]) for pid in problem_id]
-
-
-class TestRollouts(Rollouts):
-    """Suites of the Test LLM against the candidates of the same step."""
-
-    __test__ = False
-
-    @staticmethod
-    def prompt(problem: Problem) -> list[dict[str, str]]:
-        """The bare problem id: TRL hands a rollout function nothing but the prompts."""
-        return [{"role": "user", "content": problem.id}]
+    def problem_ids(self, prompts: Sequence[Any]) -> list[str]:
+        """The rank's problems of a step: those of TRL's rows, then the spare ones."""
+        return [*dict.fromkeys(prompt[-1]["content"] for prompt in prompts), *self.rank.spare_problems()]
 
     def reward(
         self, prompts: Any, completions: Any, *, row_reward: Sequence[float | None], **_: Any
@@ -63,42 +31,53 @@ class TestRollouts(Rollouts):
         """The rewards came with the rollout."""
         return list(row_reward)
 
-    def rollout(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        """Samples all suites of the step; returns the columns of the selected groups, `len(prompts)` rows."""
+    def chosen(self, role: str, found: Sequence[Scored], due: int) -> list[Scored]:
+        """The groups of a role that the update takes, `due` of them, in order: those with a signal before others. Where
+        there are too few, masked ones that teach nothing stand in, because TRL needs full rows."""
+        signal = [has_signal(rewards) for _, rewards in found]
+        first = sorted(range(len(found)), key=lambda i: not signal[i])[:due]
+        chosen = [found[i] for i in sorted(first)]
+        self.rank.figures.setdefault(role, {})["signal_share"] = sum(signal[i] for i in first) / due
+        n = self.rank.plans[role].group
+        filler = found[0][0] if found else self._empty_group(n)
+        return chosen + [(filler, [None] * n)] * (due - len(chosen))
+
+    def _empty_group(self, n: int) -> Group:
+        eos = self.rank.tokenizer.eos_token_id
+        return Group([eos], [[eos]] * n, [[0.0]] * n)
+
+    def columns(self, scored: Sequence[Scored]) -> dict[str, Any]:
+        """What TRL's rollout function returns, one row per completion. A row without a reward is masked: neither the
+        loss nor the KL term nor the token mean sees it."""
+        rows = [(group, i, reward) for group, rewards in scored for i, reward in enumerate(rewards)]
+        return {
+            "prompt_ids": [group.prompt for group, _, _ in rows],
+            "completion_ids": [group.completions[i] for group, i, _ in rows],
+            "logprobs": [group.scores(i) for group, i, _ in rows] if self.rank.reports_logprobs else None,
+            "env_mask": [[0 if reward is None else 1] * len(group.completions[i]) for group, i, reward in rows],
+            "row_reward": [reward for _, _, reward in rows],
+        }
+
+    # -- candidates ------------------------------------------------------------------------------------------------
+    def sample_candidates(self, step: int, ids: Sequence[str]) -> dict[str, Group]:
+        """Samples the candidates of each problem, and posts them as they are sampled."""
         rank = self.rank
-        step, ids = rank.step, problem_ids(prompts)
-        sampled = self.sample_suites(step, ids)
-        with rank.waiting("test"):
-            results = rank.arena.finish_suites(step, ids)
-        rank.update_begins()
-        rows = Rows(rank.reports_logprobs)
-        for pid in ids:
-            self.add_selected(rows, pid, sampled, results[pid])
-        return self.columns(rows, len(prompts))
+        prompts = [render(rank.tokenizer, code_messages(rank.problems[pid])) for pid in ids]
 
-    def add_selected(
-        self, rows: Rows, pid: str, sampled: Mapping[tuple[str, int], Group], results: SuiteResults
-    ) -> None:
-        """Adds a problem's groups to learn from, always as many as are planned."""
-        plan = self.rank.plans["test"]
-        for index in results.selected:
-            rows.add(sampled[pid, index], results.rewards[index])
-        for _ in range(plan.groups - len(results.selected)):
-            # TRL needs full rows even when no candidate could be attacked: masked ones teach nothing.
-            filler = next((sampled[key] for key in sampled if key[0] == pid), None) or self._empty_group()
-            rows.add(filler, [None] * plan.group)
+        def post(part: list[int], completions: list[list[Ids]]) -> None:
+            rank.count_tokens("code", [ids for group in completions for ids in group])
+            texts = [rank.tokenizer.batch_decode(group, skip_special_tokens=True) for group in completions]
+            rank.arena.post_candidates(step, {ids[i]: group for i, group in zip(part, texts, strict=True)})
 
-    def columns(self, rows: Rows, due: int) -> dict[str, Any]:
-        """What TRL's rollout function returns.
+        with rank.sampling("code"):
+            rank.sync_weights()
+            completions, logprobs = rank.sample("code", prompts, rank.plans["code"].group, post)
+        return {
+            pid: Group(prompts[i], completions[i], logprobs[i] if logprobs is not None else None)
+            for i, pid in enumerate(ids)
+        }
 
-        Raises:
-            RunFailed: there are not as many rows as are due, on which TRL would train without a word.
-        """
-        if len(rows) != due:
-            rank = self.rank
-            raise RunFailed(f"{rank.label} step {rank.step}: rollout of {len(rows)} rows where {due} are due")
-        return rows.columns()
-
+    # -- suites ----------------------------------------------------------------------------------------------------
     def sample_suites(self, step: int, ids: Sequence[str]) -> dict[tuple[str, int], Group]:
         """Samples the suites against every candidate that is attacked, by problem and candidate, and posts them."""
         rank = self.rank
@@ -141,48 +120,66 @@ class TestRollouts(Rollouts):
             for i, key in enumerate(keys)
         }
 
-    def _empty_group(self) -> Group:
-        eos, n = self.rank.tokenizer.eos_token_id, self.rank.plans["test"].group
-        return Group([eos], [[eos]] * n, [[0.0]] * n)
+
+class CodeRollouts(RoleRollouts):
+    """Candidates of the Code LLM."""
+
+    def rollout(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
+        """Samples the step's candidates and waits for their rewards."""
+        rank = self.rank
+        step, ids = rank.step, self.problem_ids(prompts)
+        sampled = self.sample_candidates(step, ids)
+        with rank.waiting("code"):
+            rewards = rank.arena.finish_candidates(step, ids)
+        rank.update_begins()
+        found = [(sampled[pid], rewards[pid]) for pid in ids]
+        return self.columns(self.chosen("code", found, len(prompts) // rank.plans["code"].group))
 
 
-class SelfPlayRollouts(TestRollouts):
-    """Candidates, and the suites against them. Of each problem come back, in this order, the candidates and the
-    selected groups of suites."""
+class TestRollouts(RoleRollouts):
+    """Suites of the Test LLM against the candidates of the same step."""
+
+    __test__ = False
+
+    def rollout(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
+        """Samples the step's suites and waits for their rewards."""
+        rank = self.rank
+        step, ids = rank.step, self.problem_ids(prompts)
+        sampled = self.sample_suites(step, ids)
+        with rank.waiting("test"):
+            results = rank.arena.finish_suites(step, ids)
+        rank.update_begins()
+        found = selected(sampled, results)
+        return self.columns(self.chosen("test", found, len(prompts) // rank.plans["test"].group))
+
+
+class SelfPlayRollouts(RoleRollouts):
+    """Candidates, and the suites against them. For each problem due come back, in this order, a group of candidates and
+    as many groups of suites as are planned."""
 
     def rollout(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
         """Samples all candidates and all suites of the step, and waits for the rewards of both."""
         rank = self.rank
-        step, ids = rank.step, problem_ids(prompts)
-        with rank.sampling("code"):
-            rank.sync_weights()
-            candidates = self._sample_candidates(step, ids)
+        step, ids = rank.step, self.problem_ids(prompts)
+        candidates = self.sample_candidates(step, ids)
         suites = self.sample_suites(step, ids)
         with rank.waiting("test"):
             results = rank.arena.finish_suites(step, ids)
             rewards = rank.arena.finish_candidates(step, ids)
         rank.update_begins()
-        rows = Rows(rank.reports_logprobs)
-        for pid in ids:
-            rows.add(candidates[pid], rewards[pid])
-            self.add_selected(rows, pid, suites, results[pid])
-        return self.columns(rows, len(prompts))
+        due = len(ids) - len(rank.spare_problems())
+        code = self.chosen("code", [(candidates[pid], rewards[pid]) for pid in ids], due)
+        groups = rank.plans["test"].groups
+        test = self.chosen("test", selected(suites, results), due * groups)
+        scored = [one for i in range(due) for one in (code[i], *test[i * groups : (i + 1) * groups])]
+        return self.columns(scored)
 
-    def _sample_candidates(self, step: int, ids: Sequence[str]) -> dict[str, Group]:
-        """Posts the candidates as they are sampled and waits for nothing."""
-        rank = self.rank
-        prompts = [render(rank.tokenizer, code_messages(rank.problems[pid])) for pid in ids]
 
-        def post(part: list[int], completions: list[list[Ids]]) -> None:
-            rank.count_tokens("code", [ids for group in completions for ids in group])
-            texts = [rank.tokenizer.batch_decode(group, skip_special_tokens=True) for group in completions]
-            rank.arena.post_candidates(step, {ids[i]: group for i, group in zip(part, texts, strict=True)})
-
-        completions, logprobs = rank.sample("code", prompts, rank.plans["code"].group, post)
-        return {
-            pid: Group(prompts[i], completions[i], logprobs[i] if logprobs is not None else None)
-            for i, pid in enumerate(ids)
-        }
+def selected(sampled: Mapping[tuple[str, int], Group], results: Mapping[str, SuiteResults]) -> list[Scored]:
+    """The groups of suites that the arena has selected, with their rewards, problem by problem."""
+    return [
+        (sampled[pid, index], result.rewards[index]) for pid, result in results.items() for index in result.selected
+    ]
 
 
 @dataclass(frozen=True)
@@ -193,39 +190,6 @@ class Group:
     completions: list[Ids]
     logprobs: list[list[float]] | None
 
-
-class Rows:
-    """The columns of a rollout as TRL takes them, one row per completion.
-
-    A row without a reward is masked, so that neither the loss, the KL term nor the token mean sees it.
-    """
-
-    def __init__(self, with_logprobs: bool) -> None:
-        self.prompt_ids: list[Ids] = []
-        self.completion_ids: list[Ids] = []
-        self.logprobs: list[list[float]] | None = [] if with_logprobs else None
-        self.env_mask: list[list[int]] = []
-        self.row_reward: list[float | None] = []
-
-    def __len__(self) -> int:
-        return len(self.prompt_ids)
-
-    def add(self, group: Group, rewards: Sequence[float | None]) -> None:
-        """Adds the group's n rows with their rewards."""
-        for i, tokens in enumerate(group.completions):
-            self.prompt_ids.append(group.prompt)
-            self.completion_ids.append(tokens)
-            if self.logprobs is not None:
-                self.logprobs.append(group.logprobs[i] if group.logprobs is not None else [0.0] * len(tokens))
-            self.env_mask.append([0 if rewards[i] is None else 1] * len(tokens))
-            self.row_reward.append(rewards[i])
-
-    def columns(self) -> dict[str, Any]:
-        """What TRL's rollout function returns."""
-        return {
-            "prompt_ids": self.prompt_ids,
-            "completion_ids": self.completion_ids,
-            "logprobs": self.logprobs,
-            "env_mask": self.env_mask,
-            "row_reward": self.row_reward,
-        }
+    def scores(self, i: int) -> list[float]:
+        """The log-probs of a completion; zeros where the engine gave none."""
+        return self.logprobs[i] if self.logprobs is not None else [0.0] * len(self.completions[i])

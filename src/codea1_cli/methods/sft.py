@@ -68,6 +68,7 @@ class Sft(Method):
         "code.weight",
         "test.weight",
         "train.equal_budget",
+        "train.spare_problems",
         "data.leave_flat",
         "sampling.engine",
         "sampling.seed_by_prompt",

@@ -61,7 +61,7 @@ _BUSY_SECONDS = 30.0
 
 
 class StoredEvent(NamedTuple):
-    """One change of one problem's book: +1 the candidate failed the test, -1 it passed it."""
+    """One change of one problem's book: +1 the candidate failed the test, -1 it passed it. candidate: its source."""
 
     step: int
     problem_id: str

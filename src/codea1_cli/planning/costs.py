@@ -119,7 +119,7 @@ def at_once(recipe: Recipe, policy: str) -> int:
 def sampled(recipe: Recipe, role: str) -> int:
     """Sequences sampled for a role in one step (all candidates, say); 0 where the method has no such role."""
     method = method_of(recipe)
-    return recipe.train.problems_per_step * method.plan(recipe.game, role).sampled if role in method.roles else 0
+    return recipe.train.problems_sampled * method.plan(recipe.game, role).sampled if role in method.roles else 0
 
 
 @dataclass(frozen=True)

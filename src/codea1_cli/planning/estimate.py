@@ -119,7 +119,7 @@ def estimate_run(
     }
     used = [gpu for policy in policies for gpu in set(gpus[policy]) - {None}]
     judging = judging_s(recipe, recipe.judge.workers or target.cores)
-    steps = recipe.train.max_steps or problems // recipe.train.problems_per_step * recipe.train.epochs
+    steps = recipe.train.max_steps or problems // recipe.train.problems_sampled * recipe.train.epochs
     checkpoint = sum(12 * trainable(recipe, shape) for shape in shapes.values()) + c.OTHER_FILES
     return RunEstimate(
         recipe,
@@ -188,10 +188,10 @@ def best_gpu_splits(estimate: RunEstimate, gpus: int, problems: int) -> list[Run
 
 
 def _divisible(recipe: Recipe, by: int) -> Recipe:
-    size = max(round(recipe.train.problems_per_step / by), 1) * by
-    if size == recipe.train.problems_per_step:
-        return recipe
-    return recipe.model_copy(update={"train": recipe.train.model_copy(update={"problems_per_step": size})})
+    train = recipe.train
+    near = {key: round(getattr(train, key) / by) * by for key in ("problems_per_step", "spare_problems")}
+    sizes = near | {"problems_per_step": near["problems_per_step"] or by}
+    return recipe.model_copy(update={"train": train.model_copy(update=sizes)})
 
 
 # -- whether it fits ---------------------------------------------------------------------------------------------------

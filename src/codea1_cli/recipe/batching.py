@@ -50,6 +50,11 @@ def batches(recipe: Recipe, policy: str, ranks: int) -> Batches:
             f"train.problems_per_step={train.problems_per_step} cannot be shared by {ranks} {policy} ranks",
             hint=f"make it a multiple of {ranks}: a problem must not straddle ranks",
         )
+    if train.spare_problems % ranks:
+        raise UserError(
+            f"train.spare_problems={train.spare_problems} cannot be shared by {ranks} {policy} ranks",
+            hint=f"make it a multiple of {ranks}: every rank has as many",
+        )
     rows = train.problems_per_step * groups * group
     per_rank = rows // ranks
     if per_rank % updates:
@@ -82,7 +87,12 @@ def warmup_recipe(recipe: Recipe) -> Recipe | None:
         return None
     # FSDP2 would need every rank for every token that is sampled.
     sharded: dict[str, Any] = {"heldout": None} if recipe.train.sharding == "fsdp2" else {}
-    lengths = {"problems_per_step": wish.pairs_per_step, "updates_per_step": 1, "max_steps": wish.steps}
+    lengths = {
+        "problems_per_step": wish.pairs_per_step,
+        "spare_problems": 0,
+        "updates_per_step": 1,
+        "max_steps": wish.steps,
+    }
     role = method.roles[0] if len(method.roles) == 1 else "both" if len(method.policies) > 1 else "one"
     changes = {
         "method": "sft",
@@ -103,9 +113,12 @@ def fitted(recipe: Recipe, problems: int, ranks: Mapping[str, int]) -> tuple[Rec
     Raises:
         UserError: not even the smallest step can be filled.
     """
-    asked = recipe.train.problems_per_step
+    train = recipe.train
+    asked = train.problems_sampled
     for size in range(problems, 0, -1) if problems < asked else ():
-        smaller = recipe.model_copy(update={"train": recipe.train.model_copy(update={"problems_per_step": size})})
+        due = min(size, train.problems_per_step)
+        sizes = {"problems_per_step": due, "spare_problems": size - due}
+        smaller = recipe.model_copy(update={"train": train.model_copy(update=sizes)})
         try:
             for policy, count in ranks.items():
                 batches(smaller, policy, count)

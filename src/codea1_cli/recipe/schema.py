@@ -103,11 +103,16 @@ class Optim(Section):
 
 
 class Train(Section):
-    problems_per_step: Positive = 256
+    problems_per_step: Positive = Field(256, description="problems that a step learns from")
+    spare_problems: Annotated[int, Field(ge=0, le=MOST)] = Field(
+        0, description="further problems that a step samples; groups whose rewards differ are learnt from first"
+    )
     updates_per_step: Positive = Field(2, description="optimizer steps a rollout")
     equal_budget: bool = Field(False, description="self-play: optimizer steps as code-a1's two policies together")
     epochs: Positive = 3
-    max_steps: Positive | None = Field(None, description="length in steps; null: epochs x problems / problems_per_step")
+    max_steps: Positive | None = Field(
+        None, description="length in steps; null: epochs x problems / problems sampled per step"
+    )
     precision: Literal["auto", "bf16", "fp32"] = Field(
         "auto",
         description="of forward and backward; parameters and optimizer stay fp32. "
@@ -123,6 +128,11 @@ class Train(Section):
         description="CPU threads per rank; null: the cores, shared by the ranks on the CPU; "
         "both of two cores for one rank a side",
     )
+
+    @property
+    def problems_sampled(self) -> int:
+        """Problems of a step, the spare ones too."""
+        return self.problems_per_step + self.spare_problems
 
 
 class Sampling(Section):

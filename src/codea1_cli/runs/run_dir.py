@@ -87,7 +87,7 @@ class RunDir:
 
     @property
     def pending(self) -> Path:
-        """Where the two sides write a checkpoint before it is committed."""
+        """Where a checkpoint is put together from what the ranks wrote, before it is committed."""
         return self.path / "checkpoints" / ".pending"
 
     def rollout_file(self, step: int) -> Path:

@@ -18,7 +18,7 @@ class Rank:
 
     def __init__(self, updates=2):
         self.learns_from_pairs = False
-        self.spec = SimpleNamespace(policy="code", rank=0, label="code[0]")
+        self.spec = SimpleNamespace(policy="code", rank=0, ranks=1, label="code[0]")
         self.updates_per_step = updates
         self.arena = SimpleNamespace(report=lambda report: self.reports.append(report))
         self.recipe, self.ends = load_recipe("tiny"), (10, 10)
@@ -27,6 +27,7 @@ class Rank:
         self.sampled_tokens = Counter(code=5)
         self.reports = []
         self.evaluated = []
+        self.trainer = SimpleNamespace(accelerator=SimpleNamespace(device="cpu", gather=lambda mine: mine))
 
     def evaluate(self, step):
         self.evaluated.append(step)
@@ -62,6 +63,15 @@ def test_a_policy_of_two_roles_reports_each_role_and_itself_under_the_first():
         "code": {"loss": 0.5, "grad_norm": 1.0, "kl": 0.5, "sampled_tokens": 5},  # TRL's reward is that of both
         "test": {"reward": 0.25, "sampled_tokens": 40},
     }
+
+
+def test_tokens_are_those_of_all_ranks_and_shares_their_mean():
+    rank = Rank(updates=1)
+    rank.spec.ranks, rank.figures = 2, {"code": {"signal_share": 0.5}}
+    other = torch.tensor([[8.0, 1.0]], dtype=torch.float64)
+    rank.trainer.accelerator.gather = lambda mine: torch.cat([mine, other])
+    log(rank, 1)
+    assert rank.reports[0].logs["code"] == {"loss": 0.5, "grad_norm": 1.0, "sampled_tokens": 13, "signal_share": 0.75}
 
 
 @pytest.mark.parametrize("name", ["loss", "grad_norm"])

@@ -16,7 +16,6 @@ from codea1_cli.errors import RunFailed
 from codea1_cli.models.loading import load_tokenizer, render
 from codea1_cli.models.sampler import ModelRef, SamplingSettings
 from codea1_cli.models.sampler_engines import TransformersSampler
-from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import batches
 from codea1_cli.recipe.files import load_recipe
 from codea1_cli.tiny import model_path
@@ -51,15 +50,14 @@ def model(folder: Path, settings: dict | None, config: dict | None = None) -> st
     return str(folder)
 
 
-def trained(name: str, folder: Path, *overrides: str, chat=CHAT):
+def trained(name: str, folder: Path, *overrides: str):
     recipe = load_recipe("tiny", [f"model={name}", "train.threads=1", *overrides])
     spec = RankSpec("code", 0, 1, None, 1, 0, str(folder), False)
-    problem = Problem(id="p", question="q", declaration="def f():", entry_point="f", reference="r")
-    rollouts = SimpleNamespace(prompt=lambda _: chat, reward=lambda **_: [0.0], rollout=None)
+    rollouts = SimpleNamespace(rank=None, reward=lambda **_: [0.0], rollout=lambda *_: {})
     os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
     return build_trainer(
         recipe, spec, batches(recipe, "code", 1), make_schedule(["p"] * 8, problems_per_step=8, epochs=1, seed=0),
-        {"p": problem}, rollouts, load_tokenizer(name), folder / "out", {},
+        rollouts, load_tokenizer(name), folder / "out", {},
     )  # fmt: skip
 
 
@@ -90,16 +88,6 @@ def test_so_do_settings_in_the_configuration(config, plain, tmp_path):
     trainer = trained(model(tmp_path / "model", None, config), tmp_path)
     assert sampled(trainer) == plain
     rehearse_save(trainer, tmp_path / "rehearsal", "code[0]")
-
-
-def test_trl_s_own_rendering_meets_no_system_message_where_the_template_refuses_one(tmp_path):
-    name = model(tmp_path / "model", {})
-    template = Path(name) / "chat_template.jinja"
-    refuses = "{% if messages[0]['role']=='system' %}{{ raise_exception('System role not supported') }}{% endif %}"
-    template.write_text(refuses + template.read_text())
-    chat = [{"role": "system", "content": "Reply with code."}, *CHAT]
-    dataset = trained(name, tmp_path, chat=chat).train_dataset
-    assert dataset[0]["prompt"] == [{"role": "user", "content": "Reply with code.\n\nAdd two numbers."}]
 
 
 def test_tokens_that_end_a_reply_are_taken_over(tmp_path):

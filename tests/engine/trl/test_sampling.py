@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codea1_cli.engine.trl.objective import charge_truncated, mask_flat
-from codea1_cli.engine.trl.sampling import play_substitutes, sample_groups
+from codea1_cli.engine.trl.sampling import id_prompt, play_substitutes, sample_groups
 
 EOS = 9
 
@@ -68,12 +68,10 @@ def test_rows_of_a_problem_that_has_left_hold_another():
                 return {"a": "c"} if step == 3 else {}
 
     trainer, rank = Trainer(), Rank()
-    play_substitutes(trainer, SimpleNamespace(rank=rank), {name: f"chat of {name}" for name in "abc"})
-    rows = [{"prompt": f"chat of {name}", "problem_id": name, "more": 1} for name in "aab"]
+    play_substitutes(trainer, rank)
+    rows = [{"prompt": id_prompt(name), "more": 1} for name in "aab"]
     found = trainer._generate_and_score_completions(rows)
-    assert [(row["prompt"], row["problem_id"], row["more"]) for row in found] == [
-        ("chat of c", "c", 1), ("chat of c", "c", 1), ("chat of b", "b", 1),
-    ]  # fmt: skip
+    assert found == [{"prompt": id_prompt(name), "more": 1} for name in "ccb"]
     rank.step = 4
     assert trainer._generate_and_score_completions(rows) == rows
 

@@ -1,1 +1,1 @@
-"""Where codea1 meets TRL; no other package imports it."""
+"""Where codea1 meets TRL: `trl` is imported nowhere else."""

@@ -111,10 +111,20 @@ def _by_role(rank: TrainingRank) -> dict[str, dict[str, float]]:
     """A step's figures by role; those of the policy as a whole stand under the first that it plays."""
     figures: dict[str, dict[str, float]] = {}
     for role in rank.roles:
-        own = {**rank.figures.get(role, {}), "sampled_tokens": rank.sampled_tokens[role]}
+        own = _over_ranks(rank, {"sampled_tokens": float(rank.sampled_tokens[role]), **rank.figures.get(role, {})})
+        own["sampled_tokens"] *= rank.spec.ranks
         whole = _merge(rank.logs) | own | _machine() if role == rank.roles[0] else own
         figures[role] = {key: value for key, value in whole.items() if math.isfinite(value)}
     return figures
+
+
+def _over_ranks(rank: TrainingRank, figures: dict[str, float]) -> dict[str, float]:
+    """The mean over the policy's ranks, all of which call this."""
+    import torch
+
+    accelerator = rank.trainer.accelerator
+    mine = torch.tensor([[*figures.values()]], dtype=torch.float64, device=accelerator.device)
+    return dict(zip(figures, accelerator.gather(mine).mean(dim=0).tolist(), strict=True))
 
 
 def _machine() -> dict[str, float]:

@@ -74,7 +74,7 @@ def set_advantages(trainer: Any, recipe: Recipe, rank: Rank) -> None:
         advantages = role_advantages(every[:, 0], plans, weights, trainer.scale_rewards)
         output["advantages"] = advantages[first : first + len(rows)]
         for role, (rewards, lengths, clipped) in _by_role(every, plans).items():
-            rank.figures[role] = {
+            rank.figures[role] = rank.figures.get(role, {}) | {
                 "reward": torch.nanmean(rewards).item(),
                 "reward_std": nanstd(rewards).item(),
                 "completion_tokens": lengths.mean().item(),

@@ -31,13 +31,20 @@ class TrainingRank:
     Args:
         problems: without references; a policy's process has no use for one.
         ends: the last step of the run, and of this call of the command; both are evaluated.
+        spare: by step, the problems of the schedule beyond `train.problems_per_step`.
     """
 
     def __init__(
-        self, spec: RankSpec, recipe: Recipe, arena: ArenaClient, problems: Mapping[str, Problem], ends: tuple[int, int]
+        self,
+        spec: RankSpec,
+        recipe: Recipe,
+        arena: ArenaClient,
+        problems: Mapping[str, Problem],
+        ends: tuple[int, int],
+        spare: Sequence[Sequence[str]] = (),
     ) -> None:
         self.spec, self.recipe, self.arena = spec, recipe, arena
-        self.problems, self.ends = problems, ends
+        self.problems, self.ends, self.spare = problems, ends, spare
         self.label, self.game = spec.label, recipe.game
         method = method_of(recipe)
         self.learns_from_pairs = method.pairs
@@ -50,7 +57,7 @@ class TrainingRank:
         self.randomness: dict[str, Any] = {}
         self.tokens_seen = 0
         self.sampled_tokens: Counter[str] = Counter()  # by role
-        self.figures: dict[str, dict[str, float]] = {}  # by role, where TRL's are of several roles together
+        self.figures: dict[str, dict[str, float]] = {}  # of the step by role, beside TRL's
         self.since = time.monotonic()
         self.logs: list[dict[str, float]] = []
         self.shares: dict[str, list[Any]] = {}  # this rank's items, by evaluation set
@@ -66,6 +73,11 @@ class TrainingRank:
     @property
     def reports_logprobs(self) -> bool:
         return bool(self.trainer.use_vllm)
+
+    def spare_problems(self) -> list[str]:
+        mine = self.spare[self.step - 1][self.spec.rank :: self.spec.ranks] if self.spare else ()
+        instead = self.arena.substitutes(self.step) if mine else {}
+        return [instead.get(pid, pid) for pid in mine]
 
     # -- where it is, and since when -------------------------------------------------------------------------------
     def phase(self, name: str, step: int | None = None) -> None:
@@ -95,11 +107,6 @@ class TrainingRank:
         self.phase("updating")
         if nan_at(self.spec.policy, self.spec.rank, self.step):
             next(self.trainer.model.parameters()).data.fill_(math.nan)
-
-    def sampled_by_trl(self, role: str, completions: Sequence[Sequence[int]]) -> None:
-        self.count_tokens(role, completions)
-        fault_at(role, self.spec.rank, self.step, "sampling")
-        self.clock(f"{role}_sampling")
 
     def count_tokens(self, role: str, completions: Sequence[Sequence[int]]) -> None:
         self.sampled_tokens[role] += sum(map(len, completions))

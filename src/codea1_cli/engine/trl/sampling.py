@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from codea1_cli.methods.base import Rollouts
+from codea1_cli.methods.base import Rank
 from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.planning.constants import CHUNK
 from codea1_cli.recipe.batching import longest
@@ -100,17 +100,22 @@ def sync_weights(trainer: Any) -> None:
         trainer._last_loaded_step = trainer.state.global_step
 
 
-def play_substitutes(trainer: Any, rollouts: Rollouts, chats: Mapping[str, Any]) -> None:
+def id_prompt(pid: str) -> list[dict[str, str]]:
+    """What stands in a row as its prompt."""
+    return [{"role": "user", "content": pid}]
+
+
+def play_substitutes(trainer: Any, rank: Rank) -> None:
     """From now on a step's rows hold other problems in the place of those that have left the schedule.
 
-    TRL reads the rows ahead, so they are changed where it begins to sample. chats: the prompts by problem id.
+    TRL reads the rows ahead, so they are changed where it begins to sample.
     """
     whole = trainer._generate_and_score_completions
 
     def substituted(rows: list[dict[str, Any]]) -> Any:
-        instead = rollouts.rank.arena.substitutes(rollouts.rank.step)
-        new = {old: {"prompt": chats[pid], "problem_id": pid} for old, pid in instead.items()}
-        return whole([row | new.get(row["problem_id"], {}) for row in rows])
+        instead = rank.arena.substitutes(rank.step)
+        ids = [row["prompt"][0]["content"] for row in rows]
+        return whole([row | {"prompt": id_prompt(instead.get(pid, pid))} for pid, row in zip(ids, rows, strict=True)])
 
     trainer._generate_and_score_completions = substituted
 

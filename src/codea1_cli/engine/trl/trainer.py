@@ -11,15 +11,14 @@ from codea1_cli.data.pairs import Pair
 from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.trl.objective import charge_truncated, mask_flat, set_advantages
-from codea1_cli.engine.trl.sampling import make_sampler, play_substitutes, sample_by_prompt
+from codea1_cli.engine.trl.sampling import id_prompt, make_sampler, play_substitutes, sample_by_prompt
 from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings
 from codea1_cli.errors import UserError
 from codea1_cli.files import user_path
 from codea1_cli.methods.base import Rollouts
 from codea1_cli.methods.registry import method_of
-from codea1_cli.models.loading import fitting_chat, render, resolve_model
+from codea1_cli.models.loading import render, resolve_model
 from codea1_cli.models.sampler import plain_generation
-from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import Batches, longest
 from codea1_cli.recipe.schema import Recipe
 
@@ -34,7 +33,6 @@ def build_trainer(
     spec: RankSpec,
     batches: Batches,
     schedule: Schedule,
-    problems: Mapping[str, Problem],
     rollouts: Rollouts,
     tokenizer: Any,
     output_dir: Path,
@@ -51,9 +49,10 @@ def build_trainer(
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
-    ids = [pid for step in schedule.steps for pid in step for _ in range(batches.groups_per_problem)]
-    chats = {pid: fitting_chat(tokenizer, rollouts.prompt(problem)) for pid, problem in problems.items()}
-    dataset = Dataset.from_dict({"prompt": [chats[pid] for pid in ids], "problem_id": ids})
+    # TRL hands a rollout function nothing but the prompts: a problem's id stands there.
+    due, copies = recipe.train.problems_per_step, batches.groups_per_problem
+    prompts = [id_prompt(pid) for step in schedule.steps for pid in step[:due] for _ in range(copies)]
+    dataset = Dataset.from_dict({"prompt": prompts})
     settings = trainer_arguments(recipe, spec.policy, batches, len(schedule), output_dir, spec.use_vllm, spec.ranks)
     plain = plain_generation(recipe.model_of(spec.policy), tokenizer)
     settings["model_init_kwargs"]["generation_config"] = plain
@@ -71,7 +70,9 @@ def build_trainer(
             peft_config=_peft(recipe),
         )
     _settle(trainer, recipe, spec)
-    play_substitutes(trainer, rollouts, chats)
+    # Each of these wraps what TRL calls, the later ones around the earlier: rows get their problems first and their
+    # mask last, and a reward is charged before advantages are made of it.
+    play_substitutes(trainer, rollouts.rank)
     if recipe.optim.charge_truncated:
         charge_truncated(trainer)
     method = method_of(recipe)
