@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from codea1_cli.errors import UserError
 from codea1_cli.evals.registry import names as benchmark_names
 from codea1_cli.game.rules import MOST, Game, Positive, Range, Share
 from codea1_cli.methods.registry import DEFAULT, check_method, without_ignored
 from codea1_cli.methods.sft import Pairs, Rate, Warmup
 from codea1_cli.recipe.data_options import Options, SourceOptions, read_options
-from codea1_cli.sandbox.base import LAYERS, check_layers
-from codea1_cli.sandbox.make import check_backend, check_endpoint
+from codea1_cli.sandbox.make import SandboxSection
 from codea1_cli.trackers import Trackers
 
 
@@ -66,18 +64,6 @@ class JudgeSection(Section):
     memory_mb: Annotated[int, Field(ge=64, le=MOST)] = Field(1024, description="address space of a candidate")
     workers: Positive | None = Field(None, description="programs at once; null: one a CPU core, 8 at a service")
     max_unscored: Share = Field(0.5, description="share of unscored candidates above which a step stops the run")
-
-
-class SandboxSection(Section):
-    backend: str = Field("local", description="where programs run: `local`, this machine; `fusion`, a service")
-    endpoint: str | None = Field(None, description="the service's address; null: SANDBOX_FUSION_ENDPOINT")
-    patience_s: Annotated[float, Field(ge=0.0)] = Field(
-        60.0, description="how long an outage of the service is waited for; one that lasts longer ends the run"
-    )
-    python: str | None = Field(None, description="the candidates' interpreter; null: codea1's own, or the service's")
-    require: list[str] = Field(
-        default_factory=list, description="layers whose absence is an error: " + ", ".join(LAYERS)
-    )
 
 
 class Optim(Section):
@@ -273,18 +259,6 @@ class Recipe(Section):
     faults: Faults = Field(default_factory=Faults)
     tracker: Trackers = []
     _warmed: dict[str, str] = PrivateAttr(default_factory=dict)  # what the warm-up made, by policy (`engine.sft`)
-
-    @field_validator("sandbox")
-    @classmethod
-    def _sandbox(cls, value: SandboxSection) -> SandboxSection:
-        try:
-            check_backend(value.backend, value.endpoint)
-            check_layers(value.require)
-        except UserError as error:
-            raise ValueError(f"{error.what}; {error.hint}") from None
-        if value.backend == "fusion":
-            value.endpoint = check_endpoint(value.endpoint)  # a run keeps it, whatever the shell holds later
-        return value
 
     @model_validator(mode="after")
     def _engines(self) -> Recipe:

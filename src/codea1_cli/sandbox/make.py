@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError, did_you_mean
-from codea1_cli.sandbox.base import Sandbox, SandboxEnvironment
+from codea1_cli.sandbox.base import LAYERS, Sandbox, SandboxEnvironment, check_layers
 
 if TYPE_CHECKING:
     from codea1_cli.sandbox.local import LocalSandbox
@@ -18,12 +20,38 @@ if TYPE_CHECKING:
 ENDPOINT = "SANDBOX_FUSION_ENDPOINT"
 
 
+class SandboxSection(BaseModel):
+    """The recipe's section `sandbox`."""
+
+    model_config = ConfigDict(extra="forbid", validate_default=True)
+
+    backend: str = Field("local", description="where programs run: `local`, this machine; `fusion`, a service")
+    endpoint: str | None = Field(None, description="the service's address; null: SANDBOX_FUSION_ENDPOINT")
+    patience_s: Annotated[float, Field(ge=0.0)] = Field(
+        60.0, description="how long an outage of the service is waited for; one that lasts longer ends the run"
+    )
+    python: str | None = Field(None, description="the candidates' interpreter; null: codea1's own, or the service's")
+    require: list[str] = Field(
+        default_factory=list, description="layers whose absence is an error: " + ", ".join(LAYERS)
+    )
+
+    @model_validator(mode="after")
+    def _exists(self) -> SandboxSection:
+        try:
+            check_backend(self.backend, self.endpoint)
+            check_layers(self.require)
+        except UserError as error:
+            raise ValueError(f"{error.what}; {error.hint}") from None
+        if self.backend == "fusion":
+            self.endpoint = check_endpoint(self.endpoint)  # a run keeps it, whatever the shell holds later
+        return self
+
+
 @dataclass(frozen=True, slots=True)
 class SandboxOptions:
-    """Which sandbox is wanted.
+    """Which sandbox is wanted; the fields that `SandboxSection` has too mean the same.
 
-    backend: a key of `BACKENDS`; the fields `backend`, `endpoint`, `patience_s`, `python` and `require` are those of a
-    recipe's `sandbox` section. endpoint: the address of a sandbox-fusion service. patience_s: how long its outage is
+    backend: a key of `BACKENDS`. endpoint: the address of a sandbox-fusion service. patience_s: how long its outage is
     waited for. workers: programs at once per machine, or requests at once to a service; None: one per CPU, 8 requests.
     python: the candidates' interpreter, where they run. require: layers whose absence is an error. warm: modules that
     are imported before programs are. environment: what programs find around them.
