@@ -6,15 +6,16 @@ with their rewards as an extra column that the reward function hands back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from codea1_cli.game.scoring import has_signal
 from codea1_cli.methods.base import CandidateView, Ids, Rollouts, SuiteResults
 from codea1_cli.models.loading import render
 from codea1_cli.problems.prompts import code_messages, test_messages
 
+K = TypeVar("K")
 Scored = tuple["Group", Sequence[float | None]]
 
 
@@ -58,67 +59,52 @@ class RoleRollouts(Rollouts):
             "row_reward": [reward for _, _, reward in rows],
         }
 
-    # -- candidates ------------------------------------------------------------------------------------------------
+    def sample_groups(
+        self, role: str, prompts: Mapping[K, Ids], post: Callable[[dict[K, list[str]]], None]
+    ) -> dict[K, Group]:
+        """Samples a role's group of completions for each prompt; `post` gets the texts as they come."""
+        rank, keys = self.rank, list(prompts)
+
+        def on_chunk(part: list[int], completions: list[list[Ids]]) -> None:
+            rank.count_tokens(role, [ids for group in completions for ids in group])
+            texts = [rank.tokenizer.batch_decode(group, skip_special_tokens=True) for group in completions]
+            post({keys[i]: group for i, group in zip(part, texts, strict=True)})
+
+        with rank.sampling(role):
+            rank.sync_weights()
+            found, scores = rank.sample(role, list(prompts.values()), rank.plans[role].group, on_chunk)
+        return {
+            key: Group(prompts[key], found[i], scores[i] if scores is not None else None) for i, key in enumerate(keys)
+        }
+
     def sample_candidates(self, step: int, ids: Sequence[str]) -> dict[str, Group]:
         """Samples the candidates of each problem, and posts them as they are sampled."""
         rank = self.rank
-        prompts = [render(rank.tokenizer, code_messages(rank.problems[pid])) for pid in ids]
+        prompts = {pid: render(rank.tokenizer, code_messages(rank.problems[pid])) for pid in ids}
+        return self.sample_groups("code", prompts, lambda texts: rank.arena.post_candidates(step, texts))
 
-        def post(part: list[int], completions: list[list[Ids]]) -> None:
-            rank.count_tokens("code", [ids for group in completions for ids in group])
-            texts = [rank.tokenizer.batch_decode(group, skip_special_tokens=True) for group in completions]
-            rank.arena.post_candidates(step, {ids[i]: group for i, group in zip(part, texts, strict=True)})
-
-        with rank.sampling("code"):
-            rank.sync_weights()
-            completions, logprobs = rank.sample("code", prompts, rank.plans["code"].group, post)
-        return {
-            pid: Group(prompts[i], completions[i], logprobs[i] if logprobs is not None else None)
-            for i, pid in enumerate(ids)
-        }
-
-    # -- suites ----------------------------------------------------------------------------------------------------
     def sample_suites(self, step: int, ids: Sequence[str]) -> dict[tuple[str, int], Group]:
-        """Samples the suites against every candidate that is attacked, by problem and candidate, and posts them."""
+        """Samples the suites against every candidate that is attacked, by problem and candidate, and posts them as they
+        are sampled."""
         rank = self.rank
         with rank.waiting("test"):
             candidates = rank.arena.get_candidates(step, ids)
-        with rank.sampling("test"):
-            rank.sync_weights()
-            return self._sample_suites(step, ids, candidates)
-
-    def _sample_suites(
-        self, step: int, ids: Sequence[str], candidates: dict[str, list[CandidateView]]
-    ) -> dict[tuple[str, int], Group]:
-        rank = self.rank
-        game, tokenizer = rank.game, rank.tokenizer
-        keys: list[tuple[str, int]] = []
-        prompts: list[Ids] = []
-        too_long: list[tuple[str, int]] = []
-        for pid in ids:
-            for index, view in enumerate(candidates[pid]):
-                if not view.attack:
-                    continue
-                shown = view.code if game.white_box else None
-                prompt = render(tokenizer, test_messages(rank.problems[pid], shown, game.tests_per_suite))
-                if len(prompt) > rank.max_prompt_tokens["test"]:
-                    too_long.append((pid, index))
-                    continue
-                keys.append((pid, index))
-                prompts.append(prompt)
-        if too_long:
+        attacked = [(pid, i, view) for pid in ids for i, view in enumerate(candidates[pid]) if view.attack]
+        prompts = {(pid, i): self._attack(pid, view) for pid, i, view in attacked}
+        longest = rank.max_prompt_tokens["test"]
+        if too_long := [key for key, prompt in prompts.items() if len(prompt) > longest]:
             rank.arena.skip_suites(step, too_long)
+        fitting = {key: prompt for key, prompt in prompts.items() if len(prompt) <= longest}
 
-        def post(part: list[int], completions: list[list[Ids]]) -> None:
-            rank.count_tokens("test", [ids for group in completions for ids in group])
-            texts = [tokenizer.batch_decode(group, skip_special_tokens=True) for group in completions]
-            rank.arena.post_suites(step, [(*keys[i], group) for i, group in zip(part, texts, strict=True)])
+        def post(texts: dict[tuple[str, int], list[str]]) -> None:
+            rank.arena.post_suites(step, [(*key, group) for key, group in texts.items()])
 
-        completions, logprobs = rank.sample("test", prompts, rank.plans["test"].group, post)
-        return {
-            key: Group(prompts[i], completions[i], logprobs[i] if logprobs is not None else None)
-            for i, key in enumerate(keys)
-        }
+        return self.sample_groups("test", fitting, post)
+
+    def _attack(self, pid: str, view: CandidateView) -> Ids:
+        game, rank = self.rank.game, self.rank
+        shown = view.code if game.white_box else None
+        return render(rank.tokenizer, test_messages(rank.problems[pid], shown, game.tests_per_suite))
 
 
 class CodeRollouts(RoleRollouts):
