@@ -17,6 +17,7 @@ SETTINGS = (
     "train.max_steps=4",
     "train.problems_per_step=4",
     "train.spare_problems=1",
+    "train.staleness=1",
     "train.updates_per_step=2",
     "train.threads=1",
     "judge.workers=1",

@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from codea1_cli.engine import arena as module
+from codea1_cli.engine import step_state
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.client import Decision
 from codea1_cli.engine.run_setup import Schedule
@@ -36,7 +37,7 @@ class Judge:
 @pytest.fixture
 def arena(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "run_judge", lambda *_, **__: Judge())
-    monkeypatch.setattr(module, "_CANARY_PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(step_state, "_CANARY_PAUSES_S", (0.0, 0.0))
     run = RunDir(tmp_path / "r")
     run.path.mkdir()
     run.create()

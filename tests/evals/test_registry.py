@@ -144,7 +144,7 @@ def test_it_measures_a_policy_during_training(sums, monkeypatch):
         client = SimpleNamespace(evaluation_share=lambda *_: share, post_evaluation=lambda *call: posted.append(call))
         for role in ("code", "test"):
             spec = SimpleNamespace(policy=role, rank=0, ranks=1, label=f"{role}[0]")
-            rank = TrainingRank(spec, recipe, client, {}, (1, 1))
+            rank = TrainingRank(spec, recipe, client, {}, Schedule(((),), 1), 1)
             rank.trainer, rank.phase = policy, lambda *_: None
             rank.evaluate(0)
         (call,) = posted

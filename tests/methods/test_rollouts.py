@@ -1,11 +1,14 @@
 """Rollouts of suites, and of both roles: full rows in TRL's order, masked where nothing could be scored."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
 
 from codea1_cli.engine.client import ArenaClient
+from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.trl.rank import TrainingRank
+from codea1_cli.errors import RunFailed
 from codea1_cli.methods.base import CandidateView, SuiteResults
 from codea1_cli.methods.rollouts import CodeRollouts, SelfPlayRollouts, TestRollouts
 from codea1_cli.problems.problem import Problem
@@ -56,7 +59,7 @@ class Arena:
 
     def __init__(self, candidates, results):
         self.candidates, self.results = candidates, results
-        self.texts, self.suites, self.skipped, self.calls = {}, {}, [], []
+        self.texts, self.suites, self.skipped, self.calls, self.instead = {}, {}, [], [], {}
 
     def __getattr__(self, name):
         handler = getattr(type(self), f"on_{name}", lambda *_: None)
@@ -66,6 +69,9 @@ class Arena:
             return handler(self, *arguments)
 
         return SimpleNamespace(remote=remote)
+
+    def on_substitutes(self, step):
+        return self.instead
 
     def on_get_candidates(self, step, ids):
         return {pid: self.candidates[pid] for pid in ids}
@@ -95,13 +101,15 @@ def problem(name):
     return Problem(id=name, question=f"Q{name}", declaration="def f():", entry_point="f", reference="hidden")
 
 
-def side(kind, arena, *overrides):
+def side(kind, arena, *overrides, spare="", steps=1):
+    overrides = (*overrides, f"train.spare_problems={len(spare)}")
     recipe = load_recipe(
         "tiny", ["game.n_code=2", f"game.n_test={N}", "game.update_n=1", "train.problems_per_step=2", *overrides]
     )
     role = "test" if kind is TestRollouts else "code"
     spec = SimpleNamespace(policy=role, rank=0, ranks=1, label=f"{role}[0]")
-    rank = TrainingRank(spec, recipe, ArenaClient(arena), {pid: problem(pid) for pid in "pqrst"}, 1)
+    schedule = Schedule((("p", "q", *spare),) * steps, steps)
+    rank = TrainingRank(spec, recipe, ArenaClient(arena), {pid: problem(pid) for pid in "pqrst"}, schedule, steps)
     rank.trainer = Trainer()
     return kind(rank)
 
@@ -184,9 +192,7 @@ SPARE = {"p": [0.5, 0.5], "q": [0.1, 0.2], "r": [None, 1.0], "s": [1.0, 0.0], "t
 def test_of_spare_problems_those_with_a_signal_take_the_places_of_others(flat, chosen):
     """In order; never more than are due, and where too few have a signal the first without one stay."""
     rewards = {pid: [0.5, 0.5] if pid in flat else row for pid, row in SPARE.items()}
-    made = side(CodeRollouts, Arena({}, {}), "train.spare_problems=3")
-    made.rank.spare = [["r", "s", "t"]]
-    made.rank.arena.substitutes = lambda step: {}
+    made = side(CodeRollouts, Arena({}, {}), spare="rst")
     made.rank.arena.finish_candidates = lambda step, ids: {pid: rewards[pid] for pid in ids}
     rows = rollout(made)
     assert rows["row_reward"] == [reward for pid in chosen for reward in rewards[pid]]
@@ -194,11 +200,60 @@ def test_of_spare_problems_those_with_a_signal_take_the_places_of_others(flat, c
     assert made.rank.figures["code"] == {"signal_share": taught / 2}
 
 
-def test_each_rank_samples_its_share_of_the_spare_problems_less_those_that_have_left():
-    made = side(CodeRollouts, Arena({}, {}))
-    made.rank.spare, made.rank.spec.rank, made.rank.spec.ranks = [["r", "s", "t", "u"]], 1, 2
-    made.rank.arena.substitutes = lambda step: {"u": "v"}
-    assert made.rank.spare_problems() == ["s", "v"]
+def test_each_rank_has_neighbours_of_a_step_and_its_share_of_the_spare_problems_less_those_that_have_left():
+    arena = Arena({}, {})
+    arena.instead = {"u": "v", "q": "w"}
+    made = side(CodeRollouts, arena, spare="rstu")
+    made.rank.spec.rank, made.rank.spec.ranks = 1, 2
+    assert made.rank.scheduled(1) == ["q"]
+    assert made.rank.problem_ids(1) == ["w", "s", "v"]
+    assert made.rank.problem_ids(2) == [], "the run has ended"
+
+
+def test_rows_of_other_problems_than_the_schedule_s_are_an_error():
+    with pytest.raises(RunFailed, match=r"code\[0\] step 1: TRL's rows are not those of the schedule"):
+        rollout(side(CodeRollouts, Arena({}, {})), ("q", "p"))
+
+
+def stale(arena, steps=3):
+    made = side(CodeRollouts, arena, "train.staleness=1", steps=steps)
+    asked = []
+    made.rank.log_probs = lambda prompts, found: [[[-0.5] for _ in group] for group in found]
+    made.rank.arena.post_candidates = lambda step, texts: asked.append(("post", step, sorted(texts)))
+    made.rank.arena.finish_candidates = lambda step, ids: (
+        asked.append(("finish", step)) or {pid: [float(step), 0.0] for pid in ids}
+    )
+    return made, asked
+
+
+def test_candidates_of_the_next_step_are_posted_before_anybody_waits_for_this_one_s_rewards():
+    made, asked = stale(Arena({}, {}))
+    for step in (1, 2, 3):
+        made.rank.trainer.state = SimpleNamespace(global_step=step - 1)
+        rows = rollout(made)
+        assert rows["row_reward"] == [float(step), 0.0] * 2
+        assert rows["logprobs"] == [[-0.5]] * 4, "those of the policy that sampled"
+    both = ["p", "q"]
+    assert asked == [
+        ("post", 1, both), ("post", 2, both), ("finish", 1), ("post", 3, both), ("finish", 2), ("finish", 3),
+    ]  # fmt: skip
+    assert made.state() is None, "nothing is sampled beyond the last step"
+
+
+def test_a_checkpoint_keeps_what_was_sampled_ahead_and_a_resumed_run_posts_it_again():
+    made, _ = stale(Arena({}, {}))
+    rollout(made)
+    state = json.loads(json.dumps(made.state()))
+    made.rank.trainer.state = SimpleNamespace(global_step=1)
+    whole = rollout(made)
+
+    again, asked = stale(Arena({}, {}))
+    again.restore(state)
+    again.rank.trainer.state = SimpleNamespace(global_step=1)
+    assert again.state() == state
+    assert rollout(again) == whole
+    assert asked[0] == ("post", 2, ["p", "q"])
+    assert len(again.rank.trainer.prompts) == 4, "step 3's alone were sampled"
 
 
 def test_suites_against_spare_problems_fill_groups_without_a_signal():
@@ -210,8 +265,7 @@ def test_suites_against_spare_problems_fill_groups_without_a_signal():
             "r": SuiteResults([[0.3, 0.4], []], [0]),
         },
     )
-    made = side(TestRollouts, arena, "train.spare_problems=1")
-    made.rank.spare, made.rank.arena.substitutes = [["r"]], lambda step: {}
+    made = side(TestRollouts, arena, spare="r")
     rows = rollout(made)
     assert rows["row_reward"] == [0.1, 0.2, 0.3, 0.4]
     assert made.rank.figures["test"] == {"signal_share": 1.0}
@@ -238,6 +292,6 @@ def test_self_play_returns_each_problems_candidates_and_then_its_selected_suites
     assert arena.texts == {"p": ["a", "b"], "q": ["a", "b"]}
     assert set(arena.suites) == {("p", 0), ("p", 1), ("q", 0), ("q", 1)}
     assert made.rank.sampled_tokens == {"code": 4, "test": 12}
-    order = [call for call in arena.calls if call != "heartbeat"]
+    order = [call for call in arena.calls if call not in ("heartbeat", "substitutes")]
     assert order == ["post_candidates", "get_candidates", "post_suites", "finish_suites"]
     assert made.rank.trainer.longest == [7, load_recipe("tiny").test.max_completion_tokens]

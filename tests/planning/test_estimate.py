@@ -6,6 +6,7 @@ import pytest
 
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.planning import constants as c
+from codea1_cli.planning.costs import PolicyTime, step_seconds
 from codea1_cli.planning.estimate import best_gpu_splits, check_disk, check_fits, estimate_run, suggestions
 from codea1_cli.planning.gpu_assignment import assign_gpus, gpu_ids, named_target, this_target
 from codea1_cli.planning.shapes import TABLE
@@ -29,6 +30,18 @@ def estimate(name, *overrides, gpu="h100", gpus=None):
 
 def code_memory(*arguments, **options):
     return estimate(*arguments, **options).loads[0].ranks["code"]
+
+
+def test_a_code_llm_that_samples_ahead_keeps_nobody_waiting_for_its_samples():
+    def policy(sampling, updating):
+        return PolicyTime(sampling, updating, 1, 1.0, 1.0, 1)
+
+    times = [policy(30.0, 20.0), policy(40.0, 10.0)]
+    tail = (1 - c.JUDGE_HIDDEN) * 8.0
+    assert step_seconds(times, 8.0, shared=False) == pytest.approx(40 + tail + 50)
+    assert step_seconds(times, 8.0, shared=False, ahead=1) == pytest.approx(max(40 + tail + 10, 50))
+    assert step_seconds(times[:1], 50.0, shared=False, ahead=1) == pytest.approx(30 + 20)
+    assert step_seconds(times[:1], 50.0, shared=False) == pytest.approx(30 + 20 + (50 - 30))
 
 
 def test_adam_on_fp32_is_sixteen_bytes_a_parameter():

@@ -20,9 +20,9 @@ from codea1_cli.engine.judge_processes import run_judge
 from codea1_cli.engine.preflight import PreflightCounts, PreflightGate, Samples
 from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.run_writer import RunWriter
-from codea1_cli.engine.step_state import Step, check_outage
+from codea1_cli.engine.step_state import Step, check_outage, lasting_outage
 from codea1_cli.environment import settle, settle_umask
-from codea1_cli.errors import CodeA1Error, EnvironmentFault, SandboxOutage
+from codea1_cli.errors import CodeA1Error, SandboxOutage
 from codea1_cli.judging.judge import SolveResult
 from codea1_cli.methods.base import CandidateView, SuiteResults
 from codea1_cli.methods.registry import method_of
@@ -30,8 +30,6 @@ from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.resources import figure_due
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
-
-_CANARY_PAUSES_S = (1.0, 5.0)
 
 
 class Arena:
@@ -140,8 +138,13 @@ class Arena:
 
     async def substitutes(self, step: int) -> dict[str, str]:
         """By the id of a problem that has left the schedule, which one is played in its place."""
+        return self.schedule.substitutes(step, self._left(step))
+
+    def _left(self, step: int) -> dict[str, int]:
+        """The problems that had left the schedule when a step's candidates were sampled, and after which step."""
         assert self.run_writer is not None
-        return self.schedule.substitutes(step, self.run_writer.left)
+        known = step - self.recipe.train.staleness
+        return {pid: at for pid, at in self.run_writer.left.items() if at < known}
 
     async def post_candidates(self, step: int, texts: dict[str, list[str]]) -> None:
         """Takes candidates as they are sampled; loading starts at once."""
@@ -175,7 +178,9 @@ class Arena:
         assert self.run_writer is not None
         step = self.steps[number]
         try:
-            ids = self.schedule.played(number, self.run_writer.left)
+            if (before := self.steps.get(number - 1)) is not None:
+                await before.scored  # whose book and pool this one is judged by
+            ids = self.schedule.played(number, self._left(number))
             problems = await gather(*(self.method.judge(step, pid) for pid in ids))
             judged = dict(zip(ids, problems, strict=True))
             check_outage(number, judged.values(), self.judge, self.recipe.judge.max_unscored, self.run)
@@ -191,7 +196,7 @@ class Arena:
         """Save? Stop? The first rank to ask settles it for all ranks of both sides."""
         if step not in self.decisions and step < self.last_step and self.outage is None and not self.method.pairs:
             # Better now, with this step saved, than in the middle of the next one.
-            self.outage = await self._canary()
+            self.outage = await lasting_outage(self.in_thread, self.judge)
         if step not in self.decisions:
             last = self.stop_requested or step >= self.last_step or self.outage is not None
             ends = (len(self.schedule), self.last_step)
@@ -199,19 +204,6 @@ class Arena:
             due = every is not None and (last or step % every == 0 or figure_due(self.recipe, step, *ends))
             self.decisions[step] = Decision(save=due, stop=last)
         return self.decisions[step]
-
-    async def _canary(self) -> SandboxOutage | None:
-        """What is wrong with the sandbox when it goes on failing; a moment of trouble is waited for."""
-        outage = None
-        for pause_s in (*_CANARY_PAUSES_S, 0.0):
-            try:
-                await self.in_thread(self.judge.canary)
-            except EnvironmentFault as fault:
-                outage = SandboxOutage(fault.what, fault.hint)
-            else:
-                return None
-            await asyncio.sleep(pause_s)
-        return outage
 
     async def report(self, report: RankReport) -> None:
         assert self.run_writer is not None

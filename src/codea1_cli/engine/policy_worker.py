@@ -93,8 +93,7 @@ class PolicyWorker:
         names = known_names(self.tokenizer)
         arena = ArenaClient(self.arena, names, {pid: problem.entry_point for pid, problem in problems.items()})
         problems = {pid: shown_problem(problem, names) for pid, problem in problems.items()}
-        spare = [ids[recipe.train.problems_per_step :] for ids in schedule.steps]
-        rank = TrainingRank(spec, recipe, arena, problems, (len(schedule), last), spare)
+        rank = TrainingRank(spec, recipe, arena, problems, schedule, last)
         told: dict[str, Any] = {}
         output_dir = Path(spec.run_path) / "checkpoints" / ".work" / spec.policy
         asked = recipe, spec, batches(recipe, spec.policy, spec.ranks), schedule
@@ -103,8 +102,8 @@ class PolicyWorker:
                 mine = {id: pair for id, pair in pairs.items() if pair.role in rank.roles}
                 self.trainer = build_pairs_trainer(*asked, mine, self.tokenizer, output_dir)
             else:
-                rollouts = method_of(recipe).rollouts(spec.policy)(rank)
-                self.trainer = build_trainer(*asked, rollouts, self.tokenizer, output_dir, told)
+                rank.rollouts = method_of(recipe).rollouts(spec.policy)(rank)
+                self.trainer = build_trainer(*asked, rank.rollouts, self.tokenizer, output_dir, told)
         except CodeA1Error:
             raise
         except Exception as error:
@@ -131,6 +130,8 @@ class PolicyWorker:
             rehearse_prompts(rank.tokenizer, next(iter(rank.problems.values())), rank.game.tests_per_suite)
         if checkpoint is None and rank.recipe.checkpoint.every is not None:
             rehearse_save(self.trainer, Path(self.trainer.args.output_dir) / "rehearsal", rank.label)
+        if checkpoint is not None:
+            rank.restore_rollouts(Path(checkpoint))
         try:
             self.trainer.train(resume_from_checkpoint=checkpoint)
         except SandboxOutage as outage:

@@ -10,13 +10,15 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from codea1_cli.errors import SandboxOutage, command
+from codea1_cli.errors import EnvironmentFault, SandboxOutage, command
 from codea1_cli.game.pool import Pool
 from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem, StepJudge
 from codea1_cli.methods.base import CandidateView
 from codea1_cli.problems.problem import Problem
 from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.sandbox.base import in_order
+
+_CANARY_PAUSES_S = (1.0, 5.0)
 
 
 def new_future() -> asyncio.Future[Any]:
@@ -173,6 +175,20 @@ def check_outage(step: int, problems: Iterable[JudgedProblem], judge: StepJudge,
         )
         hint = f"{fault.hint}; then `{command('train', *run.options, '--resume')}` goes on"
         raise SandboxOutage(fault.what, hint=hint)
+
+
+async def lasting_outage(in_thread: Callable[..., Awaitable[Any]], judge: StepJudge) -> SandboxOutage | None:
+    """What is wrong with the sandbox when it goes on failing; a moment of trouble is waited for."""
+    outage = None
+    for pause_s in (*_CANARY_PAUSES_S, 0.0):
+        try:
+            await in_thread(judge.canary)
+        except EnvironmentFault as fault:
+            outage = SandboxOutage(fault.what, fault.hint)
+        else:
+            return None
+        await asyncio.sleep(pause_s)
+    return outage
 
 
 def _slot(slots: dict[Any, asyncio.Future[Any]], key: Any) -> asyncio.Future[Any]:

@@ -129,6 +129,7 @@ class Rank(Protocol):
 
     label: str
     game: Game
+    staleness: int  # how many steps ahead candidates are sampled (`train.staleness`)
     plans: dict[str, SamplePlan]  # by role that the policy plays
     problems: Mapping[str, Problem]  # without references: a policy's process has no use for one
     max_prompt_tokens: dict[str, int]  # by role
@@ -149,8 +150,12 @@ class Rank(Protocol):
     def reports_logprobs(self) -> bool:
         """Whether the sampling engine reports log-probs (vLLM does)."""
 
-    def spare_problems(self) -> list[str]:
-        """The rank's share of the step's problems beyond those of TRL's rows (`train.spare_problems`), by id."""
+    def scheduled(self, step: int) -> list[str]:
+        """The problems of TRL's rows on this rank in a step, by id, before any is substituted."""
+
+    def problem_ids(self, step: int) -> list[str]:
+        """The rank's problems of a step: those scheduled, then its share of the spare ones (`train.spare_problems`),
+        with others in the place of those that have left. None beyond the run's last step."""
 
     def waiting(self, role: str) -> AbstractContextManager[None]:
         """Around a call that waits for the arena: a hang inside is not blamed on this rank."""
@@ -173,6 +178,9 @@ class Rank(Protocol):
         """`n` completions per prompt, as long as the role's may be: token ids [prompt][n][tokens], and log-probs in the
         same shape or None."""
 
+    def log_probs(self, prompts: Sequence[Ids], completions: Sequence[Sequence[Ids]]) -> list[list[list[float]]]:
+        """The policy's log-probs of completions [prompt][n][tokens], in the same shape."""
+
 
 class Rollouts(ABC):
     """How one rank of a policy gets its completions and rewards. TRL calls both, `rollout` first."""
@@ -188,6 +196,14 @@ class Rollouts(ABC):
     def reward(self, *args: Any, **kwargs: Any) -> list[float | None]:
         """TRL's reward function, called with the rollout's columns by name: one reward per completion, None where it is
         unscored."""
+
+    def state(self) -> dict[str, Any] | None:
+        """What a checkpoint keeps for the next step, as JSON; None for nothing."""
+        return None
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes up what `state` gave."""
+        raise NotImplementedError
 
 
 class Method(ABC):

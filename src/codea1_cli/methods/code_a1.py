@@ -97,7 +97,7 @@ class SelfPlay(CodeA1):
     """Code-A1's prompts, rewards, Mistake Book, pool and selection, with one policy in both roles."""
 
     name = "self-play"
-    ignores = ("game.golden", "test.model", "test.gpus", "test.ranks", "test.learning_rate")
+    ignores = ("game.golden", "test.model", "test.gpus", "test.ranks", "test.learning_rate", "train.staleness")
 
     def policy(self, role: str) -> str:
         return "code"

@@ -7,11 +7,12 @@ with their rewards as an extra column that the reward function hands back.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from codea1_cli.errors import RunFailed
 from codea1_cli.game.scoring import has_signal
-from codea1_cli.methods.base import CandidateView, Ids, Rollouts, SuiteResults
+from codea1_cli.methods.base import CandidateView, Ids, Rank, Rollouts, SuiteResults
 from codea1_cli.models.loading import render
 from codea1_cli.problems.prompts import code_messages, test_messages
 
@@ -23,8 +24,15 @@ class RoleRollouts(Rollouts):
     """What the rollouts of every method here are made of."""
 
     def problem_ids(self, prompts: Sequence[Any]) -> list[str]:
-        """The rank's problems of a step: those of TRL's rows, then the spare ones."""
-        return [*dict.fromkeys(prompt[-1]["content"] for prompt in prompts), *self.rank.spare_problems()]
+        """The rank's problems of the step at work.
+
+        Raises:
+            RunFailed: TRL's rows are of other problems.
+        """
+        rank = self.rank
+        if list(dict.fromkeys(prompt[-1]["content"] for prompt in prompts)) != rank.scheduled(rank.step):
+            raise RunFailed(f"{rank.label} step {rank.step}: TRL's rows are not those of the schedule")
+        return rank.problem_ids(rank.step)
 
     def reward(
         self, prompts: Any, completions: Any, *, row_reward: Sequence[float | None], **_: Any
@@ -67,15 +75,22 @@ class RoleRollouts(Rollouts):
 
         def on_chunk(part: list[int], completions: list[list[Ids]]) -> None:
             rank.count_tokens(role, [ids for group in completions for ids in group])
-            texts = [rank.tokenizer.batch_decode(group, skip_special_tokens=True) for group in completions]
-            post({keys[i]: group for i, group in zip(part, texts, strict=True)})
+            post({keys[i]: self.texts(group) for i, group in zip(part, completions, strict=True)})
 
+        asked = list(prompts.values())
         with rank.sampling(role):
             rank.sync_weights()
-            found, scores = rank.sample(role, list(prompts.values()), rank.plans[role].group, on_chunk)
+            found, scores = rank.sample(role, asked, rank.plans[role].group, on_chunk)
+            if scores is None and rank.reports_logprobs:
+                scores = rank.log_probs(asked, found)
         return {
             key: Group(prompts[key], found[i], scores[i] if scores is not None else None) for i, key in enumerate(keys)
         }
+
+    def texts(self, completions: Sequence[Ids]) -> list[str]:
+        """Completions as the arena takes them."""
+        decoded: list[str] = self.rank.tokenizer.batch_decode(completions, skip_special_tokens=True)
+        return decoded
 
     def sample_candidates(self, step: int, ids: Sequence[str]) -> dict[str, Group]:
         """Samples the candidates of each problem, and posts them as they are sampled."""
@@ -108,18 +123,46 @@ class RoleRollouts(Rollouts):
 
 
 class CodeRollouts(RoleRollouts):
-    """Candidates of the Code LLM."""
+    """Candidates of the Code LLM; with `train.staleness=1` sampled a step ahead, by the policy before its update."""
+
+    def __init__(self, rank: Rank) -> None:
+        super().__init__(rank)
+        self.ahead: tuple[int, dict[str, Group]] | None = None  # a later step and its candidates, which are posted
+        self.restored = False  # whether they come from a checkpoint, so that they are not
 
     def rollout(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        """Samples the step's candidates and waits for their rewards."""
+        """Samples candidates, and waits for the rewards of the step's."""
         rank = self.rank
         step, ids = rank.step, self.problem_ids(prompts)
-        sampled = self.sample_candidates(step, ids)
+        sampled = self._candidates(step, ids)
+        self.ahead = None
+        if rank.staleness and (coming := rank.problem_ids(step + 1)):
+            self.ahead = step + 1, self.sample_candidates(step + 1, coming)
         with rank.waiting("code"):
             rewards = rank.arena.finish_candidates(step, ids)
         rank.update_begins()
         found = [(sampled[pid], rewards[pid]) for pid in ids]
         return self.columns(self.chosen("code", found, len(prompts) // rank.plans["code"].group))
+
+    def _candidates(self, step: int, ids: Sequence[str]) -> dict[str, Group]:
+        if self.ahead is None or self.ahead[0] != step:
+            return self.sample_candidates(step, ids)
+        sampled = self.ahead[1]
+        if self.restored:
+            texts = {pid: self.texts(group.completions) for pid, group in sampled.items()}
+            self.rank.arena.post_candidates(step, texts)
+            self.restored = False
+        return sampled
+
+    def state(self) -> dict[str, Any] | None:
+        if self.ahead is None:
+            return None
+        step, groups = self.ahead
+        return {"step": step, "groups": {pid: asdict(group) for pid, group in groups.items()}}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.ahead = state["step"], {pid: Group(**group) for pid, group in state["groups"].items()}
+        self.restored = True
 
 
 class TestRollouts(RoleRollouts):
@@ -153,7 +196,7 @@ class SelfPlayRollouts(RoleRollouts):
             results = rank.arena.finish_suites(step, ids)
             rewards = rank.arena.finish_candidates(step, ids)
         rank.update_begins()
-        due = len(ids) - len(rank.spare_problems())
+        due = len(rank.scheduled(step))
         code = self.chosen("code", [(candidates[pid], rewards[pid]) for pid in ids], due)
         groups = rank.plans["test"].groups
         test = self.chosen("test", selected(suites, results), due * groups)

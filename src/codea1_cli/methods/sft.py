@@ -69,6 +69,7 @@ class Sft(Method):
         "test.weight",
         "train.equal_budget",
         "train.spare_problems",
+        "train.staleness",
         "data.leave_flat",
         "sampling.engine",
         "sampling.seed_by_prompt",

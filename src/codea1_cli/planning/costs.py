@@ -283,14 +283,16 @@ def judging_s(recipe: Recipe, workers: int) -> float:
     return (candidates * c.JUDGE_CANDIDATE_S + suites * c.JUDGE_SUITE_S) / max(workers, 1)
 
 
-def step_seconds(times: Sequence[PolicyTime], judging: float, *, shared: bool) -> float:
-    """One step's period, from the times of the policies in the order in which they sample.
-
-    Judging hides behind the last one's sampling. Two policies overlap: while the second still updates, the first may
-    already update and sample the next step; alone, or on one GPU (`shared`), they only take turns.
+def step_seconds(times: Sequence[PolicyTime], judging: float, *, shared: bool, ahead: int = 0) -> float:
+    """One step's period, from the times of the policies in the order in which they sample. Judging hides behind the
+    last one's sampling. Two policies overlap: while the second still updates, the first may already update and sample
+    the next step; alone, or on one GPU (`shared`), they only take turns. A first one that samples a step `ahead` does
+    so while the second samples and the judge works.
     """
     last = times[-1]
     tail = max(judging - last.sampling, (1 - c.JUDGE_HIDDEN) * judging)
     if shared or len(times) == 1:
-        return sum(time.sampling for time in times) + tail + sum(time.updating for time in times)
-    return last.sampling + tail + max(*(time.updating + time.sampling for time in times[:-1]), last.updating)
+        waited = max(tail - times[0].sampling, 0.0) if ahead else tail
+        return sum(time.sampling + time.updating for time in times) + waited
+    own, first = last.sampling + tail, max(time.updating + time.sampling for time in times[:-1])
+    return max(own + last.updating, first) if ahead else own + max(first, last.updating)

@@ -132,7 +132,7 @@ def estimate_run(
         lengths,
         times,
         judging,
-        step_seconds(list(times.values()), judging, shared=len(used) > len(set(used))),
+        step_seconds([*times.values()], judging, shared=len(used) > len(set(used)), ahead=recipe.train.staleness),
         steps,
         _disk(recipe, checkpoint, steps, lengths) | _warmup_disk(recipe, shapes, checkpoint),
         checkpoint,

@@ -90,6 +90,7 @@ def warmup_recipe(recipe: Recipe) -> Recipe | None:
     lengths = {
         "problems_per_step": wish.pairs_per_step,
         "spare_problems": 0,
+        "staleness": 0,
         "updates_per_step": 1,
         "max_steps": wish.steps,
     }

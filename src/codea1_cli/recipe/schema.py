@@ -93,6 +93,9 @@ class Train(Section):
     spare_problems: Annotated[int, Field(ge=0, le=MOST)] = Field(
         0, description="further problems that a step samples; groups whose rewards differ are learnt from first"
     )
+    staleness: Annotated[int, Field(ge=0, le=1)] = Field(
+        0, description="1: the Code LLM samples a step ahead, while the Test LLM writes suites against the last one's"
+    )
     updates_per_step: Positive = Field(2, description="optimizer steps a rollout")
     equal_budget: bool = Field(False, description="self-play: optimizer steps as code-a1's two policies together")
     epochs: Positive = 3
@@ -264,6 +267,8 @@ class Recipe(Section):
     def _engines(self) -> Recipe:
         if self.train.sharding == "fsdp2" and self.sampling.engine == "transformers":
             raise ValueError("train.sharding=fsdp2 samples with vLLM: set sampling.engine=vllm or train.sharding=ddp")
+        if self.train.staleness and not self.sampling.importance_correction:
+            raise ValueError("train.staleness=1 learns from an older policy's samples: it needs importance_correction")
         if not (self.code.weight or self.test.weight):
             raise ValueError("code.weight and test.weight are both 0: the policy would learn from nothing")
         if self.sampling.seed_by_prompt and self.sampling.engine != "transformers":

@@ -53,7 +53,7 @@ def model(folder: Path, settings: dict | None, config: dict | None = None) -> st
 def trained(name: str, folder: Path, *overrides: str):
     recipe = load_recipe("tiny", [f"model={name}", "train.threads=1", *overrides])
     spec = RankSpec("code", 0, 1, None, 1, 0, str(folder), False)
-    rollouts = SimpleNamespace(rank=None, reward=lambda **_: [0.0], rollout=lambda *_: {})
+    rollouts = SimpleNamespace(rank=SimpleNamespace(staleness=0), reward=lambda **_: [0.0], rollout=lambda *_: {})
     os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
     return build_trainer(
         recipe, spec, batches(recipe, "code", 1), make_schedule(["p"] * 8, problems_per_step=8, epochs=1, seed=0),

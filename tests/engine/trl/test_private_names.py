@@ -15,6 +15,7 @@ PINNED = {
     "_private",
     "_generate_single_turn",
     "_generate_and_score_completions",
+    "_get_per_token_logps_and_entropies",
     "_last_loaded_step",
     "_metrics",
     "_save_checkpoint",
@@ -71,6 +72,15 @@ def test_a_steps_rows_reach_trls_sampling_as_a_list_of_dictionaries():
     assert parameters(GRPOTrainer._generate_and_score_completions) == ["self", "inputs"]
     assert '[x["prompt"] for x in inputs]' in inspect.getsource(GRPOTrainer._generate_and_score_completions)
     assert "self._generate_and_score_completions(generation_batch)" in inspect.getsource(GRPOTrainer._prepare_inputs)
+
+
+def test_log_probs_are_asked_for_by_ids_and_mask_and_stand_first_in_the_answer():
+    from trl import GRPOTrainer
+
+    assert parameters(GRPOTrainer._get_per_token_logps_and_entropies)[:6] == [
+        "self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size",
+    ]  # fmt: skip
+    assert 'old_per_token_logps = inputs.get("old_per_token_logps")' in inspect.getsource(GRPOTrainer._compute_loss)
 
 
 def test_metrics_are_lists_by_name_of_what_training_logs():

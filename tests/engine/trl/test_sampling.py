@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codea1_cli.engine.trl.objective import charge_truncated, mask_flat
-from codea1_cli.engine.trl.sampling import id_prompt, play_substitutes, sample_groups
+from codea1_cli.engine.trl.sampling import sample_groups
 
 EOS = 9
 
@@ -52,28 +52,6 @@ def test_every_prompt_gets_its_own_completions_whatever_the_chunks(lengths, n, c
         assert [[len(s) for s in group] for group in logprobs] == [[len(i) for i in group] for group in completions]
     else:
         assert logprobs is None
-
-
-def test_rows_of_a_problem_that_has_left_hold_another():
-    class Trainer:
-        def _generate_and_score_completions(self, inputs):
-            return inputs
-
-    class Rank:
-        step = 3
-
-        class arena:
-            @staticmethod
-            def substitutes(step):
-                return {"a": "c"} if step == 3 else {}
-
-    trainer, rank = Trainer(), Rank()
-    play_substitutes(trainer, rank)
-    rows = [{"prompt": id_prompt(name), "more": 1} for name in "aab"]
-    found = trainer._generate_and_score_completions(rows)
-    assert found == [{"prompt": id_prompt(name), "more": 1} for name in "ccb"]
-    rank.step = 4
-    assert trainer._generate_and_score_completions(rows) == rows
 
 
 def test_a_reply_that_was_cut_off_earns_nothing_and_an_unscored_one_stays_so():

@@ -88,6 +88,8 @@ def make_callback(rank: TrainingRank) -> Any:
                 fault_at(rank.spec.policy, rank.spec.rank, step, "saving")
 
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if rank.rollouts is not None:
+                rank.save_rollouts(rank.rollouts.state())
             rank.arena.checkpoint_written(rank.spec.label, state.global_step // updates, state.global_step)
 
         def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -46,6 +46,18 @@ def mask_flat(trainer: Any, groups: Sequence[int]) -> None:
     trainer._generate_and_score_completions = masked
 
 
+def ratio_to_sampler(trainer: Any) -> None:
+    """From now on ratios are those to the policy that sampled, whose log-probs come with the rollout: PPO's own
+    correction for samples of an older policy, where TRL without vLLM takes them for the newest one's."""
+    whole = trainer._generate_and_score_completions
+
+    def scored(rows: list[dict[str, Any]]) -> Any:
+        output = whole(rows)
+        return output | {"old_per_token_logps": output["sampling_per_token_logps"]}
+
+    trainer._generate_and_score_completions = scored
+
+
 def set_advantages(trainer: Any, recipe: Recipe, rank: Rank) -> None:
     """From now on the advantages of a policy with several roles are those of each role's own groups, where TRL would
     take all rows of a problem for one group. `rank.figures` gets by role what TRL counts over all rows together."""

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from codea1_cli.durable import write_atomic
 from codea1_cli.engine.client import ArenaClient
 from codea1_cli.engine.ranks import RankSpec
+from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.trl import sampling
 from codea1_cli.evals.benchmark import EvalSet
-from codea1_cli.methods.base import Ids, OnChunk
+from codea1_cli.files import kept_json
+from codea1_cli.methods.base import Ids, OnChunk, Rollouts
 from codea1_cli.methods.registry import method_of
 from codea1_cli.models.sampler import SamplingSettings, cut_at_stop
 from codea1_cli.problems.problem import Problem
@@ -30,8 +35,7 @@ class TrainingRank:
 
     Args:
         problems: without references; a policy's process has no use for one.
-        ends: the last step of the run, and of this call of the command; both are evaluated.
-        spare: by step, the problems of the schedule beyond `train.problems_per_step`.
+        last: the last step of this call of the command; it is evaluated, as is the run's last.
     """
 
     def __init__(
@@ -40,11 +44,11 @@ class TrainingRank:
         recipe: Recipe,
         arena: ArenaClient,
         problems: Mapping[str, Problem],
-        ends: tuple[int, int],
-        spare: Sequence[Sequence[str]] = (),
+        schedule: Schedule,
+        last: int,
     ) -> None:
         self.spec, self.recipe, self.arena = spec, recipe, arena
-        self.problems, self.ends, self.spare = problems, ends, spare
+        self.problems, self.schedule, self.ends = problems, schedule, (len(schedule), last)
         self.label, self.game = spec.label, recipe.game
         method = method_of(recipe)
         self.learns_from_pairs = method.pairs
@@ -52,7 +56,10 @@ class TrainingRank:
         self.plans = {role: method.plan(recipe.game, role) for role in self.roles}
         self.max_prompt_tokens = {role: recipe.role(role).max_prompt_tokens for role in self.roles}
         self.updates_per_step = batches(recipe, spec.policy, spec.ranks).updates_per_step
+        self.staleness = recipe.train.staleness if spec.policy == "code" else 0
         self.trainer: Any = None
+        self.rollouts: Rollouts | None = None
+        self.kept: dict[str, Any] | None = None  # the rollouts' state when the step began
         self.seconds: dict[str, float] = defaultdict(float)
         self.randomness: dict[str, Any] = {}
         self.tokens_seen = 0
@@ -72,12 +79,18 @@ class TrainingRank:
 
     @property
     def reports_logprobs(self) -> bool:
-        return bool(self.trainer.use_vllm)
+        return bool(self.trainer.use_vllm or self.staleness)
 
-    def spare_problems(self) -> list[str]:
-        mine = self.spare[self.step - 1][self.spec.rank :: self.spec.ranks] if self.spare else ()
-        instead = self.arena.substitutes(self.step) if mine else {}
-        return [instead.get(pid, pid) for pid in mine]
+    def scheduled(self, step: int) -> list[str]:
+        size = self.recipe.train.problems_per_step // self.spec.ranks  # TRL's ranks have neighbouring rows
+        return list(self.schedule.steps[step - 1][self.spec.rank * size : (self.spec.rank + 1) * size])
+
+    def problem_ids(self, step: int) -> list[str]:
+        if step > len(self.schedule):
+            return []
+        spare = self.schedule.steps[step - 1][self.recipe.train.problems_per_step :]
+        instead = self.arena.substitutes(step)
+        return [instead.get(pid, pid) for pid in (*self.scheduled(step), *spare[self.spec.rank :: self.spec.ranks])]
 
     # -- where it is, and since when -------------------------------------------------------------------------------
     def phase(self, name: str, step: int | None = None) -> None:
@@ -126,6 +139,9 @@ class TrainingRank:
         with sampling.sampling_as(self.trainer, settings or self.recipe.role(role).max_completion_tokens):
             return sampling.sample_groups(self.trainer, prompts, n, chunk=self.recipe.sampling.chunk, on_chunk=on_chunk)
 
+    def log_probs(self, prompts: Sequence[Ids], completions: Sequence[Sequence[Ids]]) -> list[list[list[float]]]:
+        return sampling.log_probs(self.trainer, prompts, completions)
+
     def sample_aside(
         self,
         role: str,
@@ -151,6 +167,7 @@ class TrainingRank:
         """Remembers the random state, so that a step which cannot be scored can be undone and saved around."""
         self.phase("sampling")
         self.randomness = sampling.random_state()
+        self.kept = self.rollouts.state() if self.rollouts is not None else None
         self.tokens_seen = self.trainer.state.num_input_tokens_seen
         self.since = time.monotonic()
 
@@ -163,7 +180,24 @@ class TrainingRank:
         sampling.restore_random_state(self.randomness)
         self.trainer.state.num_input_tokens_seen = self.tokens_seen
         self.trainer._save_checkpoint(self.trainer.model, trial=None)
+        self.save_rollouts(self.kept)
         self.arena.checkpoint_written(self.label, finished, self.trainer.state.global_step)
+
+    def save_rollouts(self, state: dict[str, Any] | None) -> None:
+        """Adds the rollouts' state to the checkpoint that was just written."""
+        if state is not None:
+            folder = Path(self.trainer.args.output_dir) / f"checkpoint-{self.trainer.state.global_step}"
+            write_atomic(folder / self._state_file, json.dumps(state) + "\n")
+
+    def restore_rollouts(self, checkpoint: Path) -> None:
+        """Takes up the rollouts' state where a checkpoint has one."""
+        if (checkpoint / self._state_file).is_file():
+            assert self.rollouts is not None
+            self.rollouts.restore(kept_json(checkpoint / self._state_file))
+
+    @property
+    def _state_file(self) -> str:
+        return f"rollouts-{self.spec.rank}.json"
 
     def evaluate(self, step: int) -> None:
         """Samples this rank's share of every set that is due after this step, or before the first, and posts it to the

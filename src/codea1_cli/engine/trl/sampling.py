@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from codea1_cli.methods.base import Rank
 from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.planning.constants import CHUNK
 from codea1_cli.recipe.batching import longest
@@ -100,24 +99,25 @@ def sync_weights(trainer: Any) -> None:
         trainer._last_loaded_step = trainer.state.global_step
 
 
-def id_prompt(pid: str) -> list[dict[str, str]]:
-    """What stands in a row as its prompt."""
-    return [{"role": "user", "content": pid}]
+def log_probs(trainer: Any, prompts: Sequence[Ids], completions: Sequence[Sequence[Ids]]) -> list[list[list[float]]]:
+    """The policy's log-probs of completions [prompt][n][tokens], in the same shape, as TRL's update computes them."""
+    import torch
 
-
-def play_substitutes(trainer: Any, rank: Rank) -> None:
-    """From now on a step's rows hold other problems in the place of those that have left the schedule.
-
-    TRL reads the rows ahead, so they are changed where it begins to sample.
-    """
-    whole = trainer._generate_and_score_completions
-
-    def substituted(rows: list[dict[str, Any]]) -> Any:
-        instead = rank.arena.substitutes(rank.step)
-        ids = [row["prompt"][0]["content"] for row in rows]
-        return whole([row | {"prompt": id_prompt(instead.get(pid, pid))} for pid, row in zip(ids, rows, strict=True)])
-
-    trainer._generate_and_score_completions = substituted
+    pad, device = trainer.processing_class.pad_token_id, trainer.accelerator.device
+    rows = [(list(prompt), list(ids)) for prompt, group in zip(prompts, completions, strict=True) for ids in group]
+    found: list[list[float]] = []
+    for start in range(0, len(rows), size := trainer.args.per_device_train_batch_size):
+        part = rows[start : start + size]
+        left, right = (max(map(len, column)) for column in zip(*part, strict=True))
+        widths = [(left - len(prompt), right - len(ids)) for prompt, ids in part]
+        tokens = [[pad] * a + p + c + [pad] * b for (p, c), (a, b) in zip(part, widths, strict=True)]
+        mask = [[0] * a + [1] * len(p + c) + [0] * b for (p, c), (a, b) in zip(part, widths, strict=True)]
+        inputs = (torch.tensor(each, device=device) for each in (tokens, mask))
+        with torch.no_grad():
+            scores, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, *inputs, right)
+        found += [row[: len(ids)] for row, (_, ids) in zip(scores.tolist(), part, strict=True)]
+    each = iter(found)
+    return [[next(each) for _ in group] for group in completions]
 
 
 def sample_by_prompt(trainer: Any, seed: int) -> None:

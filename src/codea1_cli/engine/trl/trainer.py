@@ -10,8 +10,8 @@ from typing import Any
 from codea1_cli.data.pairs import Pair
 from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.engine.run_setup import Schedule
-from codea1_cli.engine.trl.objective import charge_truncated, mask_flat, set_advantages
-from codea1_cli.engine.trl.sampling import id_prompt, make_sampler, play_substitutes, sample_by_prompt
+from codea1_cli.engine.trl.objective import charge_truncated, mask_flat, ratio_to_sampler, set_advantages
+from codea1_cli.engine.trl.sampling import make_sampler, sample_by_prompt
 from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings
 from codea1_cli.errors import UserError
 from codea1_cli.files import user_path
@@ -51,8 +51,8 @@ def build_trainer(
 
     # TRL hands a rollout function nothing but the prompts: a problem's id stands there.
     due, copies = recipe.train.problems_per_step, batches.groups_per_problem
-    prompts = [id_prompt(pid) for step in schedule.steps for pid in step[:due] for _ in range(copies)]
-    dataset = Dataset.from_dict({"prompt": prompts})
+    ids = [pid for step in schedule.steps for pid in step[:due] for _ in range(copies)]
+    dataset = Dataset.from_dict({"prompt": [[{"role": "user", "content": pid}] for pid in ids]})
     settings = trainer_arguments(recipe, spec.policy, batches, len(schedule), output_dir, spec.use_vllm, spec.ranks)
     plain = plain_generation(recipe.model_of(spec.policy), tokenizer)
     settings["model_init_kwargs"]["generation_config"] = plain
@@ -70,9 +70,8 @@ def build_trainer(
             peft_config=_peft(recipe),
         )
     _settle(trainer, recipe, spec)
-    # Each of these wraps what TRL calls, the later ones around the earlier: rows get their problems first and their
-    # mask last, and a reward is charged before advantages are made of it.
-    play_substitutes(trainer, rollouts.rank)
+    # Each of these wraps what TRL calls, the later ones around the earlier: a reward is charged before advantages are
+    # made of it, and rows are masked by the advantages that they have in the end.
     if recipe.optim.charge_truncated:
         charge_truncated(trainer)
     method = method_of(recipe)
@@ -81,6 +80,8 @@ def build_trainer(
         set_advantages(trainer, recipe, rollouts.rank)
     if recipe.optim.mask_flat:
         mask_flat(trainer, [plan.group for plan in plans for _ in range(plan.groups)])
+    if rollouts.rank.staleness and not spec.use_vllm:
+        ratio_to_sampler(trainer)
     if recipe.sampling.seed_by_prompt:
         sample_by_prompt(trainer, recipe.seed)
     return trainer
