@@ -16,7 +16,7 @@ SETTINGS = (
     "game.n_code=4",
     "train.max_steps=4",
     "train.problems_per_step=4",
-    "train.spare_problems=1",
+    "train.spare_problems=2",
     "train.staleness=1",
     "train.updates_per_step=2",
     "train.threads=1",
@@ -46,9 +46,9 @@ def test_it_trains_resumes_to_the_bit_and_is_exported(cli: Cli, tmp_path: Path) 
     assert "next: codea1 runs show golden" in whole.stderr
     steps = [line for line in cli.metrics("golden") if "eval" not in line]
     assert all(0 <= line["arena"]["solved_share"] <= line["arena"]["passed_share"] <= 1 for line in steps)
-    for line in steps:  # four groups are learnt from, of five that are sampled: those with a signal first
-        with_signal = round(5 * line["arena"]["code_signal_share"])
-        assert (line["arena"]["candidates"], line["code"]["signal_share"]) == (20, min(with_signal, 4) / 4)
+    for line in steps:  # four groups are learnt from, of six that are sampled: those with a signal first
+        with_signal = round(6 * line["arena"]["code_signal_share"])
+        assert (line["arena"]["candidates"], line["code"]["signal_share"]) == (24, min(with_signal, 4) / 4)
     assert {"pass@1", "pass@2"} <= set(cli.metrics("golden")[-1]["eval"]["code"])
     assert "test" not in (cli.path("golden") / "recipe.yaml").read_text().split()
 
@@ -92,4 +92,4 @@ def test_an_adapter_on_two_ranks_passes_the_preflight_and_shows_its_plan(cli: Cl
     assert done.returncode == 0, done.stderr
     assert json.loads((cli.path("adapter") / "preflight.json").read_text())["stopped"] == []
     (line,) = cli.metrics("adapter")
-    assert line["arena"]["candidates"] == 16
+    assert line["arena"]["candidates"] == 24
