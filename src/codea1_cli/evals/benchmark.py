@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from codea1_cli.models.sampler import SamplingSettings
-from codea1_cli.sandbox.make import SandboxOptions
 
 if TYPE_CHECKING:
     from codea1_cli.evals.test_generation.functions import Function
     from codea1_cli.problems.benchmark_files import Task
+    from codea1_cli.sandbox.make import SandboxOptions
 
 
 class Status(StrEnum):
@@ -101,6 +101,8 @@ class ScoreOptions:
 
     def of_sandbox(self, **more: Any) -> SandboxOptions:
         """The sandbox that they ask for, with `more` of its options."""
+        from codea1_cli.sandbox.make import SandboxOptions
+
         return SandboxOptions(
             self.sandbox,
             self.endpoint,
