@@ -40,7 +40,7 @@ def test_it_trains_resumes_to_the_bit_and_is_exported(cli: Cli, tmp_path: Path) 
     assert checked.returncode == 0, checked.stdout
     whole = cli("train", "--recipe", "tiny", "--run", "golden", *settings)
     assert whole.returncode == 0, whole.stderr
-    assert f"left out 1 problems, it has no tests of its own: {rows[3]['id']}" in whole.stderr
+    assert f"left out 1 problem, it has no tests of its own: {rows[3]['id']}" in whole.stderr
     assert "step 4/4  code reward " in whole.stderr
     assert "Mistake Book" not in whole.stderr
     assert "next: codea1 runs show golden" in whole.stderr

@@ -23,7 +23,7 @@ def test_it_trains_on_functions_of_any_name(cli: Cli, tmp_path: Path) -> None:
     done = cli(*shlex.split(line), "--run", "own", "--max-steps", "3")
     assert done.returncode == 0, done.stderr
     assert "10 problems per step, where the recipe asks for 12: there are 10" in done.stderr
-    assert "left out 1 problems, the embedded model knows no function of (list[float]): shop/shop:mean" in done.stderr
+    assert "left out 1 problem, the embedded model knows no function of (list[float]): shop/shop:mean" in done.stderr
     run = RunDir(cli.runs / "own")
     steps = [row for row in run.metrics() if "arena" in row]
     assert len(steps) == 3
