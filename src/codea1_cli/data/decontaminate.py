@@ -1,4 +1,5 @@
-"""Rows that are tasks of a benchmark, or too close to one."""
+"""Rows that are tasks of a benchmark, or too close to one; and rows that repeat an earlier one: by id, by text, by code,
+and nearly."""
 
 from __future__ import annotations
 
@@ -7,10 +8,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from codea1_cli.data import similarity
+from codea1_cli.data.work import Rows
 from codea1_cli.errors import EnvironmentFault, Unreachable, UserError
 from codea1_cli.evals import registry
 from codea1_cli.extract.source import parse, unparse
@@ -211,3 +214,72 @@ def stated_facts(source: str, name: str) -> set[str]:
 
 def _content(node: ast.expr) -> str:
     return _BRACKETS.sub("", unparse(node) or "").strip(" ,")
+
+
+# -- rows that repeat an earlier one ----------------------------------------------------------------------------------
+Found = tuple[int, str, int, float | None]
+"""(row, reason, the earlier row, similarity or None)"""
+
+
+def exact_duplicates(rows: Rows, contaminated: Iterable[int] = ()) -> Iterator[Found]:
+    """Rows with the id (same_id), the texts (same_text) or the code (same_code, names apart) of an earlier row.
+
+    A row like one that was removed for a benchmark goes too, wherever it stands: that benchmark may hold another
+    solution of the same task.
+    """
+    seen: dict[bytes, int] = {}
+    for number in contaminated:
+        _, *keys = _keys(rows.get(number))
+        for _, key in keys:
+            seen.setdefault(key, number)
+    for number, problem in rows.living():
+        keys = _keys(problem)
+        hit = next(((reason, seen[key]) for reason, key in keys if key in seen), None)
+        if hit is not None:
+            yield number, *hit, None
+            continue
+        seen.update((key, number) for _, key in keys)
+
+
+def _keys(problem: Problem) -> list[tuple[str, bytes]]:
+    """(reason, key) of a problem; the id comes first."""
+    keys = [
+        ("same_id", b"i" + similarity.text_hash(problem.id).encode()),
+        ("same_text", b"t" + similarity.text_hash(problem.question, problem.reference).encode()),
+    ]
+    if (digest := similarity.blind_hash(problem.reference)) is not None:
+        keys.append(("same_code", b"c" + digest.encode()))
+    return keys
+
+
+def near_duplicates(rows: Rows, thresholds: Thresholds) -> Iterator[Found]:
+    """Rows whose question or code is nearly an earlier row's; the earlier one is one that stays."""
+    signer = similarity.Signer()
+    by_question = similarity.Bands(thresholds.near_question, signer)
+    by_code = similarity.Bands(thresholds.near_code, signer)
+    for number, problem in rows.living():
+        by_question.add(number, similarity.question_set(problem.question))
+        code = code_set(problem.reference)
+        by_code.add(number, code if len(code) >= _SMALL else set())
+
+    @lru_cache(maxsize=4096)
+    def questions(number: int) -> set[str]:
+        return similarity.question_set(rows.get(number).question)
+
+    @lru_cache(maxsize=4096)
+    def codes(number: int) -> set[str]:
+        return code_set(rows.get(number).reference)
+
+    gone: set[int] = set()
+    for reason, bands, sets, threshold in (
+        ("near_question", by_question, questions, thresholds.near_question),
+        ("near_code", by_code, codes, thresholds.near_code),
+    ):
+        for number, earlier in bands.candidates():
+            if number in gone:
+                continue
+            scored = [(similarity.jaccard(sets(number), sets(other)), -other) for other in earlier if other not in gone]
+            score, other = max(scored, default=(0.0, 0))
+            if score >= threshold:
+                gone.add(number)
+                yield number, reason, -other, round(score, 3)

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from codea1_cli.data.card import Card
-from codea1_cli.data.dedup import exact_duplicates, near_duplicates
+from codea1_cli.data.decontaminate import Decontaminator, exact_duplicates, near_duplicates
 from codea1_cli.data.publish import WORK, check_out, new_card, publish
 from codea1_cli.data.sources.base import Source
 from codea1_cli.data.stages import Line, Prepared, ProblemSampler, Progress, PromptCounter, Stages, digest, solve_rate
@@ -101,8 +101,6 @@ class Pipeline(Stages):
         return {}
 
     def _decontaminate(self, tasks: Sequence[Task]) -> None:
-        from codea1_cli.data.decontaminate import Decontaminator
-
         self.out.benchmarks = dict(Counter(task.benchmark for task in tasks))
         limits = asdict(self.options.thresholds)
         settings = {name: value for name, value in limits.items() if name.startswith("bench_")}
