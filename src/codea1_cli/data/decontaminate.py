@@ -1,5 +1,5 @@
-"""Rows that are tasks of a benchmark, or too close to one; and rows that repeat an earlier one: by id, by text, by code,
-and nearly."""
+"""Rows that are tasks of a benchmark, or too close to one; and rows that repeat an earlier one: by id, by text, by
+code, and nearly."""
 
 from __future__ import annotations
 
