@@ -1,8 +1,12 @@
 """The packages lie in layers: each imports only from those below it, and TRL is touched in one place."""
 
 import ast
+import symtable
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import codea1_cli
 
@@ -71,3 +75,26 @@ def test_a_package_imports_only_from_below() -> None:
 def test_trl_is_imported_in_one_place() -> None:
     wrong = [place for place, name in imports() if name.split(".")[0] == "trl" and not place.startswith("engine/trl/")]
     assert wrong == []
+
+
+def shadows(table: symtable.SymbolTable) -> Iterator[str]:
+    """Comprehensions in a function that name what they bind as the function names what it takes from around it."""
+    if isinstance(table, symtable.Function):
+        for inner in table.get_children():
+            own = {symbol.get_name() for symbol in inner.get_symbols() if symbol.is_assigned()}
+            if inner.get_name() in ("listcomp", "setcomp", "dictcomp") and own & set(table.get_frees()):
+                yield f"line {inner.get_lineno()}: {own & set(table.get_frees())}"
+    for inner in table.get_children():
+        yield from shadows(inner)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="its symbol tables have the two as one already")
+def test_no_comprehension_hides_a_variable_of_an_enclosing_function() -> None:
+    """From Python 3.12 on a comprehension is a part of its function, which then takes the one for the other, unbound."""
+    wrong = {
+        file: list(shadows(symtable.symtable(file.read_text("utf-8"), str(file), "exec")))
+        for file in ROOT.rglob("*.py")
+    }
+    assert {file.name: found for file, found in wrong.items() if found} == {}
+    example = "def f(ids):\n    def g():\n        return [ids for ids in [1]], ids\n    return g"
+    assert list(shadows(symtable.symtable(example, "", "exec"))) == ["line 3: {'ids'}"]

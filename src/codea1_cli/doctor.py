@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.engine.rehearsal import rehearse_commit
-from codea1_cli.environment import KEEP, cores, home, home_fault, installed_version, settle
+from codea1_cli.environment import KEEP, SYSTEM, cores, home, home_fault, installed_version, settle
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.planning.gpu_assignment import Gpu, physical_gpus, visible_gpus
 from codea1_cli.runs.run_dir import RunDir
@@ -84,11 +84,10 @@ def installed_versions() -> dict[str, str | None]:
 def _python() -> Check:
     version = platform.python_version()
     data = {"python": version, "platform": platform.platform(), "cores": cores()}
-    good = sys.version_info >= (3, 11) and sys.platform == "linux"
-    detail = f"{version} on {platform.system()} {platform.machine()}, {cores()} cores"
-    return Check(
-        "python", Status.OK if good else Status.BROKEN, detail, None if good else "Linux and Python 3.11", data
-    )
+    good = sys.version_info >= (3, 11) and SYSTEM == "Linux"
+    detail = f"{version} on {SYSTEM} {platform.machine()}, {cores()} cores"
+    hint = None if good else "training needs Linux and Python 3.11 or newer"
+    return Check("python", Status.OK if good else Status.BROKEN, detail, hint, data)
 
 
 def _packages(installed: dict[str, str | None]) -> list[Check]:

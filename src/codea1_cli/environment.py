@@ -10,10 +10,15 @@ import contextlib
 import os
 import re
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from codea1_cli.errors import EnvironmentFault
+
+SYSTEM = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
 
 KEEP = "CODEA1_ENV_KEEP"
 """Names that are passed on all the same, separated by commas."""
@@ -165,6 +170,13 @@ def installed_version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def demand_linux(what: str, hint: str) -> None:
+    """Raises EnvironmentFault with this hint on another system: `what` asks the kernel for what only Linux has."""
+    if SYSTEM != "Linux":
+        hint = f"{hint}; else a Linux container does, as docs/install.md says"
+        raise EnvironmentFault(f"{what} needs Linux, and this is {SYSTEM}", hint=hint)
 
 
 def cores() -> int:

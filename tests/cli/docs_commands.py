@@ -62,7 +62,6 @@ COMMANDS: dict[str, Typed] = {
     "mistakes inspect PROBLEM_ID": Typed("live tests", put={"PROBLEM_ID": "{problem}"}),
     "export RUN --role code --to model/": Typed("model"),
     "prepare-data src/mypackage --out mine/": Typed("train --recipe tiny data.train=mine"),
-    "prepare-data mbpp --out problems/": Typed("train --recipe", "--limit 30"),
     "plan --recipe 1.5b --gpu h100 --gpus 8": Typed("GiB"),
     "train --recipe 135m": Typed("mbpp", plan=True),
     "eval-code humaneval --model RUN --n 8": Typed("HumanEval+", FEW),

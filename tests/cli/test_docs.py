@@ -1,6 +1,7 @@
 """The documentation names only what exists: files, recipe keys, commands."""
 
 import re
+import runpy
 import shlex
 from functools import cache
 from pathlib import Path
@@ -122,9 +123,43 @@ def test_every_command_does_what_is_said_of_it(tmp_path, shared, monkeypatch, ca
     assert not wrong, "\n".join(wrong)
 
 
-def test_the_generated_reference_is_up_to_date():
-    import runpy
+def test_the_kill_of_the_readme_is_one():
+    """Its candidate gives what is said, assert by assert."""
+    block = re.search(r"```python\n# step.*?\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[1]
+    names = {}
+    exec(block.partition("\nassert ")[0], names)
+    asserts = re.findall(r"^assert (.*) == (\S+) +# (passes|fails: gives (\S+), right is (\S+))$", block, re.M)
+    for call, stated, said, given, right in asserts:
+        assert repr(eval(call, names)) == (given or stated)
+        assert (right or stated) == stated
+        assert (given == "") == (said == "passes")
+    assert len(asserts) == block.count("assert ")
+    assert [one[2] for one in asserts if one[2] != "passes"]
 
+
+def test_the_script_behind_it_takes_a_sound_suite_that_breaks_its_candidate(run):
+    block = runpy.run_path(str(ROOT / "scripts" / "show_kill.py"))["main"](str(run.path))
+    assert block.splitlines()[:3] == [
+        "```python", "# step 1, basic/double it:1: Return twice the number.", "def double(x):",
+    ]  # fmt: skip
+    assert "assert double(3) == 6    # fails: gives 5, right is 6" in block
+    assert "assert double(-1) == -2  # fails: gives -1, right is -2" in block
+
+
+def test_the_container_file_takes_what_is_there_and_let_in():
+    """A name that .dockerignore leaves out is missing in a build alone, which no test does."""
+    copied = [
+        name
+        for line in re.findall(r"^COPY (.*) \S+$", (ROOT / "Containerfile").read_text(), re.M)
+        for name in line.split()
+    ]
+    assert {"pyproject.toml", "uv.lock", "recipes", "src"} <= set(copied)
+    let_in = set(re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text(), re.M))
+    assert set(copied) == let_in
+    assert all((ROOT / name).exists() for name in copied)
+
+
+def test_the_generated_reference_is_up_to_date():
     generator = runpy.run_path(str(ROOT / "scripts" / "gen_cli_reference.py"))
     assert (ROOT / "docs" / "cli.md").read_text() == generator["reference"](), "run scripts/gen_cli_reference.py"
     prompts = runpy.run_path(str(ROOT / "scripts" / "gen_prompts.py"))

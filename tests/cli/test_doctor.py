@@ -1,16 +1,19 @@
 """`codea1 doctor`: package ranges, the GPU map, and exit 3 for what training needs."""
 
 import json
+import shutil
 
 import pytest
 
 from codea1_cli import doctor as checks
+from codea1_cli.cli import app
 from codea1_cli.cli.doctor import doctor
 from codea1_cli.doctor import Status, sandbox_checks, version_clashes
 from codea1_cli.planning.gpu_assignment import Gpu, visible_gpus
 from codea1_cli.sandbox.base import LAYERS, ProgramRun
 from codea1_cli.sandbox.local import LocalSandbox
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
+from codea1_cli.tiny import problems_path
 
 GPUS = [Gpu(i, str(i), "NVIDIA H100", f"GPU-{letter}{i}", 81559, 10) for i, letter in enumerate("abcd")]
 
@@ -120,3 +123,46 @@ def test_a_judge_that_cannot_tell_right_from_wrong_is_broken(monkeypatch):
     (check,) = sandbox_checks()
     assert check.status is Status.BROKEN
     assert "right program: unscored, not passed" in check.detail
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["train", "--recipe", "tiny"], 3),
+        (["judge", "rows.jsonl"], 3),
+        (["sandbox", "check"], 3),
+        (["sandbox", "bench"], 3),
+        (["eval-tests", "mine.py", "--model", "builtin:tiny", "--max-new-tokens", "9"], 3),
+        (["make-pairs", "problems.jsonl", "--role", "code", "--out", "pairs"], 3),
+        (["prepare-data", "folder", "--out", "out"], 3),
+        (["train", "--recipe", "tiny", "--dry-run"], 0),
+        (["plan", "--recipe", "tiny"], 0),
+        (["recipes", "list"], 0),
+        (["runs", "list"], 0),
+    ],
+    ids=str,
+)
+def test_on_another_system_what_needs_linux_says_so_and_the_rest_works(call, tmp_path, monkeypatch, words, code):
+    """The jail is Linux's, and training looks its processes up as Linux shows them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CODEA1_RUNS", str(tmp_path / "runs"))
+    row = {"id": "1", "reference": "def f(x): return x", "candidate": "def f(x): return x", "entry_point": "f"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps({**row, "tests": ["assert f(1) == 1"]}) + "\n")
+    (tmp_path / "folder").mkdir()
+    for name in ("mine.py", "folder/mine.py"):
+        (tmp_path / name).write_text('def f(x):\n    """Return x.\n\n    >>> f(1)\n    1\n    """\n    return x\n')
+    shutil.copy(problems_path("train"), tmp_path / "problems.jsonl")
+    monkeypatch.setattr("codea1_cli.environment.SYSTEM", "macOS")
+    done = call(app, *words)
+    assert done.code == code, done.err
+    assert ("needs Linux, and this is macOS" in done.err) == (code == 3)
+    assert ("docs/install.md" in done.err) == (code == 3)
+
+
+def test_the_doctor_names_another_system(call, tmp_path, monkeypatch):
+    for module in ("environment", "doctor"):
+        monkeypatch.setattr(f"codea1_cli.{module}.SYSTEM", "macOS")
+    done = call(doctor, "--runs", tmp_path)
+    assert done.code == 3
+    assert "training needs Linux and Python 3.11 or newer" in " ".join(done.out.split())
+    assert "the local sandbox needs Linux, and this is macOS" in " ".join(done.out.split())

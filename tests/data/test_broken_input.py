@@ -122,7 +122,7 @@ def test_a_wrong_field_is_named_with_what_is_wrong(tmp_path, change, reason, det
     assert "problem" in stages._converted("a:1", GOOD)
     line = stages._converted("a:1", {**GOOD, **change})
     assert line["reason"] == reason
-    assert line["detail"] == detail or not detail
+    assert line["detail"].removesuffix(": nan") == detail or not detail  # which later Pythons add
 
 
 def test_published_rows_with_a_field_of_another_type(tmp_path):

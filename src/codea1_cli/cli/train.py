@@ -10,7 +10,7 @@ from typer import Argument, Option
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.watch import TrackerOption
-from codea1_cli.environment import cores
+from codea1_cli.environment import cores, demand_linux
 from codea1_cli.errors import UserError, command
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def train(
     if dry_run:
         chosen, count, to_hold_out = first_use(chosen, None, notes)
     else:
+        demand_linux("training", "--dry-run works here")
         chosen, problems = fetched(chosen, ranks, wait, directory if resume else None)
         count = most_rows(problems) - len(unread_problems(chosen, problems))
     # A broken held-out file or a missing benchmark shall be found now, not after an hour.

@@ -74,7 +74,7 @@ class RoleRollouts(Rollouts):
         rank, keys = self.rank, list(prompts)
 
         def on_chunk(part: list[int], completions: list[list[Ids]]) -> None:
-            rank.count_tokens(role, [ids for group in completions for ids in group])
+            rank.count_tokens(role, [reply for group in completions for reply in group])
             post({keys[i]: self.texts(group) for i, group in zip(part, completions, strict=True)})
 
         asked = list(prompts.values())

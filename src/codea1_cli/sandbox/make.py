@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from codea1_cli.environment import cores
+from codea1_cli.environment import cores, demand_linux
 from codea1_cli.errors import UserError, did_you_mean
 from codea1_cli.sandbox.base import LAYERS, Sandbox, SandboxEnvironment, check_layers
 
@@ -87,8 +87,9 @@ def make_local(options: SandboxOptions) -> LocalSandbox:
     """The local backend of this machine alone, for callers that use what only it has: layers, unittest modules.
 
     Raises:
-        EnvironmentFault, UserError: as `make_sandbox`.
+        EnvironmentFault, UserError: as `make_sandbox`; also on another system than Linux.
     """
+    demand_linux("the local sandbox", "sandbox.backend=fusion, or --sandbox fusion, uses a service")
     from codea1_cli.sandbox.local import LocalSandbox
 
     return LocalSandbox(options.workers or cores(), **_shared(options))
