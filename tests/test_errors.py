@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from codea1_cli.errors import command, did_you_mean, left_out, near
+from codea1_cli.errors import UserError, command, did_you_mean, left_out, near
 from codea1_cli.evals.registry import names as benchmarks
 from codea1_cli.recipe.aliases import ALIASES
 from codea1_cli.recipe.files import all_keys
@@ -50,3 +50,13 @@ def test_what_is_left_out_is_a_line_a_reason_and_one_for_the_rest() -> None:
     assert lines[-1] == "left out 6 problems more, for 3 other reasons: p3/0, p3/1, p3/2 and 3 more"
     assert len(lines) == 9
     assert left_out({"too long": ["a"]}, "pair") == ["left out 1 pair, too long: a"]
+
+
+def test_nobody_s_login_is_shown() -> None:
+    fault = UserError(
+        "https://me:a@hub.example/x is away, as ftp://you@there", hint="see http://me:p@w@host:1/a@b and a@b"
+    )
+    assert fault.what == "https://hub.example/x is away, as ftp://there"
+    assert fault.hint == "see http://host:1/a@b and a@b"
+    assert str(fault) == fault.what
+    assert UserError("x").hint is None

@@ -158,6 +158,18 @@ def test_mirrors_and_proxies_by_their_variables(hub, monkeypatch):
     assert hub.asked
 
 
+def test_the_login_of_a_mirror_is_shown_to_nobody(hub, monkeypatch, capfd):
+    hub.add("datasets/me/set", {"train.parquet": parquet([{"a": 1}])})
+    monkeypatch.setenv("HF_ENDPOINT", os.environ["HF_ENDPOINT"].replace("//", "//me:secret@"))
+    assert len(list(HubRows("me/set", "train").rows())) == 1
+    told = capfd.readouterr().err
+    assert "of the dataset me/set from http://127.0.0.1:" in told
+    monkeypatch.setenv("HF_ENDPOINT", "http://me:secret@127.0.0.1:9")
+    with pytest.raises(Unreachable) as failure:
+        find_repo("dataset", "me/other")
+    assert "secret" not in f"{told} {failure.value} {failure.value.hint} {failure.value.why}"
+
+
 def test_unknown_names_and_revisions(hub):
     hub.add("datasets/me/set", {})
     for ask in (lambda: find_repo("model", "me/set"), lambda: find_repo("dataset", "me/set", "nothing")):

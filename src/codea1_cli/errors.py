@@ -2,9 +2,11 @@
 hints are made of: the name that was meant, and commands to paste into a shell.
 """
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
+_LOGIN = re.compile(r"(?<=://)[^/?#\s]*@")
 _REASONS = 8  # why something is left out, before the rest is summed up
 
 
@@ -42,15 +44,19 @@ def size_text(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+def no_logins(text: str) -> str:
+    """The text with the logins of its addresses, `http://USER:PASSWORD@HOST`, left out: it may end in a log."""
+    return _LOGIN.sub("", text)
+
+
 class CodeA1Error(Exception):
-    """Base of every error shown as `error: what` and `hint: how`, without a traceback."""
+    """Base of every error shown as `error: what` and `hint: how`, without a traceback and without anybody's login."""
 
     exit_code = 1
 
     def __init__(self, what: str, hint: str | None = None) -> None:
-        super().__init__(what)
-        self.what = what
-        self.hint = hint
+        self.what, self.hint = no_logins(what), hint and no_logins(hint)
+        super().__init__(self.what)
 
     def __reduce__(self):  # keeps the hint when an error crosses a process boundary
         return type(self), (self.what, self.hint)
@@ -76,7 +82,7 @@ class Unreachable(EnvironmentFault):
 
     def __init__(self, what: str, hint: str | None = None, why: str = "") -> None:
         super().__init__(what, hint)
-        self.why = why
+        self.why = no_logins(why)
 
     def __reduce__(self):
         return type(self), (self.what, self.hint, self.why)

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.environment import cache_folder, connect, endpoint, hub_cache, offline, proxy_to
-from codea1_cli.errors import CodeA1Error, EnvironmentFault, Unreachable, UserError, counted, first_line, size_text
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, Unreachable, UserError, first_line, no_logins, size_text
 from codea1_cli.files import kept_json
 
 Kind = Literal["dataset", "model"]
@@ -219,19 +219,15 @@ def announce(repo: HubRepo, names: Sequence[str]) -> None:
     missing = [file for file in repo.files if file.name in set(names) and kept_file(repo, file.name) is None]
     count = sum(file.size for file in missing)
     if missing:
-        folder, what, files = hub_cache(), f"{repo.kind} {repo.id}", counted(len(missing), "file")
-        with transfer(what, repo.kind, endpoint(), folder):
+        folder, where, what = hub_cache(), endpoint(), f"{repo.kind} {repo.id}"
+        with transfer(what, repo.kind, where, folder):
             folder.mkdir(parents=True, exist_ok=True)
         if count > shutil.disk_usage(folder).free:
             raise no_room(what, folder, count)
-        first: Any = {
-            "repo_type": repo.kind,
-            "revision": repo.commit,
-            "endpoint": endpoint(),
-            "filename": missing[0].name,
-        }
-        within(lambda hub: hub.get_hf_file_metadata(hub.hf_hub_url(repo.id, **first)), what, repo.kind, endpoint())
-        tell(f"fetching {files} ({size_text(count)}) of the {what} from {endpoint()}, kept in {folder}")
+        first: Any = {"filename": missing[0].name, "repo_type": repo.kind, "revision": repo.commit, "endpoint": where}
+        within(lambda hub: hub.get_hf_file_metadata(hub.hf_hub_url(repo.id, **first)), what, repo.kind, where)
+        files = "1 file" if len(missing) == 1 else f"{len(missing)} files"
+        tell(f"fetching {files} ({size_text(count)}) of the {what} from {where}, kept in {folder}")
 
 
 def fetch(repo: HubRepo, name: str) -> Path:
@@ -295,4 +291,4 @@ def transfer(what: str, kind: Kind, where: str, folder: Path) -> Iterator[None]:
 
 def tell(text: str) -> None:
     """A line on stderr: what is fetched is said before it is."""
-    print(text, file=sys.stderr, flush=True)
+    print(no_logins(text), file=sys.stderr, flush=True)

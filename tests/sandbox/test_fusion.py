@@ -195,6 +195,10 @@ def test_an_endpoint_is_needed_and_may_come_from_the_environment(monkeypatch, se
         FusionSandbox()
     monkeypatch.setenv("SANDBOX_FUSION_ENDPOINT", f"{service.url}/")
     assert check_endpoint(None) == service.url
+    monkeypatch.setenv("SANDBOX_FUSION_ENDPOINT", service.url.replace("//", "//me:secret@"))
+    with pytest.raises(UserError, match="holds a login, and none is ever sent") as failure:
+        check_endpoint(None)
+    assert "secret" not in failure.value.what + str(failure.value.hint)
 
 
 PROXIES = {

@@ -140,4 +140,9 @@ def check_endpoint(endpoint: str | None) -> str:
         usable = False
     if not usable or parts.query or parts.fragment or " " in found:
         raise UserError(f"{found!r} is not the address of a sandbox-fusion service", hint)
+    if "@" in parts.netloc:
+        raise UserError(
+            f"the address of the sandbox-fusion service at {parts.hostname} holds a login, and none is ever sent",
+            f"{hint}, without USER:PASSWORD@",
+        )
     return found.rstrip("/")
