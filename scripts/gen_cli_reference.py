@@ -22,6 +22,11 @@ holds one JSON document (`judge`: one per row). An error is `error: what` and, w
 adds the traceback. Commands in hints and after `next:` are quoted for a shell. What a terminal's encoding lacks is shown as
 an escape. Messages that nobody reads any more stop no command; data that nobody reads ends it.
 
+On a terminal text folds where it is too wide: between words, between the figures of a line, between the columns of a table.
+Figures, names, ids and commands are never broken. In a pipe a row, a step of a run or a message is one line, unless
+`COLUMNS` says how wide it may be. `codea1 --install-completion` has bash, zsh or fish complete commands, options, the names of
+runs, recipes, benchmarks, methods and backends, and the ids of problems; `codea1 --show-completion` prints the script.
+
 | exit code | meaning |
 |---|---|
 | 0 | done |

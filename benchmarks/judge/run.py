@@ -4,7 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
-from codea1_cli.cli.sandbox import show_arms
+from codea1_cli.cli.judge import show_arms
 from codea1_cli.judging.speed import compare
 from codea1_cli.problems.problem import read_problems
 from codea1_cli.sandbox.make import SandboxOptions

@@ -49,6 +49,13 @@ def no_logins(text: str) -> str:
     return _LOGIN.sub("", text)
 
 
+def clock(seconds: float) -> str:
+    """`5:19`, or `1:05:19` from an hour on."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
 class CodeA1Error(Exception):
     """Base of every error shown as `error: what` and `hint: how`, without a traceback and without anybody's login."""
 

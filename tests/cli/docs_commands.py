@@ -57,6 +57,7 @@ COMMANDS: dict[str, Typed] = {
     "train --run RUN --resume": Typed("next: codea1 train --resume --run RUN", "--dry-run"),
     "train --recipe tiny seed=401": Typed("steps", instead="train --recipe tiny seed=401 --dry-run"),
     "doctor": Typed("sandbox"),
+    "runs export RUN OTHER --csv": Typed("code.reward"),
     "compare RUN OTHER": Typed("pass@1"),
     "mistakes list": Typed("Mistake Book of"),
     "mistakes inspect PROBLEM_ID": Typed("live tests", put={"PROBLEM_ID": "{problem}"}),

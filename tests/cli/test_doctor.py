@@ -7,7 +7,7 @@ import pytest
 
 from codea1_cli import doctor as checks
 from codea1_cli.cli import app
-from codea1_cli.cli.doctor import doctor
+from codea1_cli.cli.judge import doctor
 from codea1_cli.doctor import Status, sandbox_checks, version_clashes
 from codea1_cli.planning.gpu_assignment import Gpu, visible_gpus
 from codea1_cli.sandbox.base import LAYERS, ProgramRun

@@ -1,5 +1,6 @@
-"""The whole command line: help without heavy imports, and every command documented."""
+"""The whole command line: help without heavy imports, every command documented, and what a shell completes."""
 
+import os
 import subprocess
 import sys
 
@@ -9,6 +10,8 @@ import typer
 from codea1_cli import __version__
 from codea1_cli.cli import app
 from codea1_cli.cli.console import run_app
+from codea1_cli.cli.shell import complete
+from tests.cli.fake_run import make_run
 
 HEAVY = ("torch", "ray", "trl", "transformers", "datasets", "numpy", "pyarrow", "peft", "vllm", "accelerate")
 
@@ -35,11 +38,18 @@ def leaves(command, path=()):
 COMMANDS = leaves(typer.main.get_command(app))
 
 
-@pytest.mark.parametrize("words", [("--help",), ("--version",), ("mistakes", "--help"), ("recipes", "list")])
-def test_light_commands_import_nothing_heavy(words):
+@pytest.mark.parametrize(
+    "words", [("--help",), ("--version",), ("mistakes", "--help"), ("recipes", "list"), ("complete", "train --")]
+)
+def test_light_commands_import_nothing_heavy(words, tmp_path):
+    environment, heavy = dict(os.environ), HEAVY
+    if words[0] == "complete":
+        heavy = (*HEAVY, "rich")
+        environment |= {"_CODEA1_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": f"codea1 {words[1]}"}
     done = subprocess.run(
-        [sys.executable, "-c", PROBE.format(heavy=HEAVY), *words], capture_output=True, text=True, check=True
-    )
+        [sys.executable, "-c", PROBE.format(heavy=heavy), *words],
+        capture_output=True, text=True, check=True, env=environment,
+    )  # fmt: skip
     assert done.stderr.splitlines()[-1] == "HEAVY"
 
 
@@ -73,3 +83,91 @@ def test_an_unknown_option_is_one_error_and_exit_2(path, call):
 def test_a_command_that_lacks_its_word_shows_what_there_is(words, capsys):
     assert run_app(app, words) == 2
     assert "Usage: codea1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", [(), *sorted({leaf[:1] for leaf in COMMANDS if len(leaf) > 1})], ids=" ".join)
+def test_help_lists_commands_with_whole_summaries_of_one_line(path, call):
+    command = typer.main.get_command(app)
+    for name in path:
+        command = command.commands[name]
+    lines = call(app, *path, "--help").out.splitlines()
+    for name, child in command.commands.items():
+        (shown,) = [line for line in lines if line.split(maxsplit=1)[:1] == [name]]
+        assert shown.endswith(child.get_short_help_str(1000))
+        assert len(shown) <= 80
+    assert not path or "Commands:" in lines
+    assert path or {"Train:", "Data:", "Evaluate:"} <= set(lines)
+
+
+def test_options_stand_under_headings(call):
+    shown = call(app, "prepare-data", "--help").out
+    places = [shown.index(text) for text in ("Source:", "--mapping", "Verification:", "--memory", "Options:", "--json")]
+    assert places == sorted(places)
+
+
+# -- completion --------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def completed(run, monkeypatch, capfd):
+    """What a shell is answered for a line, by the variables that its script sets."""
+    make_run(run.path.parent, "second run")
+    monkeypatch.setattr(sys, "argv", ["codea1"])
+
+    def answer(line: str, shell: str = "bash") -> list[str]:
+        words = line.split(" ")
+        asked = {"COMP_WORDS": line, "COMP_CWORD": len(words) - 1, "_TYPER_COMPLETE_ARGS": line}
+        asked |= {"_CODEA1_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+        for name, value in asked.items():
+            monkeypatch.setenv(name, str(value))
+        assert complete(app) == 0
+        shown = capfd.readouterr()
+        assert shown.err == ""
+        return shown.out.splitlines()
+
+    return answer
+
+
+DOUBLE = "basic/double it:1"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("codea1 runs show f", ["first"]),
+        ("codea1 compare first ", ["'second run'"]),
+        ("codea1 mistakes inspect basic/l", ["basic/letters"]),
+        ("codea1 mistakes inspect --run first ", [f"'{DOUBLE}'", "basic/letters", "basic/ratio"]),
+        ("codea1 mistakes inspect --run none ", [""]),
+        ("codea1 train --recipe ti", ["tiny"]),
+        ("codea1 recipes show 1", ["135m", "1.5b"]),
+        ("codea1 eval-tests u", ["ult"]),
+        ("codea1 eval-code setup b", ["bigcodebench"]),
+        ("codea1 eval-code h", ["humaneval"]),
+        ("codea1 sandbox check --sandbox f", ["fusion"]),
+        ("codea1 train method=self", ["method=self-play"]),
+        ("codea1 train method = self", ["self-play"]),
+        ("codea1 doctor --no-such-option ", [""]),
+    ],
+)
+def test_a_shell_completes_names(completed, line, found):
+    assert sorted(completed(line)) == sorted(found)
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_are_answered_in_their_form(completed, shell):
+    assert any(
+        DOUBLE.replace(":", "\\\\:" if shell == "zsh" else ":") in line
+        for line in completed("codea1 mistakes inspect ", shell)
+    )
+    assert any("[KEY=VALUE]" in line or "Stop after this step" in line for line in completed("codea1 train --", shell))
+
+
+def test_a_book_that_cannot_be_read_is_no_word(completed, run):
+    for file in run.path.parent.glob("*/mistakes.sqlite"):
+        file.write_bytes(b"no database")
+    assert completed("codea1 mistakes inspect ") == [""]
+
+
+def test_the_script_of_a_shell_is_shown(call, monkeypatch):
+    monkeypatch.setattr("typer.completion._get_shell_name", lambda: "fish")
+    done = call(app, "--show-completion")
+    assert (done.code, "complete --command codea1" in done.out) == (0, True)

@@ -19,6 +19,7 @@ HELD = {
     "clean.jsonl": ("eval-code", "sanitise", "humaneval", "s.jsonl", "--data", "release.jsonl", "--out", "clean.jsonl"),
     "tests": ("eval-tests", "own.py", "--suites", "suites.jsonl", "--out", "tests"),
     "model": ("export", "first", "--role", "code", "--to", "model"),
+    "figures.csv": ("runs", "export", "first", "--out", "figures.csv"),
     "book.jsonl": ("mistakes", "export", "--run", "first", "--to", "book.jsonl"),
 }  # fmt: skip
 

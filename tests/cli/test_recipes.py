@@ -15,10 +15,11 @@ def test_list_names_every_shipped_recipe(call):
     assert all(name in table.out for name in ("tiny", "135m", "1.5b", "3b", "7b"))
 
 
+@pytest.mark.parametrize("width", [40, 80, 10**9])
 @pytest.mark.parametrize("name", recipe_names())
-def test_the_commented_form_is_the_recipe_itself(name, tmp_path):
+def test_the_commented_form_is_the_recipe_itself(name, width, tmp_path):
     recipe = load_recipe(name)
-    text = commented_yaml(recipe)
+    text = commented_yaml(recipe, width)
     assert yaml.safe_load(text) == recipe.dump()
     assert "# " in text
     copy = tmp_path / "copy.yaml"

@@ -1,5 +1,6 @@
 """Listing, showing and pruning runs."""
 
+import csv
 import fcntl
 import json
 
@@ -207,3 +208,38 @@ def test_gpus_that_idle_most_of_the_time_are_told_with_what_to_change():
     _, told = gpu_hours(spent)
     assert "idled 60.0% of their time, most of it for the Test LLM: give test.gpus more" in told
     assert len(gpu_hours(spent | {"idle_gpu_hours": 1.0})) == 1
+
+
+def test_figures_of_runs_are_one_csv_table(run, call, tmp_path):
+    other = make_run(run.path.parent, "second", steps=1)
+    other.append_metrics({"step": 2, "arena": {"leaving": ["a,b", 'c"'], "unscored": 3}})
+    with open(other.metrics_file, "a") as torn:
+        torn.write('{"step": 3, "ti')
+    done = call(runs.app, "export", "first", "second", "--csv")
+    rows = list(csv.DictReader(done.out.splitlines()))
+    assert [(row["run"], row["step"], row["code.reward"]) for row in rows[:3]] == [
+        ("first", "1", "0.25"), ("first", "2", "0.5"), ("first", "3", "0.75"),
+    ]  # fmt: skip
+    assert (rows[3]["eval.set"], rows[3]["eval.code.pass@1"], rows[3]["eval.test.validity"]) == ("heldout", "0.5", "")
+    assert (rows[-1]["run"], json.loads(rows[-1]["arena.leaving"]), rows[-1]["arena.unscored"]) == (
+        "second", ["a,b", 'c"'], "3",
+    )  # fmt: skip
+    assert [row["step"] for row in call(runs.app, "export", "second", "--json").data] == [1, 1, 2]
+    file = tmp_path / "figures.csv"
+    assert call(runs.app, "export", "first", "second", "--out", file).code == 0
+    assert file.read_text() == done.out
+    assert call(runs.app, "export", "first", "--out", file).code == 2
+    assert call(runs.app, "export", "first", "--out", file, "--force", "--json").data["rows"] == 4
+    assert call(runs.app, "export", "first").code == call(runs.app, "export", "first", "--csv", "--json").code == 2
+    make_run(run.path.parent, "early", steps=0).metrics_file.write_text("")
+    assert "no figures yet" in call(runs.app, "export", "early", "--csv").err
+
+
+def test_a_long_list_has_a_limit_and_says_what_is_left(run, call):
+    for number in range(40):
+        make_run(run.path.parent, f"more-{number}", steps=0)
+    shown = call(runs.app, "list")
+    assert len(shown.out.splitlines()) == 31
+    assert "and 11 runs more: --limit 0 shows all" in shown.err
+    assert len(call(runs.app, "list", "--limit", "0").out.splitlines()) == 42
+    assert len(call(runs.app, "list", "--json").data) == 41

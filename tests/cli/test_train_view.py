@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from codea1_cli.cli import console
 from codea1_cli.cli.train_view import TrainView
 from codea1_cli.recipe.files import load_recipe
 from codea1_cli.runs.run_dir import RunDir
@@ -174,3 +175,35 @@ def test_what_suites_are_worth_is_shown_together(view, capsys):
     ]
     shown = [line for line in (told + table).splitlines() if "LLM" in line or "held-out" in line or "exposed" in line]
     assert max(map(len, shown)) <= 80
+
+
+AT_WORK = {"code[0]": ("waiting", 4, 90.0), "test[0]": ("sampling", 4, 95.0), "test[1]": ("updating", 3, 99.0)}
+
+
+def test_the_live_line_says_what_each_side_does_and_how_far_the_step_is(view, capsys, monkeypatch):
+    monkeypatch.setattr("codea1_cli.cli.train_view.time.time", lambda: 104.0)
+    capsys.readouterr()
+    assert view.__rich__().plain == "starting"
+    view.event({"kind": "doing", "ranks": AT_WORK, "counts": {"attacked": (24, 96), "judged": (18, 96)}})
+    whole = "step 4  code waiting 0:14  test 1 sampling and 1 updating step 3 0:05  24/96 attacked  18/96 judged"
+    monkeypatch.setattr(type(console.err()), "width", property(lambda _: 200))
+    assert view.__rich__().plain == whole
+    monkeypatch.setattr(type(console.err()), "width", property(lambda _: 80))
+    assert view.__rich__().plain == "step 4  code waiting 0:14  test 1 sampling and 1 updating step 3 0:05"
+    view.phase("scoring benchmarks")
+    view.event({"kind": "doing", "ranks": {"code[0]": ("waiting", 4, 90.0)}, "counts": {}})
+    assert view.__rich__().plain == "scoring benchmarks"
+    assert capsys.readouterr().err.splitlines() == ["scoring benchmarks (0 s)"]  # a pipe has no live line
+
+
+def test_a_step_is_one_line_in_a_pipe_and_folds_on_a_terminal(view, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    capsys.readouterr()
+    view.event(step(1))
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    monkeypatch.setattr(type(console.err()), "is_terminal", property(lambda _: True))
+    monkeypatch.setattr(type(console.err()), "width", property(lambda _: 80))
+    view.event(step(2))
+    shown = capsys.readouterr().err.splitlines()
+    assert max(map(len, shown)) <= 80
+    assert [line.split("  ")[:2] for line in shown[1:]] == [["", "test reward n/a"], ["", "asserts n/a"]]

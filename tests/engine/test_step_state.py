@@ -38,6 +38,9 @@ class Judge:
     def attacked(self, candidates):
         return [bool(candidate.loaded) for candidate in candidates]
 
+    def owners(self, candidates):
+        return list(range(len(candidates)))
+
     def judge_suites(self, problem, candidate, texts, book, later):
         return Judged(candidate, JudgedCandidate(candidate.code, candidate.loaded))
 
@@ -102,6 +105,33 @@ def test_the_judges_tail_is_counted_from_the_last_text_sampled(monkeypatch):
         assert step.figures["judge_tail_s"] == 20.0
 
     asyncio.run(play())
+
+
+def test_how_far_a_step_is():
+    async def play():
+        async def at_once(function, *arguments):
+            return function(*arguments)
+
+        step = Step(1, Judge(Game()), {"p": None, "q": None}, at_once, lambda _: (), lambda _: (), 7)
+        waiting = [asyncio.create_task(step.candidates(pid)) for pid in ("p", "q")]
+        await step.load_candidates({"p": [""]})
+        seen = [step.progress]
+        await step.load_candidates({"q": [""]})
+        waiting += [asyncio.create_task(step.judged(pid, 0)) for pid in ("p", "q")]
+        await asyncio.sleep(0)
+        seen.append(step.progress)
+        await step.judge_groups([("p", 0, ["a suite"]), ("q", 0, ["a suite"])])
+        seen.append(step.progress)
+        step.scored.set_result({})
+        await asyncio.gather(*waiting)
+        return [*seen, step.progress]
+
+    assert asyncio.run(play()) == [
+        {"problems sampled": (1, 2)},
+        {"attacked": (0, 10), "judged": (0, 10)},
+        {"attacked": (2, 10), "judged": (2, 10)},
+        {},
+    ]
 
 
 def test_a_fault_at_loading_reaches_whoever_waits_for_the_candidates():

@@ -8,7 +8,6 @@ import pytest
 import typer
 
 from codea1_cli.cli import judge as judge_command
-from codea1_cli.cli import sandbox as sandbox_command
 from codea1_cli.cli.console import run_app
 from codea1_cli.judging.speed import build_work
 from codea1_cli.sandbox.local import LocalSandbox
@@ -91,7 +90,7 @@ def test_an_unscored_row_ends_with_exit_code_3(file: Path, capsys, monkeypatch) 
 
 
 def test_check_reports_every_layer_and_every_canary(capsys) -> None:
-    code = run_app(sandbox_command.app, ["check", "--json"])
+    code = run_app(judge_command.sandbox_app, ["check", "--json"])
     report = json.loads(capsys.readouterr().out)
     assert report["holds"] is (code == 0)
     assert code in (0, 3)
@@ -104,28 +103,28 @@ def test_check_says_so_when_the_sandbox_does_not_hold(capsys, monkeypatch) -> No
     from codea1_cli.judging import canaries
 
     monkeypatch.setattr(canaries, "run_canaries", lambda box: [canaries.Canary("the parent lives", False, "it died")])
-    assert run_app(sandbox_command.app, ["check"]) == 3
+    assert run_app(judge_command.sandbox_app, ["check"]) == 3
     out, err = capsys.readouterr()
     assert "BROKEN" in out
     assert "does not hold" in err
 
 
 def test_bench_compares_the_same_work(capsys) -> None:
-    assert run_app(sandbox_command.app, ["bench", "--jobs", "8", "--no-evalplus", "--json"]) == 0
+    assert run_app(judge_command.sandbox_app, ["bench", "--jobs", "8", "--no-evalplus", "--json"]) == 0
     arms = {arm["name"]: arm for arm in json.loads(capsys.readouterr().out)["arms"]}
     assert {arm["passed"] for arm in arms.values()} == {8 * 8}
     assert arms["4 suites a fork"]["times_script"] > 0
 
 
 def test_the_built_in_problems_are_enough_for_the_default(capsys) -> None:
-    jobs = inspect.signature(sandbox_command.bench).parameters["jobs"].default
+    jobs = inspect.signature(judge_command.bench).parameters["jobs"].default
     with LocalSandbox(2) as sandbox:
-        work = build_work(sandbox_command._problems(None), jobs, sandbox)
+        work = build_work(judge_command._problems(None), jobs, sandbox)
     assert sum(len(item.suites) for item in work) >= jobs
 
 
 def test_bench_with_too_few_problems_says_so(tmp_path: Path, capsys) -> None:
     problems = tmp_path / "one.jsonl"
     problems.write_text(problems_path("train").read_text().splitlines()[0] + "\n")
-    assert run_app(sandbox_command.app, ["bench", "--problems", str(problems), "--no-evalplus"]) == 2
+    assert run_app(judge_command.sandbox_app, ["bench", "--problems", str(problems), "--no-evalplus"]) == 2
     assert "fewer than 480" in capsys.readouterr().err

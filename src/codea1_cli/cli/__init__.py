@@ -8,7 +8,6 @@ from typer import Option
 
 from codea1_cli.cli import (
     compare,
-    doctor,
     eval_code,
     eval_tests,
     judge,
@@ -18,35 +17,37 @@ from codea1_cli.cli import (
     prepare_data,
     recipes,
     runs,
-    sandbox,
     train,
 )
 from codea1_cli.cli.console import run_app
+from codea1_cli.cli.shell import Command, Group, complete, completing
 from codea1_cli.cli.streams import in_utf8
 from codea1_cli.environment import settle, settle_umask
 
 app = typer.Typer(
     name="codea1",
+    cls=Group,
     no_args_is_help=True,
-    add_completion=False,
     help="Train a Code LLM and a Test LLM against each other.",
     rich_markup_mode=None,
 )
-app.command()(train.train)
-app.command()(plan.plan)
-app.command("prepare-data")(prepare_data.prepare_data)
-app.command("make-pairs")(make_pairs.make_pairs)
-app.command()(runs.export)
-app.command()(compare.compare)
-app.command()(compare.report)
-app.command("eval-tests")(eval_tests.eval_tests)
-app.command()(judge.judge)
-app.command()(doctor.doctor)
-app.add_typer(eval_code.app, name="eval-code")
-app.add_typer(mistakes.app, name="mistakes")
-app.add_typer(runs.app, name="runs")
-app.add_typer(recipes.app, name="recipes")
-app.add_typer(sandbox.app, name="sandbox")
+_TRAIN, _DATA, _RUNS = "Train", "Data", "Runs: see, compare, export"
+_EVALUATE, _HERE = "Evaluate", "Sandbox and machine"
+app.command(rich_help_panel=_TRAIN)(train.train)
+app.command(rich_help_panel=_TRAIN)(plan.plan)
+app.command("prepare-data", rich_help_panel=_DATA, cls=Command)(prepare_data.prepare_data)
+app.command("make-pairs", rich_help_panel=_DATA)(make_pairs.make_pairs)
+app.command(rich_help_panel=_RUNS)(compare.compare)
+app.command(rich_help_panel=_RUNS)(compare.report)
+app.command(rich_help_panel=_RUNS)(runs.export)
+app.command("eval-tests", rich_help_panel=_EVALUATE, cls=Command)(eval_tests.eval_tests)
+app.command(rich_help_panel=_HERE)(judge.judge)
+app.command(rich_help_panel=_HERE)(judge.doctor)
+app.add_typer(recipes.app, name="recipes", cls=Group, rich_help_panel=_TRAIN)
+app.add_typer(runs.app, name="runs", cls=Group, rich_help_panel=_RUNS)
+app.add_typer(mistakes.app, name="mistakes", cls=Group, rich_help_panel=_RUNS)
+app.add_typer(eval_code.app, name="eval-code", cls=Group, rich_help_panel=_EVALUATE)
+app.add_typer(judge.sandbox_app, name="sandbox", cls=Group, rich_help_panel=_HERE)
 
 
 def _version(show: bool) -> None:
@@ -67,6 +68,8 @@ def _root(
 def main() -> None:
     """The command `codea1`; ends the process with the exit code."""
     in_utf8()
+    if completing():
+        sys.exit(complete(app))
     settle()
     settle_umask()
     sys.exit(run_app(app, last=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,8 @@ from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
-from codea1_cli.errors import UserError, size_text
+from codea1_cli.cli.shell import run_names
+from codea1_cli.errors import UserError, clock, size_text
 
 if TYPE_CHECKING:
     from codea1_cli.evals.statistics import Change
@@ -42,7 +44,7 @@ class Arm:
 
 
 NamesArgument = Annotated[
-    list[str], Argument(metavar="RUN...", help="Runs, by name or folder, or folders of runs over seeds.")
+    list[str], Argument(metavar="RUN...", help="Runs, or folders of runs over seeds.", autocompletion=run_names)
 ]
 
 
@@ -52,11 +54,10 @@ def compare(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Compare runs with the first one: recipes, figures with paired 95 % intervals, time, tokens and GPU hours.
+    """Compare runs with the first one. Recipes, figures with paired 95 % intervals, time, tokens and GPU hours.
 
     Exit 2 where a set was measured on different problems.
     """
-    from codea1_cli.cli.train_view import clock
     from codea1_cli.runs.run_dir import runs_root
 
     arms = [_arm(name, _named(name, runs_root(runs))) for name in names]
@@ -65,18 +66,17 @@ def compare(
     if as_json:
         console.emit({"runs": spent, "recipes": recipes, "sets": sets})
         return
-    out = console.out()
     cells = []
     for one in spent:
         counts, hours = map(_list, (one["seeds"], one["steps"])), f"{one['gpu_hours']:.2f}"
         cells.append((one["run"], *counts, clock(one["seconds"]), f"{one['tokens']:,.0f}", hours))
-    out.print(console.table("a run of each", ("run", ">seeds", ">steps", ">time", ">tokens", ">GPU hours"), cells))
+    console.show(console.table("a run of each", ("<run", ">seeds", ">steps", ">time", ">tokens", ">GPU hours"), cells))
     if recipes:
         rows = [(key, *map(_value, values)) for key, values in recipes.items()]
-        out.print(console.table("what differs in the recipes", ("key", *(arm.name for arm in arms)), rows))
+        console.show(console.table("what differs in the recipes", ("<key", *(arm.name for arm in arms)), rows))
     for kind, found in sets.items():
-        columns = ("figure", "run", ">before", ">after", ">gain", f">against {arms[0].name}")
-        out.print(console.table(kind, columns[: 5 if len(arms) == 1 else 6], [_cells(row, len(arms)) for row in found]))
+        columns = ("<figure", ">before", ">after", ">gain", ">against the first")
+        console.show(console.table(kind, columns[: 4 if len(arms) == 1 else 5], _cells(found, len(arms))))
         if left := sorted({row["figure"] for row in found if row["run"] != arms[0].name and not row["against"]}):
             console.note(
                 f"{kind}: not paired, for want of the same figure or the same wrong programs: {', '.join(left)}"
@@ -98,7 +98,7 @@ def report(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Write one page of runs that opens without a network: curves, problems, rollouts, and what differs.
+    """Write one page of runs that opens without a network. Curves, problems, rollouts, and what differs.
 
     A run may be in progress or damaged: the page says what is missing.
     """
@@ -122,7 +122,7 @@ def report(
         for what in lacks:
             console.warn(f"{where}: {what}")
     console.note(f"{len(data['runs'])} runs, {size_text(out.stat().st_size)}")
-    console.out().print(str(out), markup=False, soft_wrap=True)
+    console.say(console.cell(out, whole=True))
 
 
 def _compared(chosen: Mapping[str, Sequence[RunDir]]) -> dict[str, Any]:
@@ -250,11 +250,17 @@ def _known(value: float) -> float | None:
     return None if value != value else value
 
 
-def _cells(row: Mapping[str, Any], arms: int) -> list[str]:
-    scale = 1 if row["figure"] in _NUMBERS else 100
-    plain = ["" if row[key] is None else f"{scale * row[key]:.1f}" for key in ("before", "after")]
-    apart = ["" if row[key] is None else _interval(row[key], scale) for key in ("gain", "against")]
-    return [row["figure"], row["run"], *plain, *apart[: 1 if arms == 1 else 2]]
+def _cells(rows: Sequence[Mapping[str, Any]], arms: int) -> list[list[str]]:
+    """Rows of a set's table; with several runs each figure's name stands above its rows."""
+    cells = []
+    for figure, group in groupby(rows, key=lambda row: row["figure"]):
+        scale = 1 if figure in _NUMBERS else 100
+        cells += [[figure, "", "", "", ""]] if arms > 1 else []
+        for row in group:
+            plain = ["" if row[key] is None else f"{scale * row[key]:.1f}" for key in ("before", "after")]
+            apart = ["" if row[key] is None else _interval(row[key], scale) for key in ("gain", "against")]
+            cells.append([f"  {row['run']}", *plain, *apart] if arms > 1 else [figure, *plain, apart[0]])
+    return cells
 
 
 def _interval(one: Mapping[str, float], scale: float) -> str:

@@ -9,7 +9,6 @@ import errno
 import json
 import math
 import os
-import re
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,12 +20,14 @@ import typer
 from typer import Option
 
 from codea1_cli.cli import streams
-from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, did_you_mean
+from codea1_cli.cli.shell import run_names, usage_fault
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
+
+    from codea1_cli.cli.layout import Table
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_ENVIRONMENT, EXIT_BELOW, EXIT_INTERRUPTED = 0, 1, 2, 3, 4, 130
 EXIT_NO_READER = 141  # as a shell shows a program that SIGPIPE ended
@@ -75,7 +76,10 @@ VerboseOption = Annotated[
 WaitOption = Annotated[
     bool, Option("--wait", help="Wait for another process that writes the same output, rather than be refused.")
 ]
-RunOption = Annotated[str | None, Option(metavar="RUN", help="A run's name or folder; the newest run when left out.")]
+RunOption = Annotated[
+    str | None,
+    Option(metavar="RUN", help="A run's name or folder; the newest run when left out.", autocompletion=run_names),
+]
 RunsOption = Annotated[
     Path | None, Option(metavar="DIR", help="The folder of runs; CODEA1_RUNS or ./runs when left out.")
 ]
@@ -101,54 +105,65 @@ def err() -> "Console":
     return _console(True)
 
 
-def note(text: str) -> None:
-    """A line beside the data."""
-    err().print(text, style="muted", markup=False, soft_wrap=True)
+def show(*parts: Any) -> None:
+    """Prints tables, texts in styles and the like on stdout, one below the other. What fits no line is not cut."""
+    from rich.text import Text
+
+    for part in parts:
+        if isinstance(part, Text):
+            _print(out(), part)
+        else:
+            out().print(part, crop=False)
+
+
+def say(text: "str | Text", style: str = "", *, indent: int = 0) -> None:
+    """A line of data on stdout, folded between words where it is longer than the terminal: further lines have `indent`
+    spaces before them. A command in backquotes stays whole."""
+    _print(out(), text, style, indent)
+
+
+def note(text: "str | Text", style: str = "muted") -> None:
+    """A line beside the data; what follows `next: ` stays whole."""
+    _print(err(), text, style)
 
 
 def warn(text: str) -> None:
     """A warning beside the data."""
-    err().print(f"warning: {text}", style="warn", markup=False, soft_wrap=True)
+    note(f"warning: {text}", style="warn")
 
 
-def cell(text: object, style: str = "") -> "Text":
-    """A table's cell in one of the theme's styles; control sequences in `text` are shown, not sent."""
+def _print(console: "Console", text: Any, style: str = "", indent: int = 0) -> None:
     from rich.text import Text
 
-    return Text(printable(str(text)), style=style)
+    from codea1_cli.cli.layout import folded, room
+
+    shown = text if isinstance(text, Text) else Text(printable(text), style=style)
+    for line in folded(shown, room(console, messages=console is err()), indent):
+        console.print(line, crop=False, no_wrap=True, overflow="ignore")
+
+
+def cell(text: object, style: str = "", *, whole: bool = False) -> "Text":
+    """A table's cell in one of the theme's styles; control sequences in `text` are shown, not sent. A `whole` one, such
+    as a command to paste, is never folded."""
+    from rich.text import Text
+
+    from codea1_cli.cli import layout
+
+    shown = Text(printable(str(text)), style=style)
+    return layout.whole(shown) if whole else shown
 
 
 def table(
     title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]], *, framed: bool = False
 ) -> "Table":
-    """A table to print: with lines around its cells where `framed`, without a heading where no column has one.
-
-    A column is its heading, and how it is set by the heading's first character: `>` to the right and `<` to the left,
-    neither ever on two lines; without either, to the left and on as many lines as it takes. A row holds what `cell`
-    gives, or anything else, which is shown as plain text.
-    """
-    from rich import box
-    from rich.table import Table
+    """A table to print, see `layout.Table`: with lines around its cells where `framed` and it fits, without a heading
+    where no column has one. A row holds what `cell` gives, or anything else, which is shown as plain text."""
     from rich.text import Text
 
-    shown = Table(
-        title=title and cell(title),
-        title_style="title",
-        title_justify="left",
-        box=box.HEAVY_HEAD if framed else None,
-        show_header=any(column.strip("<>") for column in columns),
-    )
-    for column in columns:
-        fixed = column[:1] in ("<", ">")
-        shown.add_column(
-            column[1:] if fixed else column,
-            justify="right" if column[:1] == ">" else "left",
-            no_wrap=fixed,
-            overflow="ellipsis" if fixed else "fold",
-        )
-    for row in rows:
-        shown.add_row(*(item if isinstance(item, Text) else cell(item) for item in row))
-    return shown
+    from codea1_cli.cli.layout import Table
+
+    cells = ([item if isinstance(item, Text) else cell(item) for item in row] for row in rows)
+    return Table(cell(title, "title") if title else None, columns, cells, framed)
 
 
 def jsonable(value: Any) -> Any:
@@ -221,14 +236,14 @@ def show_error(error: BaseException) -> int:
 def _labelled(label: str, text: str) -> None:
     from rich.text import Text
 
-    err().print(Text.assemble((f"{label}: ", label), printable(text)), soft_wrap=True)
+    _print(err(), Text.assemble((f"{label}: ", label), printable(text)))
 
 
 def _describe(error: BaseException) -> tuple[str, str | None, int]:
     if isinstance(error, CodeA1Error):
         return error.what, error.hint, error.exit_code
     if isinstance(error, typer.TyperException):
-        return _describe_usage(error)
+        return (*usage_fault(error), error.exit_code)
     if isinstance(error, OSError) and error.errno in _ENVIRONMENT_ERRNOS:
         where = f": {error.filename}" if error.filename else ""
         return f"{error.strerror or error}{where}", None, EnvironmentFault.exit_code
@@ -237,20 +252,6 @@ def _describe(error: BaseException) -> tuple[str, str | None, int]:
     text = str(error).strip().splitlines()
     named = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
     return f"unexpected {named}", None if _verbose else "run with -v for the traceback", EXIT_FAILED
-
-
-def _describe_usage(error: typer.TyperException) -> tuple[str, str | None, int]:
-    message = error.format_message().partition(" (Possible options")[0].partition(" Did you mean ")[0].rstrip(".")
-    context = getattr(error, "ctx", None)
-    hint = None
-    if context is not None:
-        hint = f"see {context.command_path} --help"
-        if option := getattr(error, "option_name", None):
-            hint = did_you_mean(option, [name for param in context.command.params for name in param.opts]) or hint
-        elif stranger := re.fullmatch("No such command '(.*)'", message):
-            names = list(context.command.commands)
-            hint = did_you_mean(stranger[1], names) or f"one of {', '.join(names)}"
-    return message[:1].lower() + message[1:], hint, error.exit_code
 
 
 def run_app(app: Any, argv: Sequence[str] | None = None, prog_name: str = "codea1", *, last: bool = False) -> int:
@@ -281,8 +282,10 @@ def _run(app: Any, argv: Sequence[str] | None, prog_name: str) -> int:
         result = app(args=None if argv is None else list(argv), prog_name=prog_name, standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
-    except SystemExit as error:  # Typer's answer to any broken pipe
-        if not streams.working() or error.__context__ is None:
+    except SystemExit as error:
+        if error.__context__ is None:  # --show-completion and the like
+            return error.code if isinstance(error.code, int) else EXIT_OK
+        if not streams.working():  # Typer's answer to any broken pipe
             raise streams.NoReader from None
         return show_error(error.__context__)
     except typer.TyperException as error:

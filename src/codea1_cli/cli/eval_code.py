@@ -13,6 +13,7 @@ from typer import Argument, Option
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.judge import EndpointOption, RequireOption, SandboxOption, WorkersOption
+from codea1_cli.cli.shell import Command, benchmark_names, panels, run_names
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError
 from codea1_cli.evals import registry
@@ -23,16 +24,27 @@ _SCORES_AGAIN = "the references' answers are kept, the same command scores the s
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Evaluate a Code LLM: sample, score with the official verdicts, compare.",
+    help="Evaluate a Code LLM. Sample, score with the official verdicts, compare.",
     rich_markup_mode=None,
 )
 
 
+@panels(
+    {
+        "Model and tasks": "model step runs samples sanitize data subset limit out",
+        "Sampling": "n temperature top_p max_new_tokens seed prompt engine sample_only",
+        "Scoring": "workers sandbox_python require sandbox endpoint cache fail_under per_task",
+    }
+)
 def evaluate(
     context: typer.Context,
     model: Annotated[
         str | None,
-        Option(metavar="MODEL", help="A run, a model or adapter folder, a hub id; the newest run when left out."),
+        Option(
+            metavar="MODEL",
+            help="A run, a model or adapter folder, a hub id; the newest run when left out.",
+            autocompletion=run_names,
+        ),
     ] = None,
     step: Annotated[int | None, Option(min=0, help="Of the run; its newest checkpoint else.")] = None,
     runs: RunsOption = None,
@@ -141,19 +153,26 @@ def evaluate(
             shown = "nothing was scored" if reached is None else f"pass@1 is {reached:.4f}"
             if missing:  # a figure of some tasks is not the benchmark's
                 shown = f"{missing} of {len(tasks)} tasks have no sample"
-            console.err().print(f"{shown}, below --fail-under {fail_under}", style="bad", markup=False)
+            console.note(f"{shown}, below --fail-under {fail_under}", style="bad")
             return console.EXIT_BELOW
     return console.EXIT_OK
 
 
 for _row in registry.ROWS.values():
     if _row.role == "code":
-        app.command(_row.name, help=f"{_row.title}: {_row.about}. {evaluate.__doc__}")(evaluate)
+        app.command(_row.name, help=f"{_row.title}: {_row.about}. {evaluate.__doc__}", cls=Command)(evaluate)
 
 
 @app.command()
 def setup(
-    benchmark: Annotated[str, Argument(metavar="BENCHMARK", help="The one whose tasks need libraries: bigcodebench.")],
+    benchmark: Annotated[
+        str,
+        Argument(
+            metavar="BENCHMARK",
+            help="The one whose tasks need libraries: bigcodebench.",
+            autocompletion=benchmark_names,
+        ),
+    ],
     to: Annotated[
         Path | None, Option(metavar="DIR", help="Where; codea1's cache else, where eval-code finds it by itself.")
     ] = None,
@@ -164,7 +183,7 @@ def setup(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Make the interpreter with the libraries that a benchmark's tasks use; called again, it goes on."""
+    """Make the interpreter that a benchmark's tasks need. It has their libraries; called again, it goes on."""
     from codea1_cli.cli.eval_code_view import set_up
 
     set_up(benchmark, to, python, dry_run, as_json)
@@ -177,7 +196,7 @@ def compare(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Compare two results task by task: the paired difference of pass@1 with its interval, tasks won and lost by B."""
+    """Compare two results task by task. The paired difference of pass@1 with its interval, tasks won and lost by B."""
     from codea1_cli.cli.eval_code_view import show_comparison
     from codea1_cli.evals.results import compare as compared
     from codea1_cli.evals.results import read_result, unshared
@@ -195,14 +214,21 @@ def compare(
 
 @app.command("sanitise")
 def sanitize_file(
-    benchmark: Annotated[str, Argument(metavar="BENCHMARK", help=f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}.")],
+    benchmark: Annotated[
+        str,
+        Argument(
+            metavar="BENCHMARK",
+            help=f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}.",
+            autocompletion=benchmark_names,
+        ),
+    ],
     samples: Annotated[Path, Argument(metavar="SAMPLES", help="A raw sample file.")],
     out: Annotated[Path | None, Option(metavar="FILE.jsonl", help="SAMPLES-sanitized.jsonl when left out.")] = None,
     data: Annotated[Path | None, Option(metavar="PATH", help="The benchmark's release file.")] = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Write a sample file's solutions as the benchmark's own sanitiser would."""
+    """Write samples as the benchmark's own sanitiser would."""
     from codea1_cli.cli.eval_code_view import given_samples
     from codea1_cli.durable import only_writer, write_rows
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from codea1_cli.models.sampler import ModelRef, SamplingSettings
 
 _LOOKED_AT = 1_000  # samples parsed before scoring
+_LISTED = 20  # task ids in a list
 
 
 def show_result(result: Mapping[str, Any], per_task: bool, file: Path) -> None:
@@ -42,7 +43,7 @@ def show_result(result: Mapping[str, Any], per_task: bool, file: Path) -> None:
             cells = [percent(valid["pass@1"]) if name == "pass@1" else "" for name in names]
             rows.append([f"{column}, references that pass", *cells, "", valid["tasks"]])
     columns = ["", *(f">{name}" for name in (*names, "95 % of pass@1", "tasks"))]
-    console.out().print(console.table(f"{result['title']}: {result['label']}", columns, rows, framed=True))
+    console.show(console.table(f"{result['title']}: {result['label']}", columns, rows, framed=True))
     _references(result["references"], result["benchmark"])
     if per_task:
         _tasks(result)
@@ -55,9 +56,12 @@ def show_result(result: Mapping[str, Any], per_task: bool, file: Path) -> None:
 
 
 def _references(told: Mapping[str, Any], benchmark: str) -> None:
-    console.out().print(f"references that pass here: {percent(told['rate'])} of {told['tasks'] - len(told['not_run'])}")
-    for task, why in sorted(told["failing"].items()):
-        console.out().print(console.printable(f"  {task} fails: {why}"), markup=False, soft_wrap=True)
+    console.say(f"references that pass here: {percent(told['rate'])} of {told['tasks'] - len(told['not_run'])}")
+    failing = sorted(told["failing"].items())
+    for task, why in failing[:_LISTED]:
+        console.say(f"  {task} fails: {why}", indent=4)
+    if len(failing) > _LISTED:
+        console.note(f"  and {len(failing) - _LISTED} more: --json lists all")
     if told["not_run"]:
         libraries = any(name.isidentifier() for name in told["lacking"])
         text = f"{len(told['not_run'])} tasks cannot run here and are not failures: {_by_name(told['lacking'])}"
@@ -65,12 +69,12 @@ def _references(told: Mapping[str, Any], benchmark: str) -> None:
 
 
 def _tasks(result: Mapping[str, Any]) -> None:
-    columns = ["task", *(f">{name}" for name in ("samples", *result["columns"], "timeouts"))]
+    columns = ["<task", *(f">{name}" for name in ("samples", *result["columns"], "timeouts"))]
     rows = [
         (task, row["n"], *(row[name] for name in result["columns"]), row.get("timeouts", ""))
         for task, row in result["tasks"].items()
     ]
-    console.out().print(console.table(None, columns, rows))
+    console.show(console.table(None, columns, rows))
 
 
 def show_comparison(first: Mapping[str, Any], second: Mapping[str, Any], found: Sequence[Compared]) -> None:
@@ -84,11 +88,12 @@ def show_comparison(first: Mapping[str, Any], second: Mapping[str, Any], found: 
         rows.append([console.cell(item, "bold" if interval.excludes_zero else "") for item in row])
     columns = ("", ">tasks", ">A", ">B", ">B - A", ">95 %", ">won", ">lost")
     title = f"A {first['label']}, B {second['label']}"
-    console.out().print(console.table(title, columns, rows, framed=True))
+    console.show(console.table(title, columns, rows, framed=True))
     last = found[-1]
     for name, tasks in (("won by B", last.won), ("lost by B", last.lost)):
         if tasks:
-            console.out().print(f"{name} ({last.column}): {', '.join(tasks)}", markup=False, soft_wrap=True)
+            rest = ": --json lists all" if len(tasks) > _LISTED else ""
+            console.say(f"{name} ({last.column}): {some(tasks, _LISTED)}{rest}", indent=2)
 
 
 def percent(value: float | None) -> str:

@@ -13,8 +13,9 @@ from typer import Argument, Option
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.judge import EndpointOption, PythonOption, RequireOption, SandboxOption, WorkersOption, open_sandbox
+from codea1_cli.cli.shell import benchmark_names, panels, run_names
 from codea1_cli.environment import cores
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, some
 from codea1_cli.evals import registry
 
 if TYPE_CHECKING:
@@ -23,16 +24,28 @@ if TYPE_CHECKING:
 BOTH = "both"
 REPLY_TOKENS = 1024
 _BENCHMARKS = registry.names("test")
+_TARGET = "|".join((*_BENCHMARKS, "FILE.py", "compare"))
+_LISTED, _SURVIVORS = 20, 30  # functions that do not load, and mutants of a function, that are shown
 _GOES_ON = "the same command goes on where it stopped"
 
 
+@panels(
+    {
+        "Model and functions": "model step runs suites data sample limit out",
+        "Sampling": "engine temperature top_p max_new_tokens context seed only_sample",
+        "Scoring": "protocol k tests test_seconds mutant_seconds memory_mb table",
+        "Sandbox": "workers python require sandbox endpoint",
+    }
+)
 def eval_tests(
     target: Annotated[
-        str, Argument(metavar=f"{'|'.join(_BENCHMARKS)}|FILE.py|compare", help="What to test, or `compare A B`.")
+        str,
+        Argument(metavar=_TARGET, help="What to test, or `compare A B`.", autocompletion=benchmark_names),
     ],
     results: Annotated[list[Path] | None, Argument(metavar="[A B]", help="Two folders of results.")] = None,
     model: Annotated[
-        str | None, Option(metavar="PATH|RUN", help="Run, model folder or hub id; the newest run's Test policy.")
+        str | None,
+        Option(metavar="PATH|RUN", help="The newest run's Test policy when left out.", autocompletion=run_names),
     ] = None,
     step: Annotated[int | None, Option(min=0, help="A run's checkpoint; the newest.")] = None,
     suites: Annotated[Path | None, Option(metavar="FILE", help="Score these suites, sample nothing.")] = None,
@@ -74,7 +87,7 @@ def eval_tests(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Score the tests that a model writes: do they pass, what do they cover, which mutants do they kill.
+    """Score the tests that a model writes. Do they pass, what do they cover, which mutants do they kill.
 
     `ult` is UnLeakedTestBench, under the published protocol and an honest one beside it. FILE.py takes your own
     functions, and shows the mutants that survive. `compare A B` compares two folders of results.
@@ -141,10 +154,8 @@ def eval_tests(
         return
     if as_json:
         console.emit(found)
-    elif listed:
-        show_ult(found, table)
     else:
-        show_file(found)
+        show_ult(found, table) if listed else show_file(found)
     if found["unscored"]:
         console.warn(
             f"{found['unscored']} functions unscored: the sandbox failed on them; the same command tries again"
@@ -170,14 +181,18 @@ def show_ult(found: dict[str, Any], table: bool) -> None:
         _figures(protocol, figures, found)
         if table:
             _functions(protocol, found["functions"][protocol])
-    for name, fault in found["not_loading"].items():
-        console.note(console.printable(f"left out, does not load: {name} ({fault})"))
+    _left_out(found)
     if found["unknown_suites"]:
         console.note(f"suites for functions that are not here: {len(found['unknown_suites'])}")
     if found["without_suite"]:
         console.warn(f"{len(found['without_suite'])} functions have no suite, and count as failing")
     spent = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in found["seconds"].items())
     console.note(f"{spent}{_speed(found)}; results in {found['folder']}")
+
+
+def _left_out(found: dict[str, Any]) -> None:
+    if broken := [f"{name} ({fault})" for name, fault in found["not_loading"].items()]:
+        console.note(f"left out, does not load: {some(broken, _LISTED)}")
 
 
 def _speed(found: dict[str, Any]) -> str:
@@ -193,9 +208,8 @@ def _figures(protocol: str, figures: dict[str, Any], found: dict[str, Any]) -> N
         shown = "n/a" if value is None else f"{value:.2f}"
         between = f"{bounds['low']:.1f} to {bounds['high']:.1f}" if bounds else ""
         rows.append((name, shown, between, console.cell(of, "muted")))
-    counted = f"{figures['functions']} functions, {figures['mutants']} mutants"
-    title = f"{found['label']}: {protocol} protocol ({counted})"
-    console.out().print(console.table(title, ("figure", ">%", ">95 % interval", "of"), rows, framed=True))
+    title = f"{found['label']}: {protocol} protocol ({figures['functions']} functions, {figures['mutants']} mutants)"
+    console.show(console.table(title, ("figure", ">%", ">95 % interval", "of"), rows, framed=True))
 
 
 def _lines(protocol: str, figures: dict[str, Any], scoring: dict[str, Any]) -> list[tuple[str, str, str, str]]:
@@ -245,32 +259,28 @@ def _functions(protocol: str, rows: Sequence[dict[str, Any]]) -> None:
             remarks = ", ".join(dict.fromkeys(other))
         counts = [f"{row[part]}/{row[whole]}" for part, whole in _COUNTS]
         cells.append((row["id"], tests, *counts, "unscored" if row["unscored"] else remarks))
-    columns = ("function", "tests", "lines", "branches", "mutants killed", "remarks")
-    console.out().print(console.table(f"functions, {protocol} protocol", columns, cells, framed=True))
+    columns = ("<function", "tests", ">lines", ">branches", ">mutants killed", "remarks")
+    console.show(console.table(f"functions, {protocol} protocol", columns, cells, framed=True))
 
 
 def show_file(found: dict[str, Any]) -> None:
     """Each function with its tests and, as diffs, the mutants that survive them."""
-    out = console.out()
     for row in found["functions"]:
         alive = row["mutants"] - row["killed"]
-        out.print(
-            f"{row['id']}: {row['passing']} of {len(row['tests'])} tests pass, "
-            f"{row['killed']} of {row['mutants']} mutants killed, {alive} survive",
-            style="title", markup=False,
-        )  # fmt: skip
+        counts = f"{row['killed']} of {row['mutants']} mutants killed, {alive} survive"
+        console.say(f"{row['id']}: {row['passing']} of {len(row['tests'])} tests pass, {counts}", "title", indent=2)
         for test in row["tests"]:
             if test["outcome"] != "passed":
                 detail = f"  ({test['detail']})" if test["detail"] else ""
-                text = f"  {test['outcome']}: {test['test']}{detail}"
-                out.print(console.printable(text), style="bad", markup=False, soft_wrap=True)
-        for survivor in row["survivors"]:
-            out.print(f"\n  line {survivor['line']}, {survivor['operator']}", style="muted", markup=False)
+                console.say(f"  {test['outcome']}: {test['test']}{detail}", "bad", indent=4)
+        for survivor in row["survivors"][:_SURVIVORS]:
+            console.say(f"\n  line {survivor['line']}, {survivor['operator']}", "muted")
             for line in survivor["diff"].splitlines()[2:]:
                 style = {"+": "ok", "-": "bad"}.get(line[:1], "muted")
-                out.print("  " + console.printable(line), style=style, markup=False, soft_wrap=True)
-    for name, fault in found["not_loading"].items():
-        console.note(console.printable(f"left out, does not load: {name} ({fault})"))
+                console.say(console.cell(f"  {line}", style, whole=True))
+        if (more := len(row["survivors"]) - _SURVIVORS) > 0:
+            console.note(f"\n  and {more} mutants more survive: --json has all")
+    _left_out(found)
     if found["unknown_suites"]:
         console.note(f"suites for functions that are not here: {', '.join(found['unknown_suites'][:5])}")
     console.note(f"results in {found['folder']}{_speed(found)}")
@@ -281,9 +291,9 @@ def show_comparison(found: Sequence[Difference], first: Path, second: Path) -> N
     rows = []
     for one in found:
         row = (
-            one.protocol, one.figure, one.functions, f"{one.a:.2f}", f"{one.b:.2f}",
+            f"{one.protocol}: {one.figure}", one.functions, f"{one.a:.2f}", f"{one.b:.2f}",
             f"{one.difference:+.2f}", f"{one.low:+.2f} to {one.high:+.2f}", len(one.won), len(one.lost),
         )  # fmt: skip
         rows.append([console.cell(item, "title" if one.low > 0 or one.high < 0 else "") for item in row])
-    columns = ("protocol", "figure", ">functions", ">A", ">B", ">B - A", ">95 % interval", ">won", ">lost")
-    console.out().print(console.table(f"B ({second}) less A ({first}), in points", columns, rows, framed=True))
+    columns = ("figure", ">functions", ">A", ">B", ">B - A", ">95 % interval", ">won", ">lost")
+    console.show(console.table(f"B ({second}) less A ({first}), in points", columns, rows, framed=True))

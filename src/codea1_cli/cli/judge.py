@@ -1,7 +1,9 @@
-"""`codea1 judge`: verdicts on candidates from a file, against references, without any model."""
+"""`codea1 judge`, `codea1 sandbox` and `codea1 doctor`: verdicts on programs from a file, whether the sandbox holds and
+how fast it is, and whether this machine can train at all.
+"""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,10 +12,14 @@ import typer
 from typer import Argument, Option
 
 from codea1_cli.cli import console
-from codea1_cli.cli.console import VerboseOption
+from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
+from codea1_cli.cli.shell import backend_names
 from codea1_cli.environment import cores
 
 if TYPE_CHECKING:
+    from codea1_cli.judging.canaries import Canary
+    from codea1_cli.judging.speed import Arm
+    from codea1_cli.problems.problem import Problem
     from codea1_cli.sandbox.base import Sandbox
     from codea1_cli.sandbox.make import SandboxOptions
 
@@ -23,9 +29,17 @@ PythonOption = Annotated[
 RequireOption = Annotated[
     list[str] | None, Option(metavar="LAYER", help="A layer whose absence is an error, or `all`; may be repeated.")
 ]
-SandboxOption = Annotated[str, Option(metavar="NAME", help="Where programs run: local, or fusion, a service.")]
+SandboxOption = Annotated[
+    str,
+    Option(metavar="NAME", help="Where programs run: local, or fusion, a service.", autocompletion=backend_names),
+]
 RunSandboxOption = Annotated[
-    str | None, Option(metavar="NAME", help="Where programs run: local or fusion; as in the run when left out.")
+    str | None,
+    Option(
+        metavar="NAME",
+        help="Where programs run: local or fusion; as in the run when left out.",
+        autocompletion=backend_names,
+    ),
 ]
 EndpointOption = Annotated[
     str | None, Option(metavar="URL", help="The service's address; SANDBOX_FUSION_ENDPOINT when left out.")
@@ -100,4 +114,132 @@ def _write(report: dict[str, Any], as_json: bool) -> None:
         line += f", {len(invalid)} invalid: {invalid[0]}"
     if report["load_detail"]:
         line += f"  ({report['load_detail']})"
-    console.out().print(console.printable(line), markup=False, soft_wrap=True)
+    console.say(line, indent=2)
+
+
+# -- codea1 sandbox ----------------------------------------------------------------------------------------------------
+sandbox_app = typer.Typer(no_args_is_help=True, help="Check the sandbox and measure it.")
+
+
+@sandbox_app.command()
+def check(
+    python: PythonOption = None,
+    require: RequireOption = None,
+    sandbox: SandboxOption = "local",
+    endpoint: EndpointOption = None,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Probe every layer and run canary programs. They try to cheat, hang or break out; exit 3 when one succeeds."""
+    from codea1_cli.judging.canaries import canaries_of
+    from codea1_cli.sandbox.make import SandboxOptions
+
+    options = SandboxOptions(sandbox, endpoint, python=python, require=require or (), workers=1)
+    with open_sandbox(options) as opened:
+        canaries = canaries_of(opened)
+        layers, version = opened.layers, getattr(opened, "hello", {}).get("python", "?")
+    holds = all(canary.held for canary in canaries)
+    if as_json:
+        works = {name: fault or "works" for name, fault in layers.items()}
+        console.emit({"python": version, "holds": holds, "layers": works, "canaries": canaries})
+    else:
+        _show_check(layers, canaries, version)
+        console.note("the sandbox holds" if holds else "the sandbox does not hold: do not run untrusted programs here")
+    if not holds:
+        raise typer.Exit(console.EXIT_ENVIRONMENT)
+
+
+def _show_check(layers: dict[str, str], canaries: "Sequence[Canary]", version: str) -> None:
+    works, missing = console.cell("works", "ok"), console.cell("missing", "warn")
+    held, broken = console.cell("held", "ok"), console.cell("BROKEN", "bad")
+    rows = [
+        *((missing if fault else works, name, fault) for name, fault in layers.items()),
+        *((held if canary.held else broken, canary.name, canary.detail) for canary in canaries),
+    ]
+    console.show(console.table(f"candidates run under Python {version}", ("<", "<", ""), rows))
+
+
+@sandbox_app.command()
+def bench(
+    problems: Annotated[
+        Path | None, Option(metavar="FILE", help="Problems to judge; the built-in ones when left out.")
+    ] = None,
+    jobs: Annotated[int, Option(min=8, help="Suites of 8 tests to judge.")] = 480,
+    workers: Annotated[int, Option(min=1, help="Jobs (or requests to a service) at once.")] = 2,
+    python: PythonOption = None,
+    sandbox: SandboxOption = "local",
+    endpoint: EndpointOption = None,
+    evalplus: Annotated[bool, Option("--evalplus/--no-evalplus", help="Compare with EvalPlus (needs uv).")] = True,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Judge the same jobs in several ways, and compare. By plain Python processes, by EvalPlus' checker and by this
+    sandbox; with `--sandbox fusion` by a service too."""
+    from codea1_cli.judging.speed import compare
+    from codea1_cli.sandbox.make import SandboxOptions
+
+    options = SandboxOptions(sandbox, endpoint, python=python, workers=workers)
+    show_arms(list(compare(_problems(problems), jobs, options, evalplus, console.note)), as_json)
+
+
+def _problems(path: Path | None) -> "list[Problem]":
+    from codea1_cli.problems.problem import read_problems
+
+    if path is not None:
+        return read_problems(path)
+    from codea1_cli.tiny import problems_path
+
+    return [problem for split in ("train", "heldout") for problem in read_problems(problems_path(split))]
+
+
+def show_arms(arms: "Sequence[Arm]", as_json: bool) -> None:
+    """The arms as a table, or as JSON."""
+    from codea1_cli.judging.speed import table
+
+    rows = table(arms)
+    if as_json:
+        console.emit({"cores": cores(), "arms": rows})
+        return
+    names = ("jobs", "wall s", "ms a job", "latency ms", "CPU ms a job", "x script", "x EvalPlus", "passed")
+    cells = []
+    for row in rows:
+        ratios = [f"{row[key]:.1f}" if row[key] else "-" for key in ("times_script", "times_evalplus")]
+        numbers = [f"{row[key]:.2f}" for key in ("wall_s", "ms_per_job", "latency_ms", "cpu_ms_per_job")]
+        cells.append((row["name"], row["jobs"], *numbers, *ratios, row["passed"]))
+    console.show(console.table(None, ("<arm", *(f">{name}" for name in names)), cells))
+    console.note(f"{cores()} cores; ratios by wall time a job")
+    if not any(row["name"] == "EvalPlus" for row in rows):
+        console.note("EvalPlus was not measured: it needs uv and the package index, or was left out")
+
+
+# -- codea1 doctor -----------------------------------------------------------------------------------------------------
+def doctor(
+    runs: RunsOption = None,
+    sandbox: SandboxOption = "local",
+    endpoint: EndpointOption = None,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Check versions, devices, sandbox and disk. Exit 3 when something that `codea1 train` needs is broken."""
+    from codea1_cli import __version__
+    from codea1_cli.doctor import Status, diagnose
+    from codea1_cli.runs.run_dir import runs_root
+    from codea1_cli.sandbox.make import SandboxOptions
+
+    options = SandboxOptions(sandbox, endpoint, workers=1)
+    checks = diagnose(runs_root(runs), options if sandbox != "local" else None)
+    healthy = all(check.status is not Status.BROKEN for check in checks)
+    if as_json:
+        console.emit({"codea1": __version__, "healthy": healthy, "checks": checks})
+    else:
+        styles = {Status.OK: "ok", Status.WARNING: "warn", Status.BROKEN: "bad", Status.INFO: "muted"}
+        rows = []
+        for check in checks:
+            text = console.cell(check.detail)
+            if check.hint:
+                text.append(f" ({check.hint})", style="hint")
+            rows.append((console.cell(check.status, styles[check.status]), check.name, text))
+        console.show(console.table(f"codea1 {__version__}", ("<", "<", ""), rows))
+        console.note("everything that train needs is there" if healthy else "train cannot work here yet")
+    if not healthy:
+        raise typer.Exit(console.EXIT_ENVIRONMENT)

@@ -13,6 +13,7 @@ from typer import Argument, Option
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.judge import WorkersOption
+from codea1_cli.cli.shell import run_names
 from codea1_cli.errors import UserError, command
 
 if TYPE_CHECKING:
@@ -39,7 +40,12 @@ def make_pairs(
         str | None, Option(metavar="MODEL", help="Take this model's samples, of those that hold: a run, folder or id.")
     ] = None,
     rollouts: Annotated[
-        str | None, Option(metavar="RUN", help="Take what a run sampled, of what holds, the newest steps first.")
+        str | None,
+        Option(
+            metavar="RUN",
+            help="Take what a run sampled, of what holds, the newest steps first.",
+            autocompletion=run_names,
+        ),
     ] = None,
     n: Annotated[int, Option(min=1, help="Samples a problem, or a wrong program.")] = 8,
     temperature: Annotated[float, Option(min=0.01, help="Of the samples.")] = 1.0,
@@ -55,7 +61,7 @@ def make_pairs(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Make pairs to fine-tune on: solutions that pass their tests, or suites that are valid, rightly stated and break
+    """Make pairs to fine-tune on. Solutions that pass their tests, or suites that are valid, rightly stated and break
     the wrong program that they are written against."""
     from codea1_cli.data.pairs import PAIRS, PairOptions, model_names
     from codea1_cli.data.stages import SolveRule
@@ -136,7 +142,7 @@ def show_card(card: Mapping[str, Any], folder: Path) -> None:
     rows = [("problems", "", card["problems"])]
     rows += [("without a pair", reason, -count) for reason, count in card["without"].items()]
     rows += [("with pairs", "", card["with_pairs"]), ("pairs", "", card["pairs"])]
-    console.out().print(console.table(f"pairs for the {card['role'].title()} LLM", ("<", "why", ">count"), rows))
+    console.show(console.table(f"pairs for the {card['role'].title()} LLM", ("<", "why", ">count"), rows))
     console.note(f"{folder / 'README.md'} is their card")
 
 

@@ -11,6 +11,7 @@ from typer import Argument, Option
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunOption, RunsOption, VerboseOption
 from codea1_cli.cli.judge import EndpointOption, RunSandboxOption
+from codea1_cli.cli.shell import problem_ids
 from codea1_cli.errors import UserError, command, did_you_mean
 from codea1_cli.methods.registry import method_of
 
@@ -45,12 +46,12 @@ def list_(
     if not rows:
         console.note(_empty(run_dir))
         return
-    columns = (">tests", ">mistakes", ">last step", "problem", "<most frequent test")
+    columns = ("<problem", ">tests", ">mistakes", ">last step", "<most frequent test")
     cells = [
-        (row.tests, row.mistakes, row.last_step, console.cell(row.problem_id, "name"), row.worst)
+        (console.cell(row.problem_id, "name"), row.tests, row.mistakes, row.last_step, row.worst)
         for row in rows[: limit or None]
     ]
-    console.out().print(console.table(f"Mistake Book of {run_dir.name}", columns, cells))
+    console.show(console.table(f"Mistake Book of {run_dir.name}", columns, cells))
     if limit and len(rows) > limit:
         console.note(f"and {len(rows) - limit} problems more: --limit 0 shows all")
     console.note(f"next: {command('mistakes', 'inspect', *run_dir.options, rows[0].problem_id)}")
@@ -58,18 +59,22 @@ def list_(
 
 @app.command()
 def inspect(
-    problem_id: Annotated[str, Argument(metavar="PROBLEM_ID", help="As `codea1 mistakes list` shows it.")],
+    problem_id: Annotated[
+        str,
+        Argument(metavar="PROBLEM_ID", help="As `codea1 mistakes list` shows it.", autocompletion=problem_ids),
+    ],
     run: RunOption = None,
     runs: RunsOption = None,
     replay: Annotated[
         bool, Option("--replay", help="Run the live tests again on the candidates that failed them, and find the line.")
     ] = False,
+    limit: Annotated[int, Option(min=0, help="Tests of a table; 0 shows all.")] = 20,
     sandbox: RunSandboxOption = None,
     endpoint: EndpointOption = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Show one problem: its live tests, who fails them and where, the trend, and what has been learned."""
+    """Show one problem. Its live tests, who fails them and where, the trend, and what has been learned."""
     from codea1_cli.mistakes.inspect import view
     from codea1_cli.mistakes.replay import replay as run_again
     from codea1_cli.recipe.resources import judge_of
@@ -94,9 +99,9 @@ def inspect(
         data = console.jsonable(shown)
         console.emit({"run": run_dir.name, **data, "replay": replayed})
         return
-    from codea1_cli.cli.mistakes_view import show
+    from codea1_cli.cli.views import show_problem
 
-    show(shown, replayed)
+    show_problem(shown, replayed, limit)
 
 
 @app.command()
@@ -105,7 +110,10 @@ def export(
     format_: Annotated[
         Literal["jsonl", "pytest"] | None, Option("--format", help="jsonl, or pytest; by FILE's suffix when left out.")
     ] = None,
-    problem: Annotated[list[str] | None, Option(metavar="ID", help="Only this problem; may be repeated.")] = None,
+    problem: Annotated[
+        list[str] | None,
+        Option(metavar="ID", help="Only this problem; may be repeated.", autocompletion=problem_ids),
+    ] = None,
     force: Annotated[bool, Option("--force", help="Replace FILE when it exists.")] = False,
     run: RunOption = None,
     runs: RunsOption = None,
@@ -114,7 +122,7 @@ def export(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Write the live tests as jsonl, or as a pytest file that passes on the references."""
+    """Write the live tests as jsonl or as a pytest file. The latter passes on the references."""
     if as_json and to is None:
         raise UserError("--json needs --to: the exported file itself would go to stdout", hint="add --to FILE.jsonl")
     if to is not None and to.exists() and not force:

@@ -8,6 +8,7 @@ from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
+from codea1_cli.cli.shell import RecipeOption, override_values
 from codea1_cli.environment import cores, hub_cache
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, left_out, size_text
 from codea1_cli.methods.registry import method_of
@@ -23,11 +24,14 @@ _PROBLEMS = 9688
 
 def plan(
     overrides: Annotated[
-        list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Recipe keys to override, such as code.gpus=2.")
+        list[str] | None,
+        Argument(
+            metavar="[KEY=VALUE]...",
+            help="Recipe keys to override, such as code.gpus=2.",
+            autocompletion=override_values,
+        ),
     ] = None,
-    recipe: Annotated[
-        str | None, Option("--recipe", "-r", metavar="NAME|FILE", help="A shipped recipe or a YAML file.")
-    ] = None,
+    recipe: RecipeOption = None,
     gpu: Annotated[
         str | None, Option(metavar="KIND", help="Plan for h100, h200, a100, a100-40 or cpu instead of this machine.")
     ] = None,
@@ -46,7 +50,8 @@ def plan(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Look ahead: memory per GPU, disk, tokens and seconds per step, the best slices; exit 3 when it cannot fit."""
+    """Look ahead at what a run needs. Memory per GPU, disk, tokens and seconds per step, the best slices; exit 3 when
+    it cannot fit."""
     from dataclasses import replace
 
     from codea1_cli.cli.plan_view import estimate_data, show_estimate

@@ -173,7 +173,7 @@ def show_run(data: dict[str, Any], estimate: RunEstimate | None) -> None:
         if key not in ("ahead", "notes"):
             for name, item in value.items() if isinstance(value, dict) else [("", value)]:
                 rows.append((f"{key} {name}".strip(), ", ".join(item) if isinstance(item, list) else item))
-    console.out().print(console.table(f"Plan of {data['recipe']}", ("", ""), rows, framed=True))
+    console.show(console.table(f"Plan of {data['recipe']}", ("", ""), rows, framed=True))
     _print_lines(headline(estimate) if estimate else [])
     for line in data["notes"]:
         console.note(line)
@@ -241,12 +241,12 @@ def show_estimate(
 
 
 def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    console.out().print(console.table(title, columns, rows, framed=True))
+    console.show(console.table(title, columns, rows, framed=True))
 
 
 def _print_lines(lines: Sequence[str]) -> None:
     for line in lines:
-        console.out().print(line, markup=False, soft_wrap=True)
+        console.say(line, indent=2)
 
 
 def _sampled(sequences: Mapping[str, int]) -> list[str]:

@@ -12,6 +12,7 @@ from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption, WaitOption
+from codea1_cli.cli.shell import panels
 from codea1_cli.errors import UserError
 from codea1_cli.errors import command as typed
 from codea1_cli.recipe.data_options import Options, SourceOptions
@@ -52,6 +53,15 @@ def option_groups(command: Callable[..., int]) -> Callable[..., int]:
     return grouped
 
 
+@panels(
+    {
+        "Source": "data maps mapping difficulty split revision config license limit",
+        "What is kept": "min_tests dedup decontaminate benchmarks threshold max_prompt_tokens tokenizer chat_template",
+        "Verification": "verify workers time_limit_s memory_mb slow_s python sandbox endpoint",
+        "Solve rate": "solve_rate n keep temperature max_new_tokens",
+        "Output": "out val test seed format report",
+    }
+)
 @option_groups
 def prepare_data(
     context: typer.Context,
@@ -72,8 +82,8 @@ def prepare_data(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Make training data: read, filter, deduplicate, decontaminate, verify, split. Interrupted, it goes on from
-    there."""
+    """Make training data of public problems or your own. Read, filter, deduplicate, decontaminate, verify, split;
+    interrupted, it goes on from there."""
     from codea1_cli.data.publish import check_out, removed, shown
     from codea1_cli.data.sources import make_source
 
@@ -229,7 +239,7 @@ def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
     kept = [[console.cell(text, "ok") for text in ("kept", *split)] for split in card.splits.items()]
     title = f"{card.title}: {card.kept} of {card.read} rows kept"
     rows = [("read", "", card.read), *removed, *kept]
-    console.out().print(console.table(title, ("<stage", "reason", ">rows"), rows))
+    console.show(console.table(title, ("<stage", "reason", ">rows"), rows))
     _histogram("tests a problem", buckets(card.tests))
     _histogram("tokens of the prompt", buckets(card.prompt_tokens))
     _histogram("solve rate", [(str(rate), count) for rate, count in sorted(card.solve_rates.items())])
@@ -256,7 +266,7 @@ def _histogram(title: str, rows: Sequence[tuple[str, int]]) -> None:
     most = max(count for _, count in rows)
     bars = ["█" * max(1 if count else 0, round(_BAR * count / most)) for _, count in rows]
     cells = [(*row, console.cell(bar, "name")) for row, bar in zip(rows, bars, strict=True)]
-    console.out().print(console.table(title, (">", ">", ""), cells))
+    console.show(console.table(title, (">", ">", ""), cells))
 
 
 def show_report(listed: Sequence[Mapping[str, Any]]) -> None:
@@ -269,4 +279,4 @@ def show_report(listed: Sequence[Mapping[str, Any]]) -> None:
         if "other" in line:
             score = f"{line['score']:.2f}" if "score" in line else line.get("detail", "")
             rows.append(("", console.cell(score, "name"), line["other"], line["other_text"]))
-    console.out().print(console.table(None, ("<stage", "reason", "row", "text"), rows))
+    console.show(console.table(None, ("<stage", "reason", "<row", "text"), rows))

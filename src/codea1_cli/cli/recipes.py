@@ -10,6 +10,7 @@ from typer import Argument
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption
+from codea1_cli.cli.shell import override_values, recipe_names
 from codea1_cli.environment import cache_folder, cores, hub_cache
 from codea1_cli.errors import CodeA1Error, UserError, size_text
 from codea1_cli.methods.registry import method_of
@@ -44,25 +45,30 @@ def list_(as_json: JsonOption = False, verbose: VerboseOption = False) -> None:
         console.emit(rows)
         return
     cells = [(console.cell(row["name"], "name"), row["model"], row["description"]) for row in rows]
-    console.out().print(console.table(None, ("<recipe", "model", "what it is"), cells))
+    console.show(console.table(None, ("<recipe", "<model", "what it is"), cells))
     console.note("next: codea1 train --recipe tiny")
 
 
 @app.command()
 def show(
-    recipe: Annotated[str, Argument(metavar="RECIPE", help="A shipped name or a .yaml file.")],
-    overrides: Annotated[list[str] | None, Argument(metavar="KEY=VALUE", help="Changes to it.")] = None,
+    recipe: Annotated[
+        str, Argument(metavar="RECIPE", help="A shipped name or a .yaml file.", autocompletion=recipe_names)
+    ],
+    overrides: Annotated[
+        list[str] | None, Argument(metavar="KEY=VALUE", help="Changes to it.", autocompletion=override_values)
+    ] = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Print a recipe as YAML with every default written out and explained; the output is itself a recipe."""
+    """Print a recipe with every default written out. YAML, explained; the output is itself a recipe."""
+    from codea1_cli.cli.layout import room
     from codea1_cli.recipe.files import load_recipe
 
     loaded = load_recipe(recipe, overrides or ())
     if as_json:
         console.emit(loaded.dump())
     else:
-        console.write(commented_yaml(loaded))
+        console.write(commented_yaml(loaded, room(console.out())))
 
 
 @app.command()
@@ -70,13 +76,15 @@ def check(
     recipes: Annotated[
         list[str] | None,
         Argument(
-            metavar="RECIPE|KEY=VALUE", help="Names or files, and changes to them; all shipped ones when left out."
+            metavar="RECIPE|KEY=VALUE",
+            help="Names or files, and changes to them; all shipped ones when left out.",
+            autocompletion=recipe_names,
         ),
     ] = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Check recipes: keys, values, batch arithmetic, and the files that they name. Exit 2 when one is wrong."""
+    """Check recipes and the files that they name. Keys, values, batch arithmetic; exit 2 when one is wrong."""
     from codea1_cli.recipe.files import recipe_names
 
     overrides = [word for word in recipes or () if "=" in word and not Path(word).is_file()]
@@ -87,10 +95,10 @@ def check(
     else:
         for result in results:
             line = f"ok     {result['recipe']}" if result["ok"] else f"wrong  {result['recipe']}: {result['error']}"
-            console.out().print(line, style="ok" if result["ok"] else "bad", markup=False, soft_wrap=True)
+            console.say(line, style="ok" if result["ok"] else "bad", indent=7)
             for text in (result["hint"], *result["notes"]):
                 if text:
-                    console.out().print(f"       {text}", style="muted", markup=False, soft_wrap=True)
+                    console.say(f"       {text}", style="muted", indent=7)
     if not all(result["ok"] for result in results):
         raise typer.Exit(console.EXIT_USAGE)
 
@@ -258,13 +266,14 @@ def _data_folder(source: "DataSource", missing: Sequence[str] = ()) -> Path:
 _KEY = re.compile(r"^( *)([A-Za-z_0-9]+):")
 
 
-def commented_yaml(recipe: "Recipe") -> str:
-    """The recipe as YAML with every default written out and each key's meaning behind it.
+def commented_yaml(recipe: "Recipe", width: int) -> str:
+    """The recipe as YAML with every default written out and each key's meaning behind it, in lines of `width` columns.
 
     Loading it again gives the same recipe.
     """
     import yaml
 
+    from codea1_cli.cli.layout import commented
     from codea1_cli.recipe.files import walk_fields
     from codea1_cli.recipe.schema import Recipe as Model
 
@@ -279,7 +288,8 @@ def commented_yaml(recipe: "Recipe") -> str:
             depth = len(found.group(1)) // 2
             path = [*path[:depth], found.group(2)]
             if about := meaning.get(".".join(path)):
-                line = f"{line:<36}  # {about}"
+                lines += commented(line, about, 36, width)
+                continue
         lines.append(line)
     result = "\n".join(lines) + "\n"
     if yaml.safe_load(result) != recipe.dump():

@@ -9,6 +9,7 @@ from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
+from codea1_cli.cli.shell import RecipeOption, override_values
 from codea1_cli.cli.watch import TrackerOption
 from codea1_cli.environment import cores, demand_linux
 from codea1_cli.errors import UserError, command
@@ -30,11 +31,10 @@ def train(
             metavar="[KEY=VALUE]...",
             help="Recipe keys to override, such as train.max_steps=20; with --resume only the length of the run, "
             "tracker, checkpoint.*, eval.*, faults.*, preflight.*, sandbox.endpoint and sandbox.patience_s.",
+            autocompletion=override_values,
         ),
     ] = None,
-    recipe: Annotated[
-        str | None, Option("--recipe", "-r", metavar="NAME|FILE", help="A shipped recipe or a YAML file.")
-    ] = None,
+    recipe: RecipeOption = None,
     run: Annotated[
         str | None, Option(metavar="NAME", help="The run's name; the recipe's name and the time when left out.")
     ] = None,
@@ -58,7 +58,7 @@ def train(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Train both policies; a run directory holds everything that it leaves."""
+    """Train both policies. A run directory holds everything that it leaves."""
     from codea1_cli.cli.plan import estimate_here, first_use, free_disk
     from codea1_cli.cli.plan_view import headline, run_data, show_run
     from codea1_cli.cli.recipes import fetched

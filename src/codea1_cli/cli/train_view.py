@@ -1,4 +1,4 @@
-"""What a user sees of a run: a line per step, plain when nobody watches, and a closing summary."""
+"""What a user sees of a run: a line per step, on a terminal a live one while a step runs, and a closing summary."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from codea1_cli.cli import console
 from codea1_cli.cli.compare import gpu_hours
-from codea1_cli.errors import command, counted, some
+from codea1_cli.cli.watch import doing
+from codea1_cli.errors import clock, command, counted, some
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.methods.code_a1 import percent
 from codea1_cli.methods.registry import method_of
@@ -18,6 +19,8 @@ from codea1_cli.report.curves import SIGNS
 from codea1_cli.runs.summary import spent
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from codea1_cli.engine.ranks import Node
     from codea1_cli.planning.gpu_assignment import Gpu, GpuAssignment
     from codea1_cli.recipe.schema import Recipe
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class TrainView:
-    """Prints to stderr; on a terminal a spinner says what is going on between two steps."""
+    """Prints to stderr; on a terminal a live line says what is going on."""
 
     def __init__(
         self, recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]], hosts: dict[str, list[str]] | None = None
@@ -34,6 +37,7 @@ class TrainView:
         """`hosts`: each rank's node, for a run on a cluster."""
         self.recipe, self.run, self.ranks, self.hosts = recipe, run, ranks, hosts or {}
         self.status: Any = None
+        self.busy, self.doing = "starting", dict[str, Any]()  # for the live line: a phase of the run, the last `doing`
         self.started = time.monotonic()
         self.times: list[float] = []
         self.last = 0  # the step at which this call of the command ends
@@ -48,10 +52,9 @@ class TrainView:
             places = [f"GPU {g.logical} (physical {g.physical}, {g.name})" if g else "CPU" for g in group]
             if role in self.hosts:
                 places = [f"{what} of {host}" for what, host in zip(places, self.hosts[role], strict=True)]
-            where = ", ".join(places)
-            console.note(f"{role} policy {self.recipe.model_of(role)} on {where}")
+            console.note(f"{role} policy {self.recipe.model_of(role)} on {', '.join(places)}")
         if console.err().is_terminal:
-            self.status = console.err().status("starting", spinner="dots" if console.unicode() else "line")
+            self.status = console.err().status(self, spinner="dots" if console.unicode() else "line")
             self.status.start()
         return self
 
@@ -60,21 +63,27 @@ class TrainView:
             self.status.stop()
 
     def phase(self, text: str) -> None:
-        """Says what the run is busy with: in the spinner, or as a line with the time since the start."""
-        if self.status is not None:
-            self.status.update(text)
-        else:
+        """Says what the run is busy with: in the live line, or as a line with the time since the start."""
+        self.busy = text
+        if self.status is None:
             console.note(f"{text} ({time.monotonic() - self.started:.0f} s)")
+
+    def __rich__(self) -> Text:
+        """The live line."""
+        return console.cell(doing(self.doing, time.time(), console.err().width - 3) or self.busy)
 
     def event(self, event: dict[str, Any]) -> None:
         """Shows an event of the run: its `length`, a `step` or `eval` with its line of metrics.jsonl, a `checkpoint`,
-        a `note` or a `warning`."""
+        a `note`, a `warning`, or what the ranks are `doing`."""
         kind = event["kind"]
         if kind == "length":
             self.last = event["last"]
             if self.last < event["total"]:
                 self._say(f"  stops after step {self.last} of {event['total']} (--max-steps)")
+        elif kind == "doing":
+            self.doing = event
         elif kind == "step":
+            self.busy = "training"
             self._step(event["line"])
         elif kind == "eval":
             self._evaluation(event["line"])
@@ -85,8 +94,14 @@ class TrainView:
         elif kind == "warning":
             console.warn(console.printable(event["text"]))
 
-    def _say(self, text: str) -> None:
-        console.err().print(text, markup=False, soft_wrap=True)
+    def _say(self, *groups: str) -> None:
+        """A line of figures, in groups of those that belong together; a lone text folds between words."""
+        from codea1_cli.cli.layout import print_figures
+
+        if len(groups) > 1:
+            print_figures(console.err(), groups)
+        else:
+            console.note(groups[0], style="")
 
     def _step(self, line: dict[str, Any]) -> None:
         arena = line["arena"]
@@ -110,7 +125,7 @@ class TrainView:
         }:
             parts.insert(-1, f"sandbox failures {', '.join(f'{count} {kind}' for kind, count in fresh.items())}")
         self.failed = failed
-        self._say("  ".join(parts))
+        self._say(*parts)
         for pid in arena.get("leaving", ()):
             self._say(f"  {pid} leaves the schedule: its reference runs out of time on the calls that suites make")
         if flat := arena.get("leaving_flat"):
@@ -119,8 +134,6 @@ class TrainView:
         reward = line.get("code", {}).get("reward")
         if reward is not None:
             self.rewards.append(reward)
-        if self.status is not None:
-            self.status.update(f"step {line['step'] + 1}")
 
     def _watch(self, arena: dict[str, Any]) -> None:
         """Signs of a game that goes wrong without failing, each told once."""
@@ -155,21 +168,20 @@ class TrainView:
                 self._compare(code["pass@1"])
         if test:
             parts.append(f"validity {percent(test['validity'])}  asserts {_plain(test['asserts'])}")
-        self._say("  ".join(parts))
+        self._say(*parts)
         if test:
             near = line["eval"]["near_miss"]["exposed"]
             self._say(
-                f"  exposed {percent(test['exposed'])}  near-miss {percent(near)}"
-                f"  false alarm {percent(test['false_alarm'])}  stated rightly {percent(test['stated_correctly'])}"
+                f"  exposed {percent(test['exposed'])}  near-miss {percent(near)}",
+                f"false alarm {percent(test['false_alarm'])}  stated rightly {percent(test['stated_correctly'])}",
             )
-        if self.status is not None:
-            self.status.update("training")
 
     def _benchmark(self, step: int, figures: dict[str, Any]) -> None:
         """One line: pass@1 of each set of tests, or what a Test LLM's suites are worth."""
         if benchmark_row(figures["set"]).role == "test":  # in percent already
             names = {"validity": "validity", "right_tests": "right tests", "mutation": "mutation score"}
-            shares = {words: _share(figures.get(key)) for key, words in names.items()}
+            found = {words: figures.get(key) for key, words in names.items()}
+            shares = {words: None if value is None else value / 100 for words, value in found.items()}
         else:
             shares = {key: figures[key] for key in figures if key.endswith("/pass@1")}
         parts = [f"{figures['set']} at step {step}:", *(f"{words} {percent(value)}" for words, value in shares.items())]
@@ -178,7 +190,7 @@ class TrainView:
             parts.append(f"{figures['prompts_too_long']} prompts too long")
         if figures.get("unscored"):
             parts.append(f"{figures['unscored']:.0f} unscored")
-        self._say("  ".join(parts))
+        self._say(*parts)
 
     def finish(self, outcome: Outcome) -> None:
         """The closing summary: before and after, the book, where it lies, what to type next."""
@@ -205,7 +217,7 @@ class TrainView:
                 for label, part, key, as_text in labels
                 if part in last["eval"]
             ]
-            console.err().print(console.table(title, ("", ">before", ">after"), rows, framed=True))
+            console.err().print(console.table(title, ("", ">before", ">after"), rows, framed=True), crop=False)
         steps = [line for line in lines if "arena" in line]
         few = not evaluations or evaluations[-1]["eval"]["code"].get("problems", 0) < FEW
         if few and (rewards := _rewards(steps)):
@@ -227,7 +239,7 @@ class TrainView:
                 console.warn(line)
         if best := self.run.best():
             self._say(f"best checkpoint: step {best['step']}, {best['figure']} {best['value']:.4g}")
-        self._say(f"run: {self.run.path}")
+        console.note(console.cell("run: ").append_text(console.cell(self.run.path, whole=True)))
         if self.run.within is not None and outcome.step >= outcome.total:
             return  # the run that it warms up follows
         if outcome.step < outcome.total and saves:
@@ -286,14 +298,3 @@ def _rewards(steps: Sequence[dict[str, Any]]) -> str:
 
 def _plain(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.1f}"
-
-
-def _share(percent: float | None) -> float | None:
-    return None if percent is None else percent / 100
-
-
-def clock(seconds: float) -> str:
-    """`5:19`, or `1:05:19` from an hour on."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

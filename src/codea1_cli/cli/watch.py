@@ -9,6 +9,7 @@ import re
 import select
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,8 @@ from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
+from codea1_cli.cli.shell import run_names
+from codea1_cli.errors import clock
 from codea1_cli.files import kept_json
 
 if TYPE_CHECKING:
@@ -25,7 +28,10 @@ if TYPE_CHECKING:
     from codea1_cli.report.curves import Table
     from codea1_cli.runs.run_dir import RunDir
 
-RunArgument = Annotated[str | None, Argument(metavar="RUN", help="A run's name or folder; the newest when left out.")]
+RunArgument = Annotated[
+    str | None,
+    Argument(metavar="RUN", help="A run's name or folder; the newest when left out.", autocompletion=run_names),
+]
 
 TrackerOption = Annotated[
     list[str] | None,
@@ -66,7 +72,7 @@ def watch(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Watch a run from another terminal: figures, what each rank does, warnings, time left. q or Ctrl-C ends it.
+    """Watch a run from another terminal. Figures, what each rank does, warnings, time left; q or Ctrl-C ends it.
 
     It reads files and touches nothing. Where stdout is no terminal, or nobody trains, it shows the run once.
     """
@@ -85,7 +91,7 @@ def watch(
                 live.update(_screen(snapshot(run, time.time())), refresh=True)
                 if pressed(every):
                     break
-    out.print(_screen(snapshot(run, time.time())))
+    console.show(_screen(snapshot(run, time.time())))
 
 
 def track(
@@ -95,7 +101,7 @@ def track(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Publish a run to experiment trackers: what is missing there, and what a run in progress writes.
+    """Publish a run to experiment trackers. What is missing there, and what a run in progress writes.
 
     A run that was tracked before goes on in the same place.
     """
@@ -190,6 +196,28 @@ def snapshot(run: RunDir, now: float) -> dict[str, Any]:
     }
 
 
+def doing(event: Mapping[str, Any], now: float, width: int) -> str:
+    """A line of `width` columns of an event `doing`: the step at work, what each policy's ranks do and since when, how
+    far the step is. Empty where nobody is at work; what does not fit is left out."""
+    ranks, counts = event.get("ranks", {}), event.get("counts", {})
+    working = [step for phase, step, _ in ranks.values() if phase != "waiting"]
+    if not working and not counts:
+        return ""
+    at = max(working or (step for _, step, _ in ranks.values()))
+    parts = [f"step {at}"]
+    for policy in dict.fromkeys(label.partition("[")[0] for label in sorted(ranks)):
+        own = [one for label, one in ranks.items() if label.startswith(f"{policy}[")]
+        phases = Counter(
+            phase if phase == "waiting" or step == at else f"{phase} step {step}" for phase, step, _ in own
+        )
+        each = " and ".join(f"{count} {phase}" if len(phases) > 1 else phase for phase, count in phases.items())
+        parts.append(f"{policy} {each} {clock(max(0.0, now - max(since for *_, since in own)))}")
+    parts += [f"{done}/{every} {what}" for what, (done, every) in counts.items()]
+    while len("  ".join(parts)) > width and len(parts) > 1:
+        parts.pop()
+    return "  ".join(parts)
+
+
 def _column(found: Mapping[str, Table], table: str, key: str) -> list[float | None]:
     values: list[float | None] = found.get(table, {}).get("y", {}).get(key, [])
     return values
@@ -223,8 +251,6 @@ _WARNS = re.compile(r"\b(warning|error|exception)\b", re.IGNORECASE)
 def _screen(seen: Mapping[str, Any]) -> Group:
     from rich.console import Group
     from rich.text import Text
-
-    from codea1_cli.cli.train_view import clock
 
     done = f"{100 * seen['step'] / seen['total']:.0f}%" if seen["total"] else ""
     where = f"step {seen['step']}" + (f" of {seen['total']}" if seen["total"] else "")

@@ -8,6 +8,7 @@ future; nothing polls.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from asyncio import gather
 from collections import defaultdict
 from collections.abc import Sequence
@@ -251,14 +252,13 @@ class Arena:
         self.news.set()
 
     async def next_events(self, timeout_s: float = 1.0) -> list[dict[str, Any]]:
-        """What happened since the last call; waits up to `timeout_s` for something to."""
-        try:
+        """What happened since the last call, for which it waits up to `timeout_s`, and what the ranks do now."""
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.news.wait(), timeout_s)
-        except TimeoutError:
-            return []
         events, self.events = self.events, []
         self.news.clear()
-        return events
+        counts = self.steps[max(self.steps)].progress if self.steps else {}
+        return [*events, {"kind": "doing", "ranks": self.beats.phases, "counts": counts}]
 
     async def heartbeat(self, label: str, phase: str, step: int) -> None:
         if phase == "sampling" and not self.sampling:

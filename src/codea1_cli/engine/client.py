@@ -146,6 +146,11 @@ class Heartbeats:
         """The judge has finished something."""
         self._judged = time.monotonic()
 
+    @property
+    def phases(self) -> dict[str, tuple[str, int, float]]:
+        """(phase, step, time that it began) of every rank."""
+        return dict(self._told)
+
     def position(self, label: str) -> tuple[str, int] | None:
         """(phase, step) that a rank reported last."""
         beat = self._beats.get(label)

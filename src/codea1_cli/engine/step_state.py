@@ -51,7 +51,20 @@ class Step:
         self.scoring: asyncio.Task[None] | None = None
         self.judge_seconds = self.pool_seconds = 0.0
         self.sampled = time.monotonic()  # when the last rank posted what it had sampled
-        self.prompts_too_long = 0
+        self.prompts_too_long = self.posted = 0  # posted: candidates whose suites are there, or are not wanted
+
+    @property
+    def progress(self) -> dict[str, tuple[int, int]]:
+        """How far the step is, by what is counted, as done and in all; nothing once it is scored. Identical candidates
+        count once where they share their suites."""
+        if self.scored.done():
+            return {}
+        groups = [slot.result() for slot in self._candidates.values() if slot.done() and not slot.exception()]
+        if len(groups) < len(self._candidates) or not self._judged:
+            return {"problems sampled": (len(groups), len(self._candidates))}
+        every = sum(len(set(self.owners(group))) for group in groups)
+        judged = sum(slot.done() for slot in self._judged.values())
+        return {"attacked": (self.posted, every), "judged": (judged, every)}
 
     @property
     def figures(self) -> dict[str, float]:
@@ -115,6 +128,7 @@ class Step:
         attacks: dict[str, list[tuple[int, Sequence[str]]]] = defaultdict(list)
         for problem_id, index, texts in groups:
             attacks[problem_id].append((index, texts))
+            self.posted += 1
             self.sampled = time.monotonic() if texts else self.sampled
         parts = [
             (problem_id, dict(suites[start : start + self._judge.together]))

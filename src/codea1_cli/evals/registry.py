@@ -132,7 +132,7 @@ _ROWS = (
     BenchmarkRow(
         name="bigcodebench",
         title="BigCodeBench",
-        about="1,140 tasks that use libraries, or the 148 hard ones",
+        about="1,140 tasks with libraries, or 148 hard ones",
         role="code",
         holds=lambda row: str(row.get("task_id")).startswith("BigCodeBench/") and "complete_prompt" in row,
         prefix="BigCodeBench/",

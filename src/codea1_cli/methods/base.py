@@ -276,5 +276,5 @@ class Method(ABC):
 
     @abstractmethod
     def step_line(self, line: Mapping[str, Any]) -> list[str]:
-        """The parts of the terminal's step line between the step's number and its seconds, from a line of
-        metrics.jsonl."""
+        """The terminal's step line between the step's number and its seconds, from a line of metrics.jsonl: groups of
+        figures that belong together, two spaces between the figures of a group."""

@@ -83,11 +83,11 @@ class CodeA1(Method):
             return percent(arena.get(key), 0)
 
         return [
-            f"code reward {number(code.get('reward'))} signal {share('code_signal_share')}",
-            f"test reward {number(test.get('reward'))} exposed {share('exposed_share')} "
-            f"false alarm {share('false_alarm_share')} valid {share('suite_validity')} "
+            f"code reward {number(code.get('reward'))}  signal {share('code_signal_share')}",
+            f"test reward {number(test.get('reward'))}  exposed {share('exposed_share')}  "
+            f"false alarm {share('false_alarm_share')}  valid {share('suite_validity')}  "
             f"stated rightly {share('stated_correctly_share')}",
-            f"asserts {number(arena.get('asserts_per_suite'), 1)} calls {number(arena.get('group_calls'), 0)} "
+            f"asserts {number(arena.get('asserts_per_suite'), 1)}  calls {number(arena.get('group_calls'), 0)}  "
             f"wrong {share('wrong_share')}",
             f"book {arena['book_tests']}",
         ]

@@ -72,8 +72,8 @@ class GoldenTests(Method):
     def step_line(self, line: Mapping[str, Any]) -> list[str]:
         arena = line["arena"]
         return [
-            f"code reward {number(line['code'].get('reward'))} signal {percent(arena.get('code_signal_share'), 0)}",
-            f"solved {percent(arena.get('solved_share'))} tests passed {percent(arena.get('passed_share'))}",
+            f"code reward {number(line['code'].get('reward'))}  signal {percent(arena.get('code_signal_share'), 0)}",
+            f"solved {percent(arena.get('solved_share'))}  tests passed {percent(arena.get('passed_share'))}",
             f"loaded {percent(arena.get('loaded_share'), 0)}",
         ]
 

@@ -97,7 +97,7 @@ class Sft(Method):
 
     def step_line(self, line: Mapping[str, Any]) -> list[str]:
         return [
-            f"{role} loss {number(line[role].get('loss'))} token accuracy "
+            f"{role} loss {number(line[role].get('loss'))}  token accuracy "
             f"{percent(line[role].get('token_accuracy'), 0)}"
             for role in self.policies
         ]

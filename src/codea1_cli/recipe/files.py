@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,26 +13,9 @@ from pydantic import BaseModel, ValidationError
 from codea1_cli.errors import UserError, command, did_you_mean, first_line, meant, near
 from codea1_cli.files import read_text, user_path
 from codea1_cli.methods.registry import DEFAULT, without_ignored, without_settings_of
+from codea1_cli.recipe import recipe_folder, recipe_names
 from codea1_cli.recipe.aliases import ALIASES
 from codea1_cli.recipe.schema import Recipe
-
-
-def recipe_folder() -> Path:
-    """The folder of the shipped recipes: package data in a wheel, `recipes/` in a source tree."""
-    packaged = Path(str(files("codea1_cli"))) / "recipes"
-    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "recipes"
-
-
-def recipe_names() -> list[str]:
-    """The shipped recipes' names, smallest model first."""
-    return sorted((p.stem for p in recipe_folder().glob("*.yaml")), key=_size)
-
-
-def _size(name: str) -> float:
-    number, unit = name[:-1], name[-1:]
-    if not number.replace(".", "", 1).isdigit():
-        return 0.0
-    return float(number) * {"m": 1e6, "b": 1e9}.get(unit, 1.0)
 
 
 def recipe_path(name: str) -> Path:

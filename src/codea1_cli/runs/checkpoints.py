@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import zipfile
 from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -17,7 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.durable import write_atomic
+from codea1_cli.errors import UserError
 from codea1_cli.files import kept_json, read_json
+from codea1_cli.methods.registry import method_of
 from codea1_cli.models.loading import safetensors_size
 
 if TYPE_CHECKING:
@@ -156,3 +159,41 @@ def folder_bytes(folder: Path) -> int:
             with contextlib.suppress(OSError):
                 total += os.lstat(os.path.join(parent, name)).st_size
     return total
+
+
+# -- giving disk space back --------------------------------------------------------------------------------------------
+def deletions(runs: Iterable[RunDir], keep: int, whole: bool) -> list[dict[str, Any]]:
+    """What pruning these runs deletes: each `run` by its name, the `step` of a checkpoint, and `bytes`. `whole`: the
+    runs themselves, whose step is None."""
+    if whole:
+        return [{"run": run.name, "step": None, "bytes": folder_bytes(run.path)} for run in runs]
+    return [
+        {"run": run.name, "step": step, "bytes": folder_bytes(run.checkpoint(step))}
+        for run in runs
+        for step in run.prunable(keep, steps=_whole_steps(run))
+    ]
+
+
+def _whole_steps(run: RunDir) -> list[int]:
+    """A damaged checkpoint is neither deleted nor counted: those before it are what the run can go on from."""
+    try:
+        policies = method_of(run.recipe()).policies
+    except UserError:
+        policies = ()
+    return [step for step in run.committed_steps() if damage(run.checkpoint(step), step, policies) is None]
+
+
+def delete(runs: Iterable[RunDir], entries: Iterable[dict[str, Any]]) -> None:
+    """Deletes what `deletions` gave, each with its run's lock held."""
+    by_name = {run.name: run for run in runs}
+    for entry in entries:
+        run = by_name[entry["run"]]
+        with run.locked():
+            if entry["step"] is not None:
+                run.delete_checkpoint(entry["step"])
+                continue
+            # Out of the list at once: a crash in the middle leaves a hidden leftover, not half a run.
+            doomed = run.path.with_name(f".{run.name}.deleted")
+            shutil.rmtree(doomed, ignore_errors=True)
+            run.path.rename(doomed)
+        shutil.rmtree(doomed)

@@ -1,0 +1,188 @@
+"""What the command line says of itself: help in groups, what a shell completes, what is wrong with a command."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from codea1_cli.errors import did_you_mean
+
+_COMPLETES = "_CODEA1_COMPLETE"  # set by the shell that asks; Typer's name
+
+
+def usage_fault(error: typer.TyperException) -> tuple[str, str | None]:
+    """What is wrong with a command line, and the hint."""
+    message = error.format_message().partition(" (Possible options")[0].partition(" Did you mean ")[0].rstrip(".")
+    context = getattr(error, "ctx", None)
+    hint = None
+    if context is not None:
+        hint = f"see {context.command_path} --help"
+        if option := getattr(error, "option_name", None):
+            hint = did_you_mean(option, [name for param in context.command.params for name in param.opts]) or hint
+        elif stranger := re.fullmatch("No such command '(.*)'", message):
+            names = list(context.command.commands)
+            hint = did_you_mean(stranger[1], names) or f"one of {', '.join(names)}"
+    return message[:1].lower() + message[1:], hint
+
+
+# -- help --------------------------------------------------------------------------------------------------------------
+class Group(TyperGroup):
+    """Commands: in help they stand under their `rich_help_panel`, each with the whole first sentence of its help."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the commands."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (getattr(command, "rich_help_panel", None), (name, command.get_short_help_str(10_000)))
+            for name, command in found
+            if command is not None and not command.hidden
+        ]
+        _sections(formatter, "Commands", rows)
+
+
+def panels(words: Mapping[str, str]) -> Callable[[Any], Any]:
+    """Puts a command's parameters under headings in its help: by heading, their names."""
+
+    def marked(function: Any) -> Any:
+        function.panels = {name: heading for heading, names in words.items() for name in names.split()}
+        return function
+
+    return marked
+
+
+class Command(TyperCommand):
+    """A command whose options stand under the headings of its `panels` in help."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Writes arguments, then options."""
+        own = getattr(self.callback, "panels", {})
+        records = [(param, param.get_help_record(ctx)) for param in self.get_params(ctx)]
+        for kind, heading in (("argument", "Arguments"), ("option", "Options")):
+            rows = [(own.get(param.name), row) for param, row in records if row and param.param_type_name == kind]
+            _sections(formatter, heading, rows)
+
+
+def _sections(formatter: Any, heading: str, rows: Iterable[tuple[str | None, tuple[str, str]]]) -> None:
+    """Writes each row below its own heading, or below `heading`, which comes last."""
+    sections: dict[str, list[tuple[str, str]]] = {}
+    for own, row in rows:
+        sections.setdefault(own or heading, []).append(row)
+    for name in sorted(sections, key=lambda name: name == heading):
+        with formatter.section(name):
+            formatter.write_dl(sections[name])
+
+
+# -- completion --------------------------------------------------------------------------------------------------------
+def completing() -> bool:
+    """Whether a shell asks what may come next: nothing else is to be said then."""
+    return _COMPLETES in os.environ
+
+
+def complete(app: Callable[..., Any]) -> int:
+    """Answers the shell on stdout and returns the exit code; without a word where anything is wrong."""
+    from typer import _completion_classes
+
+    # Help is plain text here: read as Rich's markup it takes a third of a second more, and loses what is in brackets.
+    _completion_classes._sanitize_help_text = lambda text: text
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere), contextlib.suppress(Exception):
+        try:
+            app(prog_name="codea1", standalone_mode=False)
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else 0
+    return 1
+
+
+def _completer(found: Callable[[typer.Context], Iterable[str]]) -> Callable[[typer.Context, str], list[str]]:
+    """A parameter's `autocompletion`: those names that begin with what is typed; none where looking for them fails."""
+
+    def matching(ctx: typer.Context, incomplete: str) -> list[str]:
+        with contextlib.suppress(Exception):
+            return [_typed(name) for name in found(ctx) if name.startswith(incomplete)]
+        return []
+
+    return matching
+
+
+def _typed(name: str) -> str:
+    """As the shell takes it: bash alone is given the text that goes into the line."""
+    return shlex.quote(name) if os.environ.get(_COMPLETES) == "complete_bash" else name
+
+
+def _runs(ctx: typer.Context) -> list[Path]:
+    """The folders of runs in the place that --runs names, newest first."""
+    root = Path(ctx.params.get("runs") or os.environ.get("CODEA1_RUNS") or "runs")
+    files = sorted(root.glob("*/recipe.yaml"), key=lambda file: file.stat().st_mtime_ns, reverse=True)
+    return [file.parent for file in files]
+
+
+@_completer
+def run_names(ctx: typer.Context) -> Iterable[str]:
+    """Completes the name of a run."""
+    taken = ctx.params.get("names") or ()
+    return [folder.name for folder in _runs(ctx) if folder.name not in taken]
+
+
+@_completer
+def problem_ids(ctx: typer.Context) -> Iterable[str]:
+    """Completes the id of a problem that has tests in a run's Mistake Book, that with most mistakes first."""
+    import sqlite3
+
+    asked = ctx.params.get("run")
+    there = [folder for folder in _runs(ctx) if asked in (None, folder.name)] or [Path(str(asked))]
+    book = next(folder / "mistakes.sqlite" for folder in there if (folder / "mistakes.sqlite").is_file())
+    with contextlib.closing(sqlite3.connect(f"{book.absolute().as_uri()}?mode=ro", uri=True, timeout=0.2)) as opened:
+        rows = opened.execute("select problem_id from book group by problem_id order by sum(count) desc")
+        return [row[0] for row in rows]
+
+
+@_completer
+def recipe_names(ctx: typer.Context) -> Iterable[str]:
+    """Completes the name of a shipped recipe."""
+    from codea1_cli.recipe import recipe_names
+
+    return recipe_names()
+
+
+@_completer
+def benchmark_names(ctx: typer.Context) -> Iterable[str]:
+    """Completes the name of a benchmark that the command takes."""
+    from codea1_cli.evals.registry import names
+
+    return names("test" if ctx.info_name == "eval-tests" else "code")
+
+
+@_completer
+def backend_names(ctx: typer.Context) -> Iterable[str]:
+    """Completes the name of a sandbox's backend."""
+    from codea1_cli.sandbox.make import BACKENDS
+
+    return BACKENDS
+
+
+def override_values(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Completes KEY=VALUE of a recipe where the value is a name: of a method, of a backend."""
+    from codea1_cli.methods.registry import METHODS
+    from codea1_cli.sandbox.make import BACKENDS
+
+    names: dict[str, Iterable[str]] = {"method": METHODS, "sandbox.backend": BACKENDS}
+    before = list(ctx.params.get("overrides") or ctx.params.get("recipes") or ())
+    before += [] if incomplete != "=" else ["="]  # for bash the sign is a word of its own
+    if before[-1:] == ["="] and len(before) > 1:
+        return [name for name in names.get(before[-2], ()) if name.startswith(incomplete.removeprefix("="))]
+    return [text for key, each in names.items() for name in each if (text := f"{key}={name}").startswith(incomplete)]
+
+
+RecipeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--recipe", "-r", metavar="NAME|FILE", help="A shipped recipe or a YAML file.", autocompletion=recipe_names
+    ),
+]

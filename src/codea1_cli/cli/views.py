@@ -1,0 +1,234 @@
+"""How `codea1 runs show` lays a run out on the terminal, and `codea1 mistakes inspect` a problem."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.syntax import Syntax
+from rich.text import Text
+
+from codea1_cli.cli.compare import gpu_hours
+from codea1_cli.cli.console import cell, note, out, printable, say, show, table
+from codea1_cli.cli.layout import Table, whole
+from codea1_cli.errors import size_text, some
+from codea1_cli.mistakes.inspect import (
+    FailingCandidate,
+    LiveTest,
+    PoolProgram,
+    ProblemView,
+    RetiredTest,
+    TrendPoint,
+    sparkline,
+)
+from codea1_cli.mistakes.replay import Replayed
+from codea1_cli.recipe.files import flat
+from codea1_cli.runs.run_dir import RunDir
+from codea1_cli.runs.summary import RunSummary, summarise
+from codea1_cli.runs.tracking import places
+
+
+def show_problem(view: ProblemView, replayed: Sequence[Replayed] | None, limit: int) -> None:
+    """Prints the view on stdout; of tests at most `limit` in each table, all with 0."""
+    say(cell(view.problem_id, "title", whole=True))
+    if view.question:
+        say(cell(view.question.strip()))
+    show(Text(), _live(view.live, limit))
+    if view.failing is not None:
+        show(Text())
+        _show_failing(view.failing)
+    if view.trend:
+        show(Text(), *_trend(view.trend))
+    if view.retired:
+        show(Text(), _retired(view.retired, limit))
+    if view.pool:
+        show(Text(), _pool(view.pool))
+    if replayed is not None:
+        show(Text(), _replayed(replayed, limit))
+
+
+def _limited(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], limit: int) -> Table:
+    shown = table(title, columns, rows[: limit or None])
+    if limit and len(rows) > limit:
+        shown.caption = f"and {len(rows) - limit} more: --limit 0 shows all"
+    return shown
+
+
+def _verdict(verdict: str) -> Text:
+    return cell(verdict, {"passed": "ok", "unscored": "warn"}.get(verdict, "bad"))
+
+
+def _live(tests: Sequence[LiveTest], limit: int) -> Table | Text:
+    if not tests:
+        return cell("no live tests: every mistake has been learned, or none was found", "muted")
+    rows: list[tuple[object, ...]] = []
+    for item in tests:
+        row = (item.test, item.count, item.first_step, item.last_step)
+        if (latest := item.latest) is None:
+            rows.append((*row, "", "", cell("not in the rollouts", "muted"), ""))
+        else:
+            failing = f"{latest.failing}/{latest.candidates}"
+            rows.append((*row, failing, latest.step, _verdict(latest.verdict), latest.got))
+    columns = ("<test", ">count", ">first", ">last", ">failing", ">step", "verdict", "got")
+    return _limited(f"live tests: {len(tests)}", columns, rows, limit)
+
+
+def _show_failing(candidate: FailingCandidate) -> None:
+    which = "" if candidate.candidate_index is None else f" {candidate.candidate_index}"
+    where = f", line {' or '.join(map(str, candidate.lines))}" if candidate.lines else ""
+    say(f"newest failing candidate{which} of step {candidate.step}: {candidate.verdict}{where}", "title")
+    say(cell(candidate.test, "muted", whole=True))
+    source = Syntax(printable(candidate.code), "python", theme="ansi_dark").highlight(printable(candidate.code))
+    source.rstrip()
+    lines = source.split(allow_blank=True)
+    for number, line in enumerate(lines, 1):
+        mark, style = ("❱", "bad") if number in candidate.lines else (" ", "muted")
+        say(whole(Text.assemble((f"{mark} {number:>{len(str(len(lines)))}} ", style), line)))
+
+
+def _trend(points: Sequence[TrendPoint]) -> list[Text]:
+    first, last = points[0], points[-1]
+    span = f"steps {first.step} to {last.step}" if len(points) > 1 else f"step {last.step}"
+    wide = max(8, min(60, out().width - 20))
+    return [
+        Text(f"trend, {span}", style="title"),
+        Text(f"live tests  {sparkline([p.tests for p in points], wide)}  {last.tests}"),
+        Text(f"mistakes    {sparkline([p.mistakes for p in points], wide)}  {last.mistakes}"),
+    ]
+
+
+def _retired(tests: Sequence[RetiredTest], limit: int) -> Table:
+    rows = [[cell(text, "muted") for text in (item.test, item.peak, item.first_step, item.last_step)] for item in tests]
+    return _limited(f"retired tests: {len(tests)}", ("<test", ">peak", ">first", ">last"), rows, limit)
+
+
+def _pool(programs: Sequence[PoolProgram]) -> Table:
+    rows = []
+    for item in programs:
+        broken = cell("not in the rollouts", "muted") if item.suites is None else f"{item.breaking}/{item.suites}"
+        whose = "own test" if item.own_test else "validated test"
+        rows.append((item.id, item.step, broken, f"{whose} {item.evidence}", item.code))
+    shown = table(
+        f"pool of wrong programs: {len(programs)}", ("<id", ">step", ">broken by", "<fails", "<program"), rows
+    )
+    if (at := programs[0].at) is not None:
+        shown.caption = f"broken by: suites of step {at} with a rightly stated assert that the program fails"
+    return shown
+
+
+def _replayed(rows: Sequence[Replayed], limit: int) -> Table:
+    cells = [
+        (row.test, _verdict(row.before), _verdict(row.verdict), row.expected, row.got, row.line or "") for row in rows
+    ]
+    return _limited("replayed now", ("<test", "before", "now", "expected", "got", ">line"), cells, limit)
+
+
+# -- codea1 runs show --------------------------------------------------------------------------------------------------
+def show_run(
+    run: RunDir,
+    row: RunSummary,
+    info: Mapping[str, Any],
+    kept: Sequence[Mapping[str, int]],
+    lines: tuple[list[dict[str, Any]], list[dict[str, Any]], int],
+    cost: Mapping[str, Any],
+) -> None:
+    """Prints a run on stdout: its run.json, its checkpoints `kept`, what it has `spent`, of metrics.jsonl the last
+    steps and evaluations, and how many evaluations there are."""
+    step_lines, eval_lines, every = lines
+    total = f" of {row.total}" if row.total else ""
+    where = f" at step {row.step}{total}" if row.state != "stopped before step 1" else total
+    say(cell(row.name, "title", whole=True).append(f": {row.state}{where}"))
+    facts: dict[str, Any] = {"folder": row.path, "recipe": row.recipe, "started": row.started}
+    if data := info.get("data"):
+        facts["problems"] = f"{data.get('problems')} of {data.get('train')}, held out: {data.get('heldout') or 'none'}"
+    facts["size"] = size_text(row.bytes)
+    newest = [f"{item['step']} ({size_text(item['bytes'])})" for item in kept[-_CHECKPOINTS:]]
+    earlier = f", and {len(kept) - _CHECKPOINTS} earlier ones: --json has all" if kept[:-_CHECKPOINTS] else ""
+    facts["checkpoints"] = (", ".join(newest) or "none") + earlier
+    if best := run.best():
+        facts["best"] = f"step {best['step']}, {best['figure']} {best['value']:.4g}"
+    if (warmup := summarise(run.warmup)).recipe != "?":
+        facts["warm-up"] = f"{warmup.state} at step {warmup.step} of {warmup.total or '?'}, {run.warmup.path}"
+    if hours := gpu_hours(cost):
+        facts["GPU hours"] = "; ".join(hours)
+    facts |= {f"in {name}": where for name, where in places(run).items()}
+    if row.error:
+        facts["error"] = row.error
+    if isinstance(info.get("command"), list):
+        facts["command"] = cell(shlex.join(map(str, info["command"])), whole=True)
+    if info.get("resumed"):
+        facts["resumed"] = "; ".join(map(_resumed, info["resumed"]))
+    known = {*facts, "name", "problem_ids", "pair_ids", "environment", "stop", "error"}
+    for told in (facts, flat({key: value for key, value in info.items() if key not in known})):
+        show(table(None, ("<", ""), [(f"  {key:<13}", _fact(value)) for key, value in told.items()]))
+        if told is facts:
+            _print_lines("last steps", step_lines, _STEP_COLUMNS)
+            _print_lines("evaluations", eval_lines, _EVAL_COLUMNS)
+            if every > len(eval_lines):
+                note(f"and {every - len(eval_lines)} earlier evaluations: --steps {every} shows all")
+            say("made with", "title")
+
+
+def _fact(value: Any) -> Any:
+    """A value of run.json, of a long list the first items."""
+    if isinstance(value, list) and len(value) > _ITEMS:
+        return f"{some(list(map(str, value)), _ITEMS)}: --json has all"
+    return value
+
+
+def _resumed(entry: dict[str, Any]) -> str:
+    changed = ", ".join(f"{key} {before} -> {now}" for key, (before, now) in entry["changed"].items())
+    return f"after step {entry['step']}" + (f" with {changed}" if changed else "")
+
+
+_CHECKPOINTS, _ITEMS = 5, 12  # shown at most
+
+# What a person looks for first; --json and metrics.jsonl hold the rest.
+_STEP_COLUMNS = {
+    "step": "step",
+    "code.reward": "code reward",
+    "test.reward": "test reward",
+    "code.token_accuracy": "code accuracy",
+    "test.token_accuracy": "test accuracy",
+    "arena.code_signal_share": "code signal",
+    "arena.test_signal_share": "test signal",
+    "arena.exposed_share": "exposed",
+    "arena.false_alarm_share": "false alarm",
+    "arena.suite_validity": "validity",
+    "arena.stated_correctly_share": "rightly",
+    "arena.asserts_per_suite": "asserts",
+    "arena.group_calls": "calls",
+    "arena.wrong_share": "wrong",
+    "arena.book_tests": "book",
+    "arena.unscored": "unscored",
+    "timing.step_s": "seconds",
+}
+_EVAL_COLUMNS = {
+    "step": "step",
+    "eval.set": "set",
+    "eval.code.pass@1": "pass@1",
+    "eval.base/pass@1": "base pass@1",
+    "eval.plus/pass@1": "plus pass@1",
+    "eval.tests/pass@1": "tests pass@1",
+    "eval.test.exposed": "exposed",
+    "eval.near_miss.exposed": "near-miss",
+    "eval.test.false_alarm": "false alarm",
+    "eval.test.validity": "validity",
+    "eval.test.stated_correctly": "rightly",
+    "eval.test.asserts": "asserts",
+    "eval.validity": "validity %",
+    "eval.mutation": "mutation %",
+}
+
+
+def _print_lines(title: str, lines: list[dict[str, Any]], columns: dict[str, str]) -> None:
+    """A table of the columns that any of the lines fills."""
+    rows = [flat(line) for line in lines]
+    used = {key: heading for key, heading in columns.items() if any(row.get(key) is not None for row in rows)}
+    if not used:
+        return
+    cells = [["" if row.get(key) is None else _number(row[key]) for key in used] for row in rows]
+    show(table(title, [f">{heading}" for heading in used.values()], cells))
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else printable(str(value))
