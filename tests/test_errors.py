@@ -6,7 +6,7 @@ import pytest
 
 from codea1_cli.errors import UserError, command, did_you_mean, left_out, near
 from codea1_cli.evals.registry import names as benchmarks
-from codea1_cli.recipe.aliases import ALIASES
+from codea1_cli.recipe import ALIASES
 from codea1_cli.recipe.files import all_keys
 
 

@@ -13,8 +13,7 @@ from pydantic import BaseModel, ValidationError
 from codea1_cli.errors import UserError, command, did_you_mean, first_line, meant, near
 from codea1_cli.files import read_text, user_path
 from codea1_cli.methods.registry import DEFAULT, without_ignored, without_settings_of
-from codea1_cli.recipe import recipe_folder, recipe_names
-from codea1_cli.recipe.aliases import ALIASES
+from codea1_cli.recipe import ALIASES, recipe_folder, recipe_names
 from codea1_cli.recipe.schema import Recipe
 
 
