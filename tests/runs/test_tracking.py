@@ -98,7 +98,10 @@ def test_what_raises_or_hangs_is_given_up(run, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.setenv("EXAMPLE_API_KEY", "s3cret-k3y")
     one, two = Seen(), Seen()
-    with tracked(run, [f"{HERE}:Raises"], one, LONG_S), tracked(run, [f"{HERE}:Sleeps"], two, 0.1, LONG_S) as asleep:
+    with (
+        tracked(run, [f"{HERE}:Raises"], one, LONG_S, LONG_S),
+        tracked(run, [f"{HERE}:Sleeps"], two, 0.1, LONG_S) as asleep,
+    ):
         assert wait_for(lambda: asleep[0].why is not None), "while the run goes on"
     (*_, raised), (*_, slept) = one.events, two.events
     assert raised == {
