@@ -107,7 +107,7 @@ def _how_to_get(name: str, installed: dict[str, str | None]) -> str | None:
         return None
     release = ".".join((installed["torch"] or "").split(".")[:2])
     fits = _VLLM_FOR_TORCH.get(release)
-    return "on GPUs: uv sync --extra vllm" + (f"; torch {release} goes with vLLM {fits}" if fits else "")
+    return "on GPUs: `uv sync --extra vllm`" + (f"; torch {release} goes with vLLM {fits}" if fits else "")
 
 
 def _fit(installed: dict[str, str | None]) -> Check:

@@ -194,7 +194,7 @@ def test_what_suites_are_worth(label, functions, detail):
     )  # fmt: skip
 
 
-WILD = "a run/with a name that is far too long for any terminal: 漢字🙂 " + "x" * 60
+WILD = "a run/with a name that is far too long for any terminal: 漢字🙂 " + "x" * 90
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def test_a_command_over_wild_names(wild, call, words):
     done = call(app, *words, *more.get(" ".join(words), ()))
     assert done.code == 0, done.err
     shown = {"runs list": [name, "59/3"], "runs show": [f"{name}:", "-8.286", "1e-09", "1000000059", "1234"]}
-    shown |= {"mistakes list": [pid, "50", tests[0]], "mistakes inspect": [pid, *tests]}
+    shown |= {"mistakes list": [pid, "50", tests[0], *name.split()], "mistakes inspect": [pid, *tests]}
     shown |= {"compare": [name, "123456789", "+50.0"], "plan": ["GiB"]}
     whole = shown.get(" ".join(words[:2]), shown.get(words[0], []))
     commands = [line.strip() for line in done.out.splitlines() if line.strip().startswith("codea1 ")]

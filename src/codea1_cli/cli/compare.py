@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,9 +71,9 @@ def compare(
         counts, hours = map(_list, (one["seeds"], one["steps"])), f"{one['gpu_hours']:.2f}"
         cells.append((one["run"], *counts, clock(one["seconds"]), f"{one['tokens']:,.0f}", hours))
     console.show(console.table("a run of each", ("<run", ">seeds", ">steps", ">time", ">tokens", ">GPU hours"), cells))
-    if recipes:
-        rows = [(key, *map(_value, values)) for key, values in recipes.items()]
-        console.show(console.table("what differs in the recipes", ("<key", *(arm.name for arm in arms)), rows))
+    keys = [[(key, ""), *((f"  {arm.name}", _value(recipes[key][i])) for i, arm in enumerate(arms))] for key in recipes]
+    if keys:
+        console.show(console.table("what differs in the recipes", ("<key", "value"), chain.from_iterable(keys)))
     for kind, found in sets.items():
         columns = ("<figure", ">before", ">after", ">gain", ">against the first")
         console.show(console.table(kind, columns[: 4 if len(arms) == 1 else 5], _cells(found, len(arms))))

@@ -132,14 +132,16 @@ class Table:
         if self.framed and sum(self.natural) + 3 * len(self.heads) + 1 <= width:
             yield self._framed()
             return
+        for line in self._shown(width):
+            line.rstrip()
+            line.no_wrap, line.overflow = True, "ignore"
+            yield line
+
+    def _shown(self, width: int) -> Iterator[Text]:
         yield from folded(self.title, width) if self.title else ()
         for band in self._bands(width):
-            for line in self._band(band, self._widths(band, width), width):
-                line.rstrip()
-                line.no_wrap, line.overflow = True, "ignore"
-                yield line
-        if self.caption:
-            yield from folded(Text(self.caption, style="muted"), width)
+            yield from self._band(band, self._widths(band, width), width)
+        yield from folded(Text(self.caption, style="muted"), width) if self.caption else ()
 
     def _framed(self) -> RichTable:
         table = RichTable(
