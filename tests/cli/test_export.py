@@ -216,6 +216,7 @@ def test_export_refuses_a_folder_in_use_and_leaves_it_alone(run, call, tmp_path)
         (("frst", "--role", "code"), 2, "did you mean first?"),
         (("first", "--role", "judge"), 2, "--role"),
         (("first",), 2, "--role"),
+        (("first", "--role", "code", "--private"), 2, "add --push OWNER/NAME"),
     ],
 )
 def test_export_names_what_is_wrong(run, call, tmp_path, words, code, text):

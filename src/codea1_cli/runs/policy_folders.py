@@ -112,6 +112,8 @@ def export_policy(
         UserError: no such checkpoint, a folder in use, an adapter on a quantised base; `push` names no repository.
         EnvironmentFault: the folder cannot be written, or the disk is too small; the hub cannot be reached, or refuses.
     """
+    if private and push is None:
+        raise UserError("--private says how --push makes a repository", hint="add --push OWNER/NAME")
     source, step = policy_folder(run, role, step)
     target = user_path(to).absolute()
     _check_target(target)
