@@ -1,6 +1,7 @@
 """The whole command line: help without heavy imports, every command documented, and what a shell completes."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -11,7 +12,6 @@ from codea1_cli import __version__
 from codea1_cli.cli import app
 from codea1_cli.cli.console import run_app
 from codea1_cli.cli.shell import complete
-from tests.cli.fake_run import make_run
 
 HEAVY = ("torch", "ray", "trl", "transformers", "datasets", "numpy", "pyarrow", "peft", "vllm", "accelerate")
 
@@ -109,7 +109,10 @@ def test_options_stand_under_headings(call):
 @pytest.fixture
 def completed(run, monkeypatch, capfd):
     """What a shell is answered for a line, by the variables that its script sets."""
-    make_run(run.path.parent, "second run")
+    other = run.path.with_name("second run")
+    other.mkdir()
+    shutil.copy(run.recipe_file, other)
+    os.utime(other / "recipe.yaml", (1, 1))
     monkeypatch.setattr(sys, "argv", ["codea1"])
 
     def answer(line: str, shell: str = "bash") -> list[str]:
