@@ -186,7 +186,7 @@ def kept_rows(path: Path) -> list[dict[str, Any]]:
     try:
         with open(path, "rb") as file:
             return [row for row in map(decode_json, file) if isinstance(row, dict)]
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return []
 
 

@@ -137,3 +137,41 @@ def test_finding_a_run_suggests_near_names(run):
     with pytest.raises(UserError) as caught:
         find_run("my-rum", root)
     assert "my-run" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"step": null}',
+        '{"step": "2"}',
+        '{"step": true, "code": {}}',
+        '{"step": 1, "time": "now"}',
+        '{"step": 1, "code": null}',
+        '{"step": 1, "code": 5}',
+        '{"step": 1, "arena": []}',
+        '{"step": 1, "timing": {"step_s": "2"}}',
+        '{"step": 1, "eval": {"set": "heldout", "code": {"pass@1": "0.5"}}}',
+        '{"step": 1, "eval": 3}',
+        "[1, 2]",
+        "{",
+    ],
+)
+def test_lines_that_no_run_writes_are_passed_over(tmp_path, line):
+    run = RunDir(tmp_path / "r")
+    run.path.mkdir()
+    whole = {
+        "step": 1,
+        "time": 1.5,
+        "code": {"reward": 0.5, "loss": None},
+        "arena": {"leaving": ["p"], "book_tests": 1},
+        "timing": {"step_s": 2},
+    }
+    evaluated = {"step": 1, "time": 2.5, "eval": {"set": "heldout", "code": {"pass@1": 0.5}, "n": 8}}
+    lines = [json.dumps(whole), line, json.dumps(evaluated)]
+    run.metrics_file.write_text("\n".join(lines) + "\n")
+    assert run.metrics() == [whole, evaluated]
+
+
+def test_a_folder_in_the_place_of_the_metrics_holds_none(tmp_path):
+    (tmp_path / "r" / "metrics.jsonl").mkdir(parents=True)
+    assert RunDir(tmp_path / "r").metrics() == []

@@ -44,7 +44,7 @@ def test_names_are_those_of_the_metrics_and_a_second_look_publishes_what_is_new(
         (3, {"eval/heldout/code/pass@1": 0.5}),
         ("close", False),
     ]
-    line = {"step": 4, "time": 2.0, "code": {"reward": 1.0, "name": "x"}, "arena": {"sandbox_failures": {"lost": 2}}}
+    line = {"step": 4, "time": 2.0, "code": {"reward": 1.0}, "arena": {"name": "x", "sandbox_failures": {"lost": 2}}}
     run.append_metrics(line)
     with open(run.metrics_file, "a") as file:
         file.write('{"step": 5, "ti')  # a crash

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from codea1_cli.evals.statistics import levels
-from codea1_cli.runs.run_dir import figures
+from codea1_cli.runs import figures
 from codea1_cli.runs.summary import Measured
 
 STEPS = "steps"

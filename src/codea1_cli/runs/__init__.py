@@ -1,1 +1,36 @@
-"""The run directory: its layout, what it says of a run, and what can be taken out of it."""
+"""The run directory: its files, written and read. Here is what a line of metrics.jsonl is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def is_metrics(line: object) -> bool:
+    """Whether a line of metrics.jsonl is one that a run writes: a step, a time, and objects of figures. A file that was
+    changed by hand, or by a broken disk, may hold others, which no reader has to expect."""
+    if not isinstance(line, dict) or type(line.get("step")) is not int or not _is_figure(line.get("time", 0.0)):
+        return False
+    parts = [line.get(name, {}) for name in ("code", "test", "timing", "arena", "eval")]
+    if not all(isinstance(part, dict) for part in parts):
+        return False
+    *own, _, evaluation = parts
+    own += [part for part in evaluation.values() if isinstance(part, dict)]
+    others = [part for part in evaluation.values() if not isinstance(part, dict | str)]
+    return all(_is_figure(value) for part in own for value in part.values()) and all(map(_is_figure, others))
+
+
+def _is_figure(value: object) -> bool:
+    return value is None or isinstance(value, int | float)
+
+
+def figures(line: Mapping[str, Any], sign: str = ".") -> dict[str, float]:
+    """The finite numbers of a line of metrics.jsonl, or of a part of it, their nested keys joined by `sign`."""
+    from codea1_cli.recipe.files import flat
+
+    return {
+        key: value
+        for key, value in flat(dict(line), sign=sign).items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    }

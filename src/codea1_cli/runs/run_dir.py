@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from codea1_cli.files import kept_json, kept_rows, read_json, user_path
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
+from codea1_cli.runs import is_metrics
 from codea1_cli.runs.checkpoints import COMMITTED, commit_note, prunable
 
 
@@ -154,8 +154,8 @@ class RunDir:
         return prunable(steps, keep, {*spared, *([best["step"]] if best else [])})
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl; a torn last line, which only a crash leaves, is not one."""
-        return kept_rows(self.metrics_file)
+        """The lines of metrics.jsonl that a run wrote; a torn last line, which only a crash leaves, is not one."""
+        return list(filter(is_metrics, kept_rows(self.metrics_file)))
 
     def locked_by(self) -> int | None:
         """The process id that is writing here, or None."""
@@ -247,17 +247,6 @@ class RunDir:
         os.replace(folder, doomed)
         fsync_folder(folder.parent)
         shutil.rmtree(doomed)
-
-
-def figures(line: Mapping[str, Any], sign: str = ".") -> dict[str, float]:
-    """The finite numbers of a line of metrics.jsonl, or of a part of it, their nested keys joined by `sign`."""
-    from codea1_cli.recipe.files import flat
-
-    return {
-        key: value
-        for key, value in flat(dict(line), sign=sign).items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    }
 
 
 def list_runs(root: Path) -> list[RunDir]:
