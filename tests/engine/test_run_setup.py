@@ -8,7 +8,7 @@ from codea1_cli.problems.problem import Problem, read_problems, write_problems
 from codea1_cli.recipe.files import load_recipe
 from codea1_cli.recipe.resources import heldout_problems, split_notes, unread_problems
 from codea1_cli.runs.run_dir import RunDir
-from codea1_cli.tiny import problems_path
+from codea1_cli.tiny import problems_path, unread
 
 
 def problem(name, **fields):
@@ -151,7 +151,8 @@ def test_what_the_embedded_model_cannot_read_is_left_out_by_name():
     strange = {"f(0.5)": "(float)", "f(True)": "(bool)", "f([1], 2)": "(list[int], int)", "f(['a'])": "(list[str])",
                "f(n=1)": "(n=int)", "f()": "()", "f({1: 2})": "(dict[int: int])", "f(None)": "(NoneType)"}  # fmt: skip
     problems = [problem(call, tests=[f"assert {call} == 1"]) for call in (*read, *strange)]
-    left_out = unread_problems(recipe, [*problems, problem("without a test")])
+    untested = problem("without a test").model_copy(update={"declaration": "def f(n: int):"})
+    left_out = unread_problems(recipe, [*problems, untested])
     assert left_out == {call: f"the embedded model knows no function of {kinds}" for call, kinds in strange.items()}
     assert not unread_problems(load_recipe("tiny", ["model=me/other"]), problems)
     with pytest.raises(UserError, match=r"can read no problem of .*\(bool\), \(float\)"):
@@ -160,3 +161,20 @@ def test_what_the_embedded_model_cannot_read_is_left_out_by_name():
     assert told.startswith("2 of 3 held-out problems will stay unsolved: ")
     assert split.startswith("8 problems to train on, 3 held out: too few")
     assert split_notes(recipe, 8, problems[:6])[0].startswith("8 problems")
+
+
+@pytest.mark.parametrize(
+    ("declaration", "kind"),
+    [
+        ("def f(value: int, low: int, high: int) -> int:", "(int, int, int)"),
+        ("def f(xs: List[float]) -> float:", "(list[float])"),
+        ("def f(xs: list[int], *, k: int = 2) -> int:", "(list[int], int)"),
+        ("def f(a: int, b: int) -> int:", ""),
+        ("def f(counts: Dict[str, int]) -> str:", ""),
+        ("def f(a, b: int):", ""),
+        ("def f(*a: int):", ""),
+        ("def f(:", ""),
+    ],
+)
+def test_without_tests_the_annotations_say_what_the_embedded_model_cannot_read(declaration, kind):
+    assert unread([], declaration) == kind

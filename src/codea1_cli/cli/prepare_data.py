@@ -252,7 +252,7 @@ def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
         words += [f"data.heldout={out / f'val.{kind}'}"] if card.splits.get("val") else []
         console.note(split_text(card.splits["train"], card.splits.get("val", 0), "--val 0.3 holds out more"))
         problems = read_problems(problems_file(str(out)), _LOOKED_AT) if card.splits["train"] else []
-        if left := sum(bool(unread(own_calls(problem))) for problem in problems):
+        if left := sum(bool(unread(own_calls(problem), problem.declaration)) for problem in problems):
             console.note(
                 f"the embedded model (--recipe tiny) can read {len(problems) - left} of {len(problems)} of them; "
                 "--recipe 135m trains one that can read all, on a GPU"

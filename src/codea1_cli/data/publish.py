@@ -122,7 +122,9 @@ def publish(prepared: Prepared, card: Card, options: Options, work: Work) -> Car
         named = f"; the first: {'; '.join(first)}" if first else ""
         raise UserError(
             f"no problem is left of {card.read} rows ({why or 'the source is empty'}){named}",
-            hint="--min-tests 0 keeps rows without tests" if reasons["too_few_tests"] else None,
+            hint="--min-tests 0 keeps rows without tests, which are asserts of a row, or doctests of a function"
+            if reasons["too_few_tests"]
+            else None,
         )
     final = work.folder / "final"
     shutil.rmtree(final, ignore_errors=True)

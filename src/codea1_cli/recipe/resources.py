@@ -86,7 +86,7 @@ def _unread(recipe: Recipe, problems: Sequence[Problem]) -> dict[str, str]:
     method = method_of(recipe)
     if method.pairs or EMBEDDED not in map(recipe.model_of, method.policies):
         return {}
-    return {problem.id: kind for problem in problems if (kind := unread(own_calls(problem)))}
+    return {problem.id: kind for problem in problems if (kind := unread(own_calls(problem), problem.declaration))}
 
 
 def heldout_problems(recipe: Recipe) -> list[Problem]:

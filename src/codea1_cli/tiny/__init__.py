@@ -1,7 +1,8 @@
 """The embedded default: a small model and its problems, shipped so that `train --recipe tiny` needs nothing else."""
 
 import ast
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from codea1_cli.errors import UserError
@@ -39,9 +40,12 @@ KNOWN = {
 _EMPTY = {"list[]": "list[int]", "dict[]": "dict[str: int]"}
 
 
-def unread(calls: Iterable[str]) -> str:
-    """What the first of these calls passes that no function of the corpus takes, such as `(float, str)`; empty where
-    there is none."""
+def unread(calls: Iterable[str], declaration: str) -> str:
+    """What the first of these calls passes that no function of the corpus takes, such as `(float, str)`; without calls,
+    what the function's annotations say. Empty where there is none, or nothing says it."""
+    kinds: Sequence[str] | None
+    if not (calls := list(calls)) and (kinds := _annotated(declaration)) is not None:
+        return "" if tuple(kinds) in KNOWN.values() else f"({', '.join(kinds)})"
     for call in calls:
         node = ast.parse(call, mode="eval").body
         assert isinstance(node, ast.Call)
@@ -49,6 +53,21 @@ def unread(calls: Iterable[str]) -> str:
         if tuple(_EMPTY.get(kind, kind) for kind in kinds) not in KNOWN.values():
             return f"({', '.join(kinds)})"
     return ""
+
+
+def _annotated(declaration: str) -> list[str] | None:
+    """The kinds of a function's parameters by its annotations; None where one has none, or it cannot be read."""
+    try:
+        (function,) = (node for node in ast.parse(f"{declaration}\n    pass").body if isinstance(node, ast.FunctionDef))
+    except (SyntaxError, ValueError):
+        return None
+    given = function.args
+    every = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    found = [ast.unparse(one.annotation) for one in every if one.annotation is not None]
+    if given.vararg or given.kwarg or len(found) < len(every):
+        return None
+    found = [re.sub(r"\b(?:typing\.)?(List|Dict)\b", lambda name: name[1].lower(), text) for text in found]
+    return [re.sub(r"^dict\[(\w+), (\w+)\]$", r"dict[\1: \2]", text) for text in found]
 
 
 def _kind(argument: ast.expr) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli import hub
-from codea1_cli.errors import UserError, some
+from codea1_cli.errors import CodeA1Error, UserError, some
 from codea1_cli.problems.row_files import FORMATS, Row, Skipped, format_of, read_rows
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,12 @@ class HubRows:
     def repo(self) -> hub.HubRepo:
         """The dataset at the commit that is read, so that a resumed read, or a second one, cannot mix two."""
         before = self.revision is None and hub.note_file("dataset", self.dataset).is_file()
-        found = hub.find_repo("dataset", self.dataset, self.revision)
+        try:
+            found = hub.find_repo("dataset", self.dataset, self.revision)
+        except CodeA1Error as fault:
+            here = f"no file or folder is called {self.dataset}, so it was taken for a dataset of the hub"
+            fault.hint = f"{fault.hint}; {here}" if fault.hint else here
+            raise
         if before:
             hub.tell(f"{self.dataset} as it was first read, at {found.commit[:8]}; --revision main takes the newest")
         return found
