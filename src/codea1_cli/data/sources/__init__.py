@@ -54,7 +54,8 @@ def make_source(spec: str, options: SourceOptions = _NO_OPTIONS, benchmarks: Pat
     if format_of(path) or spec.startswith((".", "/", "~")) or path.suffix == ".py":
         raise UserError(f"no such file: {spec}", hint=f"a {', '.join(FORMATS)} or .py file, or a folder")
     if _HUB_ID.fullmatch(spec):
-        return Table(HubRows(spec, o.split or "train", o.revision, o.config), mapping, o.license)
+        hint = f"no file or folder is called {spec}, so it was taken for a dataset of the hub"
+        return Table(HubRows(spec, o.split or "train", o.revision, o.config, hint), mapping, o.license)
     known = f"{', '.join(BUILT_IN)}, a file, a folder of Python files, or a hub id OWNER/NAME"
     raise UserError(f"no source {spec!r}", hint=did_you_mean(spec, BUILT_IN) or known)
 

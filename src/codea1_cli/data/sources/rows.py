@@ -89,8 +89,11 @@ class HubRows:
         EnvironmentFault: the hub cannot be reached, or wants a token.
     """
 
-    def __init__(self, dataset: str, split: str, revision: str | None = None, config: str | None = None) -> None:
-        self.dataset, self.split, self.revision, self.config = dataset, split, revision, config
+    def __init__(
+        self, dataset: str, split: str, revision: str | None = None, config: str | None = None, hint: str = ""
+    ) -> None:
+        """`hint`: what to add where it cannot be found."""
+        self.dataset, self.split, self.revision, self.config, self.hint = dataset, split, revision, config, hint
 
     @property
     def name(self) -> str:
@@ -104,8 +107,7 @@ class HubRows:
         try:
             found = hub.find_repo("dataset", self.dataset, self.revision)
         except CodeA1Error as fault:
-            here = f"no file or folder is called {self.dataset}, so it was taken for a dataset of the hub"
-            fault.hint = f"{fault.hint}; {here}" if fault.hint else here
+            fault.hint = "; ".join(hint for hint in (fault.hint, self.hint) if hint) or None
             raise
         if before:
             hub.tell(f"{self.dataset} as it was first read, at {found.commit[:8]}; --revision main takes the newest")
