@@ -167,6 +167,14 @@ def backend_names(ctx: typer.Context) -> Iterable[str]:
     return BACKENDS
 
 
+@_completer
+def tracker_names(ctx: typer.Context) -> Iterable[str]:
+    """Completes the name of a tracker."""
+    from codea1_cli.trackers import TRACKERS
+
+    return TRACKERS
+
+
 def override_values(ctx: typer.Context, incomplete: str) -> list[str]:
     """Completes KEY=VALUE of a recipe where the value is a name: of a method, of a backend."""
     from codea1_cli.methods.registry import METHODS

@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
-from codea1_cli.cli.shell import RecipeOption, override_values
+from codea1_cli.cli.shell import RecipeOption, override_values, run_names
 from codea1_cli.cli.watch import TrackerOption
 from codea1_cli.environment import cores, demand_linux
 from codea1_cli.errors import UserError, command
@@ -36,7 +36,7 @@ def train(
     ] = None,
     recipe: RecipeOption = None,
     run: Annotated[
-        str | None, Option(metavar="NAME", help="The run's name; the recipe's name and the time when left out.")
+        str | None, Option(metavar="NAME", help="The run's name; else recipe and time.", autocompletion=run_names)
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Go on with a run: --run, or the newest one.")] = False,
     start_over: Annotated[

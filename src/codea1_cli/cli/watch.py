@@ -18,7 +18,7 @@ from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
-from codea1_cli.cli.shell import run_names
+from codea1_cli.cli.shell import run_names, tracker_names
 from codea1_cli.errors import clock
 from codea1_cli.files import kept_json
 
@@ -35,7 +35,11 @@ RunArgument = Annotated[
 
 TrackerOption = Annotated[
     list[str] | None,
-    Option(metavar="NAME", help="Publish to wandb, trackio, tensorboard or mlflow; again for another one."),
+    Option(
+        metavar="NAME",
+        help="Publish to wandb, trackio, tensorboard or mlflow; again for another one.",
+        autocompletion=tracker_names,
+    ),
 ]
 
 # Words, table and key of what is drawn, and the unit it is shown in.
