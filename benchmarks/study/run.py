@@ -216,7 +216,7 @@ def read_all(out: Path, arms: Mapping[str, Arm], seeds: Sequence[int], at: int |
                     raise
                 continue
             mine = schedule(folder, at)
-            name, first = schedules.setdefault(seed, (arm, mine))
+            name, first = schedules.setdefault(seed, (arm, mine)) if mine else (arm, mine)
             if mine != first:
                 differing = ", ".join(key for key in mine if mine[key] != first[key])
                 raise ValueError(f"{name} and {arm} of seed {seed} did not see the same steps: {differing} differ")
@@ -225,9 +225,12 @@ def read_all(out: Path, arms: Mapping[str, Arm], seeds: Sequence[int], at: int |
 
 
 def schedule(folder: Path, at: int | None = None) -> dict[str, object]:
-    """What decides which problems a run sees in which step (`engine/run_setup.py`, make_schedule)."""
+    """What decides which problems a run sees in which step (`engine/run_setup.py`, make_schedule); empty for one that learns from pairs."""
     info = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    train = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))["train"]
+    recipe = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
+    if recipe["method"] == "sft":
+        return {}
+    train = recipe["train"]
     keys = ("problems_per_step", "updates_per_step", *(("epochs",) if at is None else ()))
     own = ("seed", "problem_ids", *(("total_steps",) if at is None else ()))
     return {key: info[key] for key in own} | {key: train[key] for key in keys}
