@@ -46,7 +46,8 @@ class Aim(Part):
 
 class Study(Part):
     """recipe: what all arms start from; settings: what all arms add to it. base: the arm whose evaluation before the first step stands for the base model, for arms that have none
-    (`eval.before=false`); the first one when it is left out. share_targets: suites of all arms are written against the wrong programs that the first run found."""
+    (`eval.before=false`); the first one when it is left out. share_targets: suites of all arms are written against the wrong programs that the first run found. notes: Markdown
+    below the tables of the page."""
 
     title: str
     about: str = ""
@@ -60,6 +61,7 @@ class Study(Part):
         None, description="columns of the tables, in this order; null: all that there are"
     )
     aims: list[Aim] = []
+    notes: str = ""
 
     @model_validator(mode="after")
     def _arms_are_known(self) -> Study:

@@ -47,7 +47,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", type=Path, help="the YAML file that states it")
     parser.add_argument("--arms", nargs="+", metavar="ARM", help="only these, or NAME:KEY=VALUE,KEY=VALUE for a trial")
-    parser.add_argument("--seeds", type=int, nargs="+", help="only these")
+    parser.add_argument("--seeds", nargs="+", metavar="SEED", help="only these")
     parser.add_argument(
         "--gpus", nargs="+", default=[""], metavar="GPU", help="their numbers; none: on the cores alone"
     )
@@ -59,9 +59,13 @@ def main() -> int:
     parser.add_argument("--write", type=Path, help="a Markdown file for the page")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="recipe overrides for every arm")
     wish = parser.parse_intermixed_args()
+    for given in (wish.arms, wish.seeds, wish.gpus):  # a list takes the overrides that follow it
+        for word in [word for word in given or () if "=" in word and ":" not in word.partition("=")[0]]:
+            given.remove(word)
+            wish.overrides.append(word)
     study = read_study(wish.study)
     arms = dict(named(study, arm) for arm in wish.arms or study.arms)
-    seeds, out = wish.seeds or study.seeds, wish.out or Path("runs/study") / wish.study.stem
+    seeds, out = list(map(int, wish.seeds or study.seeds)), wish.out or Path("runs/study") / wish.study.stem
     failed: list[str] = []
     if not wish.only_read:
         study_runs = Runs(out, study, wish.overrides, wish.tries)
@@ -228,7 +232,7 @@ def schedule(folder: Path, at: int | None = None) -> dict[str, object]:
     """What decides which problems a run sees in which step (`engine/run_setup.py`, make_schedule); empty for one that learns from pairs."""
     info = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     recipe = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
-    if recipe["method"] == "sft":
+    if recipe.get("method") == "sft":
         return {}
     train = recipe["train"]
     keys = ("problems_per_step", "updates_per_step", *(("epochs",) if at is None else ()))
@@ -250,6 +254,7 @@ def page(study: Study, file: Path, found: Arms, arms: Mapping[str, Arm]) -> str:
     return PAGE.format(
         picture=picture,
         title=study.title, about=study.about.strip(), file=file.name, every=every, arms="\n".join(lines), seeds=", ".join(map(str, seeds)), tables=tables(study, found),
+        notes=f"\n{study.notes}" if study.notes else "",
     )  # fmt: skip
 
 
@@ -269,6 +274,7 @@ Seeds: {seeds} (`seeds` counts those that an arm has finished). Under a seed all
 | exposed | suites of which an assert fails on the wrong program, is valid and states the right answer |
 | near-miss exposed | the same for wrong programs that pass at least half of the problem's tests ([run-directory.md](run-directory.md)) |
 | false alarm | suites that would reject a right program: one of their valid asserts states a wrong answer |
+| soundly exposed, near-miss soundly exposed | suites that expose the wrong program and raise no false alarm: they tell it from a right one |
 | suite validity | mean of min(valid / K, 1 - invalid / K) over suites; an assert that states a wrong answer is invalid |
 | stated rightly | valid asserts that state the right answer |
 | asserts per suite | asserts read of a suite, at most K |
@@ -278,7 +284,7 @@ difference between two arms after training). It is a bootstrap of 10,000 resampl
 a resample has one draw of problems for all of its seeds, for all seeds are measured on the same problems, and the same draws serve
 before and after and both arms. Seed by seed it draws problems alone.
 
-{tables}"""
+{tables}{notes}"""
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -114,6 +114,8 @@ COMMANDS: dict[str, Typed] = {
     "train --recipe 135m method=golden-tests data.train=train.jsonl game.golden=all": PLAN_TRAIN,
     "train --recipe 135m method=golden-tests data.train=train.jsonl 'data.solve_rate=[0.1, 0.9]'": PLAN_TRAIN,
     "train --recipe 1.5b method=golden-tests": PLAN,
+    "train --recipe 0.5b train.max_steps=40 train.tokens_per_micro_batch=16384 sampling.vllm_memory=0.07 eval.every=20 "
+    "checkpoint.every=null preflight.enabled=false": PLAN,
     "train --recipe tiny method=sft": Typed("12 pairs", "--dry-run"),
     "make-pairs problems.jsonl --role code --out pairs/code": Typed("with pairs", "--limit 4"),
     "make-pairs problems.jsonl --role test --out pairs/test": Typed("with pairs", "--limit 4"),

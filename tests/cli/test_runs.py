@@ -203,6 +203,17 @@ def test_show_tells_what_the_gpus_waited_for(run, call):
     assert "GPU hours" not in text
 
 
+def test_one_policy_in_both_roles_waits_for_neither(run, call):
+    """Self-play on one GPU: the sampling of both roles is its own work."""
+    run.note(environment={"given": {"code[0]": {"CUDA_VISIBLE_DEVICES": "0"}}})
+    parts = {"code_sampling_s": 10, "test_sampling_s": 30, "test_waiting_s": 20, "code_updating_s": 35}
+    line = {"step": 1, "timing": {"step_s": 100, "judge_tail_s": 10, **parts}}
+    (run.path / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    spent = call(runs.app, "show", "--json").data["spent"]
+    assert spent["waits"] == {"judge": 0.2, "rest": 0.05}
+    assert spent["idle_gpu_hours"] == pytest.approx(20 / 3600)
+
+
 def test_gpus_that_idle_most_of_the_time_are_told_with_what_to_change():
     spent = {"gpu_hours": 2.0, "idle_gpu_hours": 1.2, "waits": {"judge": 0.1, "rest": 0.2, "test": 0.5}}
     _, told = gpu_hours(spent)

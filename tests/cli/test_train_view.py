@@ -44,7 +44,14 @@ def step(number, reward=0.5, **arena):
     }
 
 
-SUITES = {"exposed": 0.26, "false_alarm": 1.0, "validity": 0.44, "stated_correctly": 0.5, "asserts": 3.44}
+SUITES = {
+    "exposed": 0.26,
+    "false_alarm": 1.0,
+    "soundly_exposed": 0.11,
+    "validity": 0.44,
+    "stated_correctly": 0.5,
+    "asserts": 3.44,
+}
 
 
 def whole_evaluation(number, solved):
@@ -151,9 +158,10 @@ def test_what_suites_are_worth_is_shown_together(view, capsys):
     first, last = whole_evaluation(0, 0.44), whole_evaluation(10, 0.78)
     view.event({"kind": "eval", "line": last})
     told = capsys.readouterr().err
-    assert told.splitlines()[-2:] == [
+    assert told.splitlines()[-3:] == [
         "held-out at step 10:  pass@1 78.0%  pass@8 90.0%  validity 44.0%  asserts 3.4",
-        "  exposed 26.0%  near-miss 21.0%  false alarm 100.0%  stated rightly 50.0%",
+        "  exposed 26.0%  near-miss 21.0%  soundly 11.0%",
+        "  false alarm 100.0%  stated rightly 50.0%",
     ]
     # A run begun by a version that had neither these figures nor the second set.
     first["eval"]["test"] = {"validity": 0.33, "kill_rate": 0.4}
@@ -168,6 +176,7 @@ def test_what_suites_are_worth_is_shown_together(view, capsys):
         ["Code LLM pass@8", "90.0%", "90.0%"],
         ["Test LLM wrong programs exposed", "n/a", "26.0%"],
         ["Test LLM near-miss programs exposed", "n/a", "21.0%"],
+        ["Test LLM exposed without a false alarm", "n/a", "11.0%"],
         ["Test LLM suites that raise a false alarm", "n/a", "100.0%"],
         ["Test LLM suite validity", "33.0%", "44.0%"],
         ["Test LLM answers stated rightly", "n/a", "50.0%"],

@@ -101,6 +101,8 @@ def test_figures_of_suites():
     figures = attack_figures(rows, 4)
     assert (figures["suites"], figures["unscored"]) == (3, 1)
     assert figures["exposed"] == figures["false_alarm"] == pytest.approx(1 / 3)
+    assert figures["soundly_exposed"] == 0, "the suite that exposes states a wrong answer too"
+    assert attack_figures([suite(exposed=True), *rows], 4)["soundly_exposed"] == 1 / 4
     assert figures["stated_correctly"] == 3 / 4
     assert figures["asserts"] == 3
     assert figures["distinct_calls"] == (3 + 0) / 2, "f(2) is one call of both suites"

@@ -170,11 +170,10 @@ class TrainView:
             parts.append(f"validity {percent(test['validity'])}  asserts {_plain(test['asserts'])}")
         self._say(*parts)
         if test:
-            near = line["eval"]["near_miss"]["exposed"]
-            self._say(
-                f"  exposed {percent(test['exposed'])}  near-miss {percent(near)}",
-                f"false alarm {percent(test['false_alarm'])}  stated rightly {percent(test['stated_correctly'])}",
-            )
+            near, soundly = line["eval"]["near_miss"]["exposed"], test["soundly_exposed"]
+            rightly = percent(test["stated_correctly"])
+            self._say(f"  exposed {percent(test['exposed'])}  near-miss {percent(near)}  soundly {percent(soundly)}")
+            self._say(f"  false alarm {percent(test['false_alarm'])}  stated rightly {rightly}")
 
     def _benchmark(self, step: int, figures: dict[str, Any]) -> None:
         """One line: pass@1 of each set of tests, or what a Test LLM's suites are worth."""
@@ -207,6 +206,7 @@ class TrainView:
                 (f"Code LLM pass@{n}", "code", f"pass@{n}", percent),
                 ("Test LLM wrong programs exposed", "test", "exposed", percent),
                 ("Test LLM near-miss programs exposed", "near_miss", "exposed", percent),
+                ("Test LLM exposed without a false alarm", "test", "soundly_exposed", percent),
                 ("Test LLM suites that raise a false alarm", "test", "false_alarm", percent),
                 ("Test LLM suite validity", "test", "validity", percent),
                 ("Test LLM answers stated rightly", "test", "stated_correctly", percent),
@@ -222,9 +222,8 @@ class TrainView:
         few = not evaluations or evaluations[-1]["eval"]["code"].get("problems", 0) < FEW
         if few and (rewards := _rewards(steps)):
             self._say(rewards)
-        if any("reward" in line.get("code", {}) for line in steps) and not any(
-            line["code"].get("reward") for line in steps
-        ):
+        earned = [line["code"]["reward"] for line in steps if "reward" in line.get("code", {})]
+        if earned and not any(earned):
             console.warn("no candidate passed a test in any step: the Code LLM had nothing to learn from")
         saves = self.recipe.checkpoint.every is not None
         word = outcome.state if outcome.state == "finished" or not saves else f"{outcome.state} and saved"

@@ -212,6 +212,7 @@ _EVAL_COLUMNS = {
     "eval.test.exposed": "exposed",
     "eval.near_miss.exposed": "near-miss",
     "eval.test.false_alarm": "false alarm",
+    "eval.test.soundly_exposed": "soundly",
     "eval.test.validity": "validity",
     "eval.test.stated_correctly": "rightly",
     "eval.test.asserts": "asserts",

@@ -198,9 +198,10 @@ def attack_figures(rows: Sequence[Mapping[str, Any]], tests_per_suite: int) -> d
     What a suite is worth to somebody who has no reference:
     `exposed` is the share of suites one of whose asserts fails on its wrong program, is valid (the reference answers
     the call) and states the reference's answer; `false_alarm` the share of suites with a valid assert that states
-    another answer: they would reject a right program; `stated_correctly` the share of valid asserts that state the
-    reference's answer; `asserts` the asserts per suite, K at most; `distinct_calls` the mean over problems of how many
-    different valid calls all suites of the problem make together.
+    another answer: they would reject a right program; `soundly_exposed` the share of suites that expose and raise no
+    false alarm: they tell the wrong program from a right one; `stated_correctly` the share of valid asserts that state
+    the reference's answer; `asserts` the asserts per suite, K at most; `distinct_calls` the mean over problems of how
+    many different valid calls all suites of the problem make together.
 
     What the game counts: `validity` is its min(valid / K, 1 - invalid / K), where an assert that states a wrong answer
     is invalid too; `valid_asserts` the share of the K asked that are valid; `kill_rate` the share of suites one of
@@ -221,6 +222,7 @@ def attack_figures(rows: Sequence[Mapping[str, Any]], tests_per_suite: int) -> d
         "unscored": len(rows) - count,
         "exposed": share((row["exposed"] for row in scored), count),
         "false_alarm": share((row["misstated"] > 0 for row in scored), count),
+        "soundly_exposed": share((row["exposed"] and not row["misstated"] for row in scored), count),
         "validity": share((row["validity"] for row in scored), count),
         "stated_correctly": share((row["correct"] for row in scored), valid),
         "asserts": share((row["asserts"] for row in scored), count),

@@ -43,6 +43,7 @@ PANELS = (
         {
             "test.exposed": "exposed",
             "near_miss.exposed": "near-miss exposed",
+            "test.soundly_exposed": "soundly exposed",
             "test.false_alarm": "false alarm",
         },
         "heldout",
@@ -120,6 +121,8 @@ _OF_ROWS = {
     "pass@1": "code.pass@1",
     "exposed": "test.exposed",
     "near-miss exposed": "near_miss.exposed",
+    "soundly exposed": "test.soundly_exposed",
+    "near-miss soundly exposed": "near_miss.soundly_exposed",
     "false alarm": "test.false_alarm",
     "suite validity": "test.validity",
     "stated rightly": "test.stated_correctly",

@@ -39,6 +39,8 @@ print(tokenizer.decode(reply, skip_special_tokens=True))
 _MEANT = {
     "exposed": "wrong programs exposed",
     "near-miss exposed": "nearly right programs exposed",
+    "soundly exposed": "wrong programs exposed by a suite that would pass a right one",
+    "near-miss soundly exposed": "nearly right programs exposed by a suite that would pass a right one",
     "false alarm": "suites that would reject a right program (lower is better)",
     "suite validity": "suite validity: asserts that are valid and rightly stated, of those asked for",
     "stated rightly": "valid asserts that state the right answer",

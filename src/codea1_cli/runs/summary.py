@@ -138,6 +138,8 @@ FIGURES: dict[str, tuple[str, Callable[[Row], float], Callable[[Row], float]]] =
     "pass@n": ("code", lambda row: any(row["passed"]), lambda row: _scored(row) > 0),
     "exposed": ("test", lambda row: row["exposed"], lambda row: 1),
     "near-miss exposed": ("near-miss", lambda row: row["exposed"], lambda row: 1),
+    "soundly exposed": ("test", lambda row: row["exposed"] and not row["misstated"], lambda row: 1),
+    "near-miss soundly exposed": ("near-miss", lambda row: row["exposed"] and not row["misstated"], lambda row: 1),
     "false alarm": ("test", lambda row: row["misstated"] > 0, lambda row: 1),
     "suite validity": ("test", lambda row: row["validity"], lambda row: 1),
     "stated rightly": ("test", lambda row: row["correct"], lambda row: row["valid"]),
@@ -256,9 +258,12 @@ def spent(run: RunDir) -> dict[str, Any]:
     steps, cards = [line for line in run.metrics() if "eval" not in line], _cards(run)
     seconds = sum(line.get("timing", {}).get("step_s", 0.0) for line in steps)
     waits: Counter[str] = Counter()
+    placed = {role for card in cards for role in card}
     for line in steps:
-        for roles in cards:
-            waits.update(_waits(line.get("timing", {}), roles, {role for card in cards for role in card} - roles))
+        timing = line.get("timing", {})
+        played = {role for role in ("code", "test") if any(key.startswith(f"{role}_") for key in timing)} - placed
+        for roles in cards:  # one policy in both roles is on every card
+            waits.update(_waits(timing, roles | played, placed - roles))
     whole = len(cards) * seconds
     return {
         "steps": len(steps),
@@ -285,6 +290,7 @@ def _waits(timing: Mapping[str, float], roles: set[str], others: set[str]) -> di
     elsewhere, which it may have waited for. Policies on one GPU are taken to work one after the other."""
     busy = sum(timing.get(f"{role}_{part}_s", 0.0) for role in roles for part in ("sampling", "updating"))
     free = max(0.0, timing.get("step_s", 0.0) - busy)
-    waiting = min(free, *(timing.get(f"{role}_waiting_s", 0.0) for role in roles))
+    waits = [timing[key] for role in roles if (key := f"{role}_waiting_s") in timing]
+    waiting = min(free, *waits) if waits else 0.0
     judge = min(waiting, timing.get("judge_tail_s", 0.0)) if others else waiting
     return {"judge": judge, "rest": free - waiting} | dict.fromkeys(others, waiting - judge)
