@@ -29,7 +29,7 @@ LAYERS = (
     ("recipe",),
     ("runs", "planning"),
     ("mistakes", "data"),
-    ("report",),
+    ("report", "api"),
     ("engine",),
     ("doctor",),
     ("cli",),

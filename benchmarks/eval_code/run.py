@@ -25,7 +25,7 @@ import official
 from wrong import wrong_solutions
 
 from codea1_cli.evals.benchmark import ScoreOptions
-from codea1_cli.evals.evalplus.benchmark import EvalPlusBenchmark
+from codea1_cli.evals.evalplus import EvalPlusBenchmark
 from codea1_cli.evals.samples import read_samples
 
 SLOW = {

@@ -69,13 +69,13 @@ def _evalplus_row(prefix: str) -> Callable[[Mapping[str, Any]], bool]:
 
 
 def _evalplus(name: str) -> CodeBenchmark:
-    from codea1_cli.evals.evalplus.benchmark import EvalPlusBenchmark
+    from codea1_cli.evals.evalplus import EvalPlusBenchmark
 
     return EvalPlusBenchmark(name)
 
 
 def _bigcodebench(subset: str) -> CodeBenchmark:
-    from codea1_cli.evals.bigcodebench.benchmark import BigCodeBenchmark
+    from codea1_cli.evals.bigcodebench import BigCodeBenchmark
 
     return BigCodeBenchmark(hard=subset == "hard")
 

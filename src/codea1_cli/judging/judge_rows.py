@@ -45,10 +45,11 @@ class Row:
 def read_rows(path: Path) -> Iterator[Row]:
     """The rows of a file (`row_files.read_rows`). Raises UserError naming the line and the field that is wrong."""
     for where, raw in whole_rows(path):
-        yield _row(raw, where)
+        yield row_of(raw, where)
 
 
-def _row(raw: dict[str, Any], where: str) -> Row:
+def row_of(raw: dict[str, Any], where: str) -> Row:
+    """A row from its fields; `where` is for messages. Raises UserError naming the field that is wrong."""
     for name in _TEXTS:
         if not isinstance(raw.get(name), str):
             raise UserError(f"{where}: {name} is {'missing' if name not in raw else 'no text'}")

@@ -166,6 +166,18 @@ def rollout_files(folder: Path) -> dict[int, Path]:
     return dict(sorted(files.items(), reverse=True))
 
 
+def whole_rollouts(file: Path) -> list[dict[str, Any]]:
+    """All rows of a rollout file, with the columns that it has. Raises UserError when it cannot be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows: list[dict[str, Any]] = pq.read_table(file.absolute()).to_pylist()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UserError(f"{file}: the rollouts cannot be read: {first_line(error)}", hint="remove it") from None
+    return rows
+
+
 def candidates_of(file: Path, problem_id: str) -> list[CandidateRecord]:
     """The candidates of one problem in one rollout file, by index; empty when it was not sampled there."""
     import pyarrow as pa

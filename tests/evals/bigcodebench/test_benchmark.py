@@ -7,7 +7,7 @@ import pytest
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals.benchmark import CodeBenchmark, Sample, ScoreOptions, Status
-from codea1_cli.evals.bigcodebench.benchmark import BigCodeBenchmark
+from codea1_cli.evals.bigcodebench import BigCodeBenchmark
 from codea1_cli.evals.bigcodebench.environment import REQUIREMENTS, environment_key, interpreter
 from codea1_cli.evals.bigcodebench.scoring import (
     CORPUS,

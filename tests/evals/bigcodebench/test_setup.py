@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from codea1_cli.cli import app
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.evals.benchmark import ScoreOptions
-from codea1_cli.evals.bigcodebench import environment
-from codea1_cli.evals.bigcodebench.benchmark import BigCodeBenchmark
+from codea1_cli.evals.bigcodebench import BigCodeBenchmark, environment
 from codea1_cli.evals.bigcodebench.environment import is_ready, plan_environment, python_for
 from tests.cli.conftest import call  # noqa: F401  # the fixture
 from tests.evals.bigcodebench.cases import row
@@ -129,7 +128,7 @@ def test_it_is_made_from_an_index_and_found_by_itself(cache, tmp_path, monkeypat
 def test_what_is_missing_is_counted_by_name(call, cache, tmp_path, monkeypatch):  # noqa: F811
     """Before anything runs, from the tasks' own lists, and after the references, from what they lacked."""
     cold = partial(environment.open_sandbox, warm=())
-    monkeypatch.setattr("codea1_cli.evals.bigcodebench.benchmark.open_sandbox", cold)
+    monkeypatch.setattr("codea1_cli.evals.bigcodebench.open_sandbox", cold)
     rows = [
         row(0),
         row(1, libs="['no_such_library_at_all', 'os']", canonical_solution="    import no_such_library_at_all.part"),

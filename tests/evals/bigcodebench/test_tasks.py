@@ -7,7 +7,7 @@ import pytest
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals.benchmark import Sample
-from codea1_cli.evals.bigcodebench.benchmark import BigCodeBenchmark
+from codea1_cli.evals.bigcodebench import BigCodeBenchmark
 from codea1_cli.evals.bigcodebench.tasks import (
     load_tasks,
     methods_of,

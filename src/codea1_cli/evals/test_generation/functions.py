@@ -16,7 +16,7 @@ from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.evals.test_generation.in_jail import NAMES, TYPES
 from codea1_cli.evals.test_generation.split_tests import binds
-from codea1_cli.extract.source import PARSER
+from codea1_cli.extract.source import PARSER, parse
 from codea1_cli.files import parse_source, read_json
 from codea1_cli.problems.benchmark_files import Task
 from codea1_cli.problems.problem import Problem
@@ -146,7 +146,19 @@ def functions_of_file(file: Path) -> list[Function]:
     Raises:
         UserError: it cannot be read or parsed, or holds none.
     """
-    source, tree = parse_source(file)
+    found = _functions(*parse_source(file))
+    if not found:
+        raise UserError(f"{file} has no function at its top level")
+    return found
+
+
+def functions_of(source: str) -> list[Function]:
+    """The functions at the top level of a program, as `functions_of_file`; none of one that does not parse."""
+    tree = parse(source)
+    return _functions(source, tree) if tree is not None else []
+
+
+def _functions(source: str, tree: ast.Module) -> list[Function]:
     found = []
     lines = source.split("\n")
     for number, node in enumerate(n for n in tree.body if isinstance(n, ast.FunctionDef)):
@@ -156,8 +168,6 @@ def functions_of_file(file: Path) -> list[Function]:
         found.append(
             Function(node.name, node.name, ast.get_docstring(node) or "", source, shown, (), number, first, last)
         )
-    if not found:
-        raise UserError(f"{file} has no function at its top level")
     last_of = {function.name: function for function in found}  # of two with one name the later counts, as in Python
     return list(last_of.values())
 

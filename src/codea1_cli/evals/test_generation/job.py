@@ -149,15 +149,15 @@ def run_file(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
     with folder.timed("scoring"):
         for number, function in enumerate(functions):
             suite = suites.get(function.id, Suite(function.id, (), ""))
-            rows.append(_file_row(scorer.runner, function, suite, Path(job.target).stem))
+            rows.append(scored_function(scorer.runner, function, suite, Path(job.target).stem))
             progress("scoring", number + 1, len(functions))
     unscored = sum(row["unscored"] for row in rows)
     return folder.finish({**folder.about(), "not_loading": faults, "functions": rows, "unscored": unscored})
 
 
-def _file_row(runner: TestRunner, function: Function, suite: Suite, module: str) -> dict[str, Any]:
-    """Runs the tests on the function, and those that pass on the mutants of the file that change its own lines. What
-    holds no test is named and counted as one that does not pass."""
+def scored_function(runner: TestRunner, function: Function, suite: Suite, module: str) -> dict[str, Any]:
+    """Runs the tests on the function, of the file `module`, and those that pass on the mutants that change its own
+    lines. What holds no test is named and counted as one that does not pass."""
     tests, given = list(suite.tests), suite.given
     if not tests and suite.text.strip():
         tests, given = [None], (suite.text[:_SHOWN],)
