@@ -49,7 +49,7 @@ class PolicyWorker:
         from codea1_cli.engine.trl.trainer import import_trl
         from codea1_cli.models.loading import load_tokenizer
 
-        import_trl()
+        import_trl("SFTTrainer" if method_of(self.recipe).pairs else "GRPOTrainer")
         torch.set_num_threads(self.spec.threads)
         transformers.logging.set_verbosity_error()
         self.tokenizer = load_tokenizer(self.recipe.model_of(self.spec.policy))

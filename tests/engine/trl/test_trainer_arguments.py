@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 from codea1_cli.engine.trl.trainer import trainer_arguments
@@ -46,3 +47,22 @@ def test_a_policy_may_have_its_own_learning_rate():
         for role in ("code", "test")
     }
     assert rates == {"code": recipe.optim.learning_rate, "test": 5e-4}
+
+
+def test_trackers_that_are_installed_are_not_imported_with_trl(monkeypatch):
+    from importlib.util import find_spec
+
+    from codea1_cli.engine.trl.trainer import import_trl
+
+    class Trl:
+        def __getattr__(self, name):
+            seen.append((name, find_spec("wandb"), "trackio" in sys.modules and sys.modules["trackio"] is None))
+
+    seen: list = []
+    for name in ("wandb", "trackio"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "trl", Trl())
+    import_trl("GRPOTrainer")
+    assert seen == [("GRPOTrainer", None, True)]
+    assert "wandb" not in sys.modules
+    assert "trackio" not in sys.modules

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,20 @@ from codea1_cli.recipe.batching import Batches, longest
 from codea1_cli.recipe.schema import Recipe
 
 
-def import_trl() -> None:
-    """Imports TRL, the longest part of a rank's start: all ranks do it at once, before any of them builds."""
-    import trl  # noqa: F401
+def import_trl(trainer: str) -> None:
+    """Imports a trainer of TRL, the longest part of a rank's start: all ranks do it at once, before any of them builds.
+
+    Trackers that are installed stay out, a seventh of that time: a rank reports to nobody.
+    """
+    import trl  # imports nothing yet
+
+    hidden = [name for name in ("wandb", "trackio") if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # None: as if it were not installed
+    try:
+        getattr(trl, trainer)
+    finally:
+        for name in hidden:
+            del sys.modules[name]
 
 
 def build_trainer(
