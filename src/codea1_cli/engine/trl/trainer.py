@@ -32,7 +32,7 @@ def import_trl(trainer: str) -> None:
     import trl  # imports nothing yet
 
     hidden = [name for name in ("wandb", "trackio") if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # None: as if it were not installed
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: as if not installed
     try:
         getattr(trl, trainer)
     finally:
