@@ -5,7 +5,7 @@
 
 Finished runs in `--out` are not run again, so the command goes on after an interruption. What is kept of a run is small (metrics, evaluations, recipe): made for machines
 that are there for half an hour. `--only-read` makes the tables of what is there, `--at STEP` those of an earlier evaluation, also of runs that were cut off, and `--write PAGE`
-writes the page.
+writes the page, or its first table between the marks of a page that has them.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def main() -> int:
         return 1
     print("\n" + tables(study, found))
     if wish.write:
-        wish.write.write_text(page(study, wish.study, found, arms), encoding="utf-8")
+        put(wish.write, wish.study.stem, page(study, wish.study, found, arms), tables(study, found))
     if failed:
         print(f"failed: {', '.join(failed)}; their logs are in {out}", file=sys.stderr)
     return 1 if failed else 0
@@ -256,6 +256,16 @@ def page(study: Study, file: Path, found: Arms, arms: Mapping[str, Arm]) -> str:
         title=study.title, about=study.about.strip(), file=file.name, every=every, arms="\n".join(lines), seeds=", ".join(map(str, seeds)), tables=tables(study, found),
         notes=f"\n{study.notes}" if study.notes else "",
     )  # fmt: skip
+
+
+def put(file: Path, name: str, whole: str, parts: str) -> None:
+    """Writes the page; into a file with the lines `<!-- NAME -->` and `<!-- /NAME -->` the first table alone, between them."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    if begin in text and end in text:
+        table = parts.split("\n\n", 2)[1]
+        whole = text.partition(begin)[0] + begin + table + "\n" + end + text.partition(end)[2]
+    file.write_text(whole, encoding="utf-8")
 
 
 PAGE = """# {title}

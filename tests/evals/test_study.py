@@ -331,3 +331,14 @@ def test_only_what_the_tables_need_is_kept(tmp_path):
 def test_an_unknown_arm_is_named():
     with pytest.raises(SystemExit, match="no arm 'pol'"):
         benchmark.named(STUDY, "pol")
+
+
+def test_a_page_with_marks_gets_the_first_table_between_them(tmp_path):
+    page = tmp_path / "methods.md"
+    parts = "## Before and after\n\n| arm |\n| --- |\n\n## What a run took\n\n| minutes |\n"
+    benchmark.put(page, "rewards", "# Whole\n", parts)
+    assert page.read_text() == "# Whole\n"
+    page.write_text("Text.\n<!-- rewards -->\nold\n<!-- /rewards -->\nMore.\n")
+    for _ in range(2):
+        benchmark.put(page, "rewards", "# Whole\n", parts)
+        assert page.read_text() == "Text.\n<!-- rewards -->\n| arm |\n| --- |\n<!-- /rewards -->\nMore.\n"
