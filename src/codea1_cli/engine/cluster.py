@@ -165,6 +165,8 @@ def _variables(token: Path | None = None, address: str | None = None) -> Iterato
     if token is not None:
         with open(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
             file.write(secrets.token_hex(32))
+        # Workers that are started in advance know nothing of a rank's environment: no actor takes them.
+        ours |= {"RAY_prestart_worker_first_driver": "0"}
         ours |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
         kept = {}
     _replace_variables(before, kept | ours)
