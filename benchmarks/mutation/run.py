@@ -21,9 +21,9 @@ from pathlib import Path
 from cosmic import run_session
 from suites import Case, choose
 
+from codea1_cli.evals.test_generation import make_mutants
 from codea1_cli.evals.test_generation.evaluation import WARM
 from codea1_cli.evals.test_generation.execution import TestRunner
-from codea1_cli.evals.test_generation.functions import make_mutants
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.local import LocalSandbox
 

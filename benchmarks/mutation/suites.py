@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from codea1_cli.evals.test_generation.functions import Mutant, make_mutants
+from codea1_cli.evals.test_generation import Mutant, make_mutants
 from codea1_cli.extract import parse_suite
 from codea1_cli.judging.judge import Judge
 from codea1_cli.sandbox.base import Limits, Sandbox

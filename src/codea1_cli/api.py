@@ -120,9 +120,9 @@ def mutation_score(
 
     None: the sandbox failed. Raises UserError when `source` does not define the function or does not load.
     """
+    from codea1_cli.evals.test_generation import functions_of
     from codea1_cli.evals.test_generation.evaluation import Scorer
     from codea1_cli.evals.test_generation.figures import Scoring
-    from codea1_cli.evals.test_generation.functions import functions_of
     from codea1_cli.evals.test_generation.job import scored_function
     from codea1_cli.evals.test_generation.sampling import suite_of_entries
 

@@ -68,6 +68,9 @@ COMMANDS: dict[str, Typed] = {
     "eval-code humaneval --model RUN --n 8": Typed("HumanEval+", FEW),
     "eval-tests FILE.py --model RUN": Typed("mutants killed", "--out eval-tests/A"),
     # -- docs, page by page
+    "write-tests FILE.py --model builtin:tiny": Typed("killed after", "--n 2"),
+    "write-tests FILE.py --model my-run --suites tests/test_mine.py": Typed("killed before", "--n 2 --out more"),
+    "write-tests src/mypackage --model my-run": Typed("killed after", "--n 1 --out more"),
     "eval-code setup bigcodebench --dry-run": Typed("3 GB"),
     "eval-code setup bigcodebench": Typed("3 GB", "--dry-run"),
     "eval-code bigcodebench": Typed("BigCodeBench", f"{FEW} --n 1"),
@@ -175,6 +178,10 @@ def ground(folder: Path, shared: Path, monkeypatch: Any) -> Iterator[Any]:
     functions = SHOP.read_text().split("\n\n\n")
     for name in ("FILE.py", "mine.py"):
         (folder / name).write_text("\n\n\n".join([functions[3], functions[5]]) + "\n")
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_mine.py").write_text(
+        "from FILE import mirrored\n\n\ndef test_it():\n    assert mirrored('') == ''\n"
+    )
     (folder / "mine.yaml").write_text("extends: tiny\ndata:\n  train: problems.jsonl\n")
     (folder / "mine.csv").write_text(
         "prompt,answer,checks\n"

@@ -300,7 +300,7 @@ def test_every_command_knows_the_service(name: str, words: list[str], said: str,
     monkeypatch.setenv("CODEA1_SHARED", str(tmp_path))
     if name in ("eval-code", "eval-tests"):
         monkeypatch.setattr("codea1_cli.evals.evalplus.EvalPlusBenchmark.load", lambda *_: [])
-        monkeypatch.setattr("codea1_cli.evals.test_generation.functions.functions_of_file", lambda _: [])
+        monkeypatch.setattr("codea1_cli.evals.test_generation.functions_of_file", lambda _: [])
     assert run_app(app, [*COMMANDS[name], *words]) == 2
     assert said in capsys.readouterr().err
 

@@ -18,6 +18,7 @@ from codea1_cli.cli import (
     recipes,
     runs,
     train,
+    write_tests,
 )
 from codea1_cli.cli.console import run_app
 from codea1_cli.cli.shell import Command, Group, complete, completing
@@ -40,6 +41,7 @@ app.command("make-pairs", rich_help_panel=_DATA)(make_pairs.make_pairs)
 app.command(rich_help_panel=_RUNS)(compare.compare)
 app.command(rich_help_panel=_RUNS)(compare.report)
 app.command(rich_help_panel=_RUNS)(runs.export)
+app.command("write-tests", rich_help_panel=_DATA)(write_tests.write_tests)
 app.command("eval-tests", rich_help_panel=_EVALUATE, cls=Command)(eval_tests.eval_tests)
 app.command(rich_help_panel=_HERE)(judge.judge)
 app.command(rich_help_panel=_HERE)(judge.doctor)

@@ -108,8 +108,8 @@ def eval_tests(
     if protocol not in (*PROTOCOLS, BOTH):
         raise UserError(f"no protocol is called {protocol!r}", hint=f"one of {', '.join(PROTOCOLS)}, {BOTH}")
 
+    from codea1_cli.evals.test_generation import functions_of_file
     from codea1_cli.evals.test_generation.evaluation import WARM
-    from codea1_cli.evals.test_generation.functions import functions_of_file
     from codea1_cli.evals.test_generation.job import Job, run_benchmark, run_file, sample_only
     from codea1_cli.models.sampler import SamplingSettings
     from codea1_cli.runs.policy_folders import find_model

@@ -19,7 +19,7 @@ from codea1_cli.recipe.data_options import Options, SourceOptions
 
 if TYPE_CHECKING:
     from codea1_cli.data.card import Card
-    from codea1_cli.data.sources.base import Source
+    from codea1_cli.data.sources import Source
     from codea1_cli.data.stages import Prepared
     from codea1_cli.problems.benchmark_files import Task
 

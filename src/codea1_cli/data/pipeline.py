@@ -14,7 +14,7 @@ from pathlib import Path
 from codea1_cli.data.card import Card
 from codea1_cli.data.decontaminate import Decontaminator, exact_duplicates, near_duplicates
 from codea1_cli.data.publish import WORK, check_out, new_card, publish
-from codea1_cli.data.sources.base import Source
+from codea1_cli.data.sources import Source
 from codea1_cli.data.stages import Line, Prepared, ProblemSampler, Progress, PromptCounter, Stages, digest, solve_rate
 from codea1_cli.data.work import Stage, Work
 from codea1_cli.problems.benchmark_files import Task

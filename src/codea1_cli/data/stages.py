@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.sources.base import NOT_UNICODE, Source
+from codea1_cli.data.sources import NOT_UNICODE, Source
 from codea1_cli.data.work import Rows, Stage, Work
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError, first_line

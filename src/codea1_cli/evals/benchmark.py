@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from codea1_cli.models.sampler import SamplingSettings
 
 if TYPE_CHECKING:
-    from codea1_cli.evals.test_generation.functions import Function
+    from codea1_cli.evals.test_generation import Function
     from codea1_cli.problems.benchmark_files import Task
     from codea1_cli.sandbox.make import SandboxOptions
 

@@ -87,7 +87,7 @@ def _bigcodebench_setup(folder: Path | None, python: str) -> EnvironmentPlan:
 
 
 def _unleaked() -> TestBenchmark:
-    from codea1_cli.evals.test_generation.functions import UnLeakedTestBench
+    from codea1_cli.evals.test_generation import UnLeakedTestBench
 
     return UnLeakedTestBench()
 

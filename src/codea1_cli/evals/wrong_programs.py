@@ -8,7 +8,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from codea1_cli.evals.test_generation.functions import make_mutants
+from codea1_cli.evals.test_generation import make_mutants
 from codea1_cli.extract import parse_suite
 from codea1_cli.game.pool import SHOWS_WRONG
 from codea1_cli.judging.judge import Judge, grade_on_tests, own_calls

@@ -11,7 +11,7 @@ together 13, and >=, `> 1`, `> -1` live.
 NEG has 4: `-x` to +x, ~x, not x and x.
 """
 
-from codea1_cli.evals.test_generation.functions import Function
+from codea1_cli.evals.test_generation import Function
 from codea1_cli.sandbox.base import Limits
 
 QUICK = Limits(time_s=5.0, cpu_s=1.0, memory_mb=512)  # a loop uses processor time, a busy machine does not

@@ -2,8 +2,8 @@
 
 import json
 
+from codea1_cli.evals.test_generation import load_ult
 from codea1_cli.evals.test_generation.evaluation import figures, fixed_set
-from codea1_cli.evals.test_generation.functions import load_ult
 from tests.evals.test_generation.hand_made import ADD, SIGN
 
 

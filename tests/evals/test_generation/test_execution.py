@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from codea1_cli.errors import EnvironmentFault
+from codea1_cli.evals.test_generation import Mutant, make_mutants
 from codea1_cli.evals.test_generation.execution import MutantLimits, Outcome, TestRunner
-from codea1_cli.evals.test_generation.functions import Mutant, make_mutants
 from tests.evals.test_generation.hand_made import ADD, NEG, QUICK, SIGN
 from tests.sandbox.ends import ENDS, HEAD, at_load, in_a_call, indented
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.evals.test_generation.functions import fixed_sample, functions_of_file, load_ult
+from codea1_cli.evals.test_generation import fixed_sample, functions_of_file, load_ult
 from codea1_cli.evals.test_generation.sampling import read_suites
 from tests.evals.test_generation.hand_made import ADD, SIGN, function
 

@@ -7,7 +7,7 @@ from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
-from codea1_cli.evals.test_generation.functions import make_mutants, show_diff
+from codea1_cli.evals.test_generation import make_mutants, show_diff
 from tests.evals.test_generation.hand_made import ADD, NEG, SIGN
 
 EVERY_OPERATOR = '''

@@ -2,9 +2,9 @@
 
 import pytest
 
+from codea1_cli.evals.test_generation import Mutant
 from codea1_cli.evals.test_generation.figures import Row
 from codea1_cli.evals.test_generation.figures import one_shot_figures as figures
-from codea1_cli.evals.test_generation.functions import Mutant
 from codea1_cli.evals.test_generation.one_shot import CallRunner, score
 from tests.evals.test_generation.hand_made import ADD, NEG, SIGN, function
 

@@ -4,8 +4,8 @@ import gc
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+from codea1_cli.evals.test_generation import make_mutants
 from codea1_cli.evals.test_generation.execution import coverage_of
-from codea1_cli.evals.test_generation.functions import make_mutants
 from codea1_cli.extract import parse_suite
 from tests.evals.test_generation.hand_made import SIGN
 

@@ -10,7 +10,7 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.sources.base import build, no_text
+from codea1_cli.data.sources import build, no_text
 from codea1_cli.data.sources.rows import HubRows, file_identity, local_rows
 from codea1_cli.errors import EnvironmentFault, UserError, first_line
 from codea1_cli.evals.evalplus.tasks import NAMES, release_row

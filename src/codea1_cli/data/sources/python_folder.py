@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.sources.base import build, called, functions
+from codea1_cli.data.sources import build, called, functions
 from codea1_cli.errors import UserError
 from codea1_cli.extract.source import names_in, parse, unparse
 from codea1_cli.files import read_source

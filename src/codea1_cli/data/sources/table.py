@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.sources.base import build
+from codea1_cli.data.sources import build
 from codea1_cli.data.sources.rows import FileRows, FolderRows, HubRows
 from codea1_cli.errors import UserError, did_you_mean, first_line
 from codea1_cli.files import read_text

@@ -1,1 +1,277 @@
-"""What generated tests are worth: mutants killed, lines and branches covered, right answers stated."""
+"""The functions that tests are written for, UnLeakedTestBench's or those of a user's file, and their mutants."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.evals.registry import benchmark_row
+from codea1_cli.evals.test_generation.in_jail import NAMES, TYPES
+from codea1_cli.evals.test_generation.split_tests import binds
+from codea1_cli.extract.source import PARSER, parse
+from codea1_cli.files import parse_source, read_json
+from codea1_cli.problems.benchmark_files import Task
+from codea1_cli.problems.problem import Problem
+from codea1_cli.problems.row_files import whole_rows
+
+TITLE = "UnLeakedTestBench"
+_IMPORTS = {
+    **{name: f"import {name}" for name in NAMES if name not in ("np", "pd", "pandas", "pytest")},
+    "np": "import numpy as np",
+    **{name: f"from typing import {name}" for name in TYPES},
+}
+_DEFINITION = re.compile(r"^(?:async\s+)?def\s+([A-Za-z_]\w*)\s*\(", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function under test. `program` is what loads it; `shown` is what a model sees. `calls` are asserts that came
+    with it, of which only the calls are used; `row` is its number in the file; `first` and `last` are its lines."""
+
+    id: str
+    name: str
+    description: str
+    program: str
+    shown: str = ""
+    calls: tuple[str, ...] = ()
+    row: int = 0
+    first: int = 1
+    last: int = 1_000_000_000
+
+    @property
+    def standalone(self) -> str:
+        """The program with imports of the usual modules that it mentions and lacks, for a judge that offers none."""
+        words = set(re.findall(r"[A-Za-z_]\w*", self.program))
+        lines = [line for name, line in _IMPORTS.items() if name in words and not binds(self.program, name)]
+        return "\n".join([*lines, self.program])
+
+    @property
+    def entry_point(self) -> str:
+        """The function's name, as every item of an evaluation has it."""
+        return self.name
+
+    @property
+    def problem(self) -> Problem:
+        """As the training's prompts want it."""
+        source = self.shown or self.program
+        head = next((line.strip() for line in source.splitlines() if line.lstrip().startswith(("def ", "async "))), "")
+        question = self.description.strip() or f"What `{self.name}` does is what its code does."
+        return Problem(
+            id=self.id,
+            question=question,
+            declaration=head,
+            entry_point=self.name,
+            reference=self.program,
+            tests=list(self.calls),
+        )
+
+
+def load_ult(data: Path | None) -> list[Function]:
+    """The benchmark's functions in the order of its file, which is a JSON list or JSON lines.
+
+    data: the file or a folder that holds it (a clone of the benchmark, say); None: found as `find_file` does.
+
+    Raises:
+        UserError: there is none in `data`, or a row lacks a field (its number is named).
+        EnvironmentFault: it is nowhere here and cannot be fetched.
+    """
+    file = benchmark_row("ult").file(data)
+    functions = []
+    for number, (place, row) in enumerate(whole_rows(file)):
+        missing = [name for name in ("code", "task_id") if row.get(name) is None]
+        tests = row.get("test_list") or []
+        if missing or not isinstance(tests, list):
+            what = f"lacks the field {missing[0]}" if missing else "field test_list: not a list"
+            raise UserError(f"{place}: {what}", hint=f"a row of {TITLE} has task_id, code, func_name and test_list")
+        code, task = str(row["code"]), str(row["task_id"])
+        found = _DEFINITION.search(code)
+        name = str(row.get("func_name") or (found[1] if found else ""))
+        calls = tuple(test for test in tests if isinstance(test, str))
+        functions.append(Function(task, name, str(row.get("prompt") or ""), code, code, calls, number))
+    if len({function.id for function in functions}) < len(functions):
+        raise UserError(f"{file}: a task_id appears twice", hint="keep one of the two rows")
+    if not functions:
+        raise UserError(f"{file} holds no function", hint=f"give the file of {TITLE}")
+    return functions
+
+
+class UnLeakedTestBench:
+    """The benchmark `ult` as an `evals.benchmark.TestBenchmark`."""
+
+    title = TITLE
+
+    def load(self, data: Path | None) -> list[Function]:
+        """The functions, as `load_ult`."""
+        return load_ult(data)
+
+    def public_task(self, row: Mapping[str, Any]) -> Task:
+        """A published row as training data is compared with it."""
+        tests = "\n".join(row["test_list"])
+        about = benchmark_row("ult")
+        return Task(about.title, f"{about.prefix}{row['task_id']}", row["prompt"], row["code"], row["func_name"], tests)
+
+
+def fixed_sample(functions: Sequence[Function], file: Path | None = None, share: float = 0.1) -> set[str]:
+    """The ids whose mutation score the published figure is about: a tenth, at least one.
+
+    file: a JSON list of ids or of `task_ROW` (the published sample's form), of which those that are here count. Without
+    one it is those of smallest SHA-256, so that the choice does not depend on order.
+
+    Raises:
+        UserError: the file is not such a list, or names nothing that is here.
+    """
+    if file is None:
+        ordered = sorted(
+            functions, key=lambda function: hashlib.sha256(function.id.encode("utf-8", "surrogatepass")).hexdigest()
+        )
+        return {function.id for function in ordered[: max(1, int(len(ordered) * share))]}
+    wanted = set(map(str, read_json(file, list)))
+    found = {function.id for function in functions if wanted & {function.id, f"task_{function.row}"}}
+    if not found:
+        raise UserError(f"{file} names no function that is here", hint="it holds task ids or `task_ROW`")
+    return found
+
+
+def functions_of_file(file: Path) -> list[Function]:
+    """The functions at the top level of a Python file, in order; the whole file is the program of each.
+
+    Raises:
+        UserError: it cannot be read or parsed, or holds none.
+    """
+    found = _functions(*parse_source(file))
+    if not found:
+        raise UserError(f"{file} has no function at its top level")
+    return found
+
+
+def functions_of(source: str, file: str = "") -> list[Function]:
+    """The functions at the top level of a program, as `functions_of_file`; none of one that does not parse. With `file`
+    their ids begin with it."""
+    tree = parse(source)
+    found = _functions(source, tree) if tree is not None else []
+    return [replace(one, id=f"{file}:{one.name}") for one in found] if file else found
+
+
+def _functions(source: str, tree: ast.Module) -> list[Function]:
+    found = []
+    lines = source.split("\n")
+    for number, node in enumerate(n for n in tree.body if isinstance(n, ast.FunctionDef)):
+        first = min([node.lineno, *(part.lineno for part in node.decorator_list)])
+        last = node.end_lineno or node.lineno
+        shown = "\n".join(lines[first - 1 : last])
+        found.append(
+            Function(node.name, node.name, ast.get_docstring(node) or "", source, shown, (), number, first, last)
+        )
+    last_of = {function.name: function for function in found}  # of two with one name the later counts, as in Python
+    return list(last_of.values())
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change. `source` is the changed program, None where the operator fails on it (cosmic-ray calls that
+    incompetent, and counts it as killed); `line` is where it begins."""
+
+    operator: str
+    occurrence: int
+    line: int
+    source: str | None
+
+
+def make_mutants(source: str) -> list[Mutant]:
+    """Every mutant of a program, by operator and then by place: the same ones, in the same order, as `cosmic-ray init`
+    plans by default. It parses a program anew for each. Here it is parsed once; each mutation is made in the tree,
+    printed and taken back, which is some ten times quicker.
+
+    Raises:
+        EnvironmentFault: cosmic-ray is not installed.
+    """
+    with PARSER:  # cosmic-ray evaluates numbers, and its parser literals, with Python's own
+        tree = _parse(source)
+        operators = _operators()
+        found: list[list[Mutant]] = [[] for _ in operators]
+        for node in _nodes(tree):
+            for kind, (name, operator) in zip(found, operators, strict=True):
+                for index, (start, _) in enumerate(operator.mutation_positions(node)):
+                    kind.append(Mutant(name, len(kind), start[0], _mutated(tree, node, operator, index)))
+        return [mutant for kind in found for mutant in kind]
+
+
+def own_mutants(function: Function) -> list[Mutant]:
+    """The mutants of the function's program that change its own lines."""
+    return [mutant for mutant in _kept_mutants(function.program) if function.first <= mutant.line <= function.last]
+
+
+@lru_cache(maxsize=2)
+def _kept_mutants(program: str) -> tuple[Mutant, ...]:
+    return tuple(make_mutants(program))  # once for all functions of a file
+
+
+def show_diff(source: str, mutant: Mutant, name: str = "source") -> str:
+    """The change as a unified diff."""
+    changed = (mutant.source or "").splitlines()
+    lines = difflib.unified_diff(source.splitlines(), changed, name, f"{name} ({mutant.operator})", lineterm="", n=1)
+    return "\n".join(lines)
+
+
+@cache
+def _operators() -> list[tuple[str, Any]]:
+    """The operators that need no arguments, which are those of a session without operator settings."""
+    try:
+        from cosmic_ray.plugins import get_operator, operator_names
+    except ImportError as error:
+        raise EnvironmentFault(f"mutation needs cosmic-ray: {error}", hint="`uv sync` installs it") from None
+    kinds = [(name, get_operator(name)) for name in operator_names()]
+    return [(name, kind()) for name, kind in kinds if not kind.arguments()]
+
+
+def _parse(source: str) -> Any:
+    _operators()
+    from cosmic_ray.ast import get_ast
+
+    return get_ast(source)
+
+
+def _nodes(tree: Any) -> Iterator[Any]:
+    """The tree from the top, each node before its children: an explicit stack, since programs may nest deep."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending.extend(reversed(getattr(node, "children", ())))
+
+
+def _mutated(tree: Any, node: Any, operator: Any, index: int) -> str | None:
+    before = [(part, *_state(part)) for part in _nodes(node)]
+    parent = node.parent
+    siblings = list(parent.children) if parent is not None else None
+    try:
+        changed = operator.mutate(node, index)
+        if parent is None:
+            return changed.get_code() if changed is not None else None
+        parent.children = [
+            kept for kept in (changed if child is node else child for child in siblings or ()) if kept is not None
+        ]
+        return str(tree.get_code())
+    except Exception:  # whatever an operator raises: cosmic-ray reports the mutant, and so do we
+        return None
+    finally:
+        for part, children, value in before:
+            if children is not None:
+                part.children = children
+            if value is not None:
+                part.value = value
+        if siblings is not None:
+            parent.children = siblings
+
+
+def _state(node: Any) -> tuple[list[Any] | None, str | None]:
+    children = getattr(node, "children", None)
+    return (list(children), None) if children is not None else (None, node.value)

@@ -13,10 +13,9 @@ from typing import Any
 
 from codea1_cli.durable import write_rows
 from codea1_cli.evals.benchmark import BENCHMARK_SEED, Figures, SetOptions, TestBenchmark, Texts
-from codea1_cli.evals.test_generation import one_shot
+from codea1_cli.evals.test_generation import Function, Mutant, fixed_sample, make_mutants, one_shot
 from codea1_cli.evals.test_generation.execution import MutantLimits, Outcome, TestRun, TestRunner, coverage_of
 from codea1_cli.evals.test_generation.figures import ONE_SHOT, PUBLISHED, Row, Scoring, summary, values
-from codea1_cli.evals.test_generation.functions import Function, Mutant, fixed_sample, make_mutants
 from codea1_cli.evals.test_generation.sampling import Progress, Suite, suite_of_text, suite_prompts
 from codea1_cli.files import kept_rows
 from codea1_cli.judging.judge import Judge

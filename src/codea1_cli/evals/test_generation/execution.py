@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.evals.test_generation.functions import Mutant
+from codea1_cli.evals.test_generation import Mutant
 from codea1_cli.evals.test_generation.split_tests import binds, is_plain, wrap_test
 from codea1_cli.extract.source import PARSER
 from codea1_cli.sandbox.base import Limits, Sandbox
@@ -125,13 +125,26 @@ class TestRunner:
     def trace_calls(self, source: str, entry_point: str, calls: Sequence[str]) -> Arcs | None:
         """The arcs of loading the function and of all calls together; a call that ends its process adds none. None: the
         sandbox failed."""
-        tests = [text for call in ("pass", *calls) if (text := wrap_test(call, "")) is not None]
-        jobs = [jail_call("trace", source, entry_point, test) for test in tests]
+        found = self.trace_each(source, entry_point, calls)
+        return None if found is None else frozenset().union(*found)
+
+    def trace_each(self, source: str, entry_point: str, calls: Sequence[str]) -> list[Arcs] | None:
+        """The arcs of loading the function, then those of loading it and each call; None: the sandbox failed. Calls
+        share a process where they let it live."""
+        tests = [wrap_test(call, "") or "pass" for call in ("pass", *calls)]
         limits = replace(self.limits, time_s=self.limits.time_s + 4.0)
+        together = replace(limits, time_s=limits.time_s + len(tests))
+        answer = self.sandbox.run(
+            jail_program(), "trace_all", [jail_call("trace_all", source, entry_point, tests)], together
+        ).answers[0]
+        parts = answer.value.data if answer.value is not None else None
+        if isinstance(parts, list) and len(parts) == len(tests):
+            return [_pairs(part) or frozenset() for part in parts]
+        jobs = [jail_call("trace", source, entry_point, test) for test in tests]
         answers = self.sandbox.run(jail_program(), "trace", jobs, limits).answers
         if any(answer.kind is AnswerKind.UNSCORED for answer in answers):
             return None
-        return frozenset().union(*(arcs for answer in answers if (arcs := _arcs(answer))))
+        return [_arcs(answer) or frozenset() for answer in answers]
 
     def on_mutants(self, entry_point: str, test: str, mutants: Sequence[Mutant], baseline_s: float) -> list[Outcome]:
         """One test on each mutant, in order. Anything but a pass kills; a mutant without source cannot load."""
@@ -210,7 +223,11 @@ def _arcs(answer: Answer) -> Arcs | None:
             "the interpreter that runs the tests has no coverage.py",
             hint="install the package `coverage` there (`PYTHON -m pip install coverage`), or leave out --python",
         )
-    data = answer.value.data if answer.value is not None else None
+    return _pairs(answer.value.data if answer.value is not None else None)
+
+
+def _pairs(data: object) -> Arcs | None:
+    """Arcs as the sandbox gives them; None for what are none."""
     if not isinstance(data, list) or len(data) > _MAX_ARCS:
         return None
     pairs = [pair for pair in data if isinstance(pair, list) and len(pair) == 2 and all(type(n) is int for n in pair)]

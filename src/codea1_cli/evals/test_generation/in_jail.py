@@ -124,6 +124,11 @@ def trace(source, entry, test):
     return [list(arc) for arc in arcs]
 
 
+def trace_all(source, entry, tests):
+    """What `trace` gives for each test, in one process: for tests that are known to end."""
+    return [trace(source, entry, test) for test in tests]
+
+
 def answers(source, calls):
     """What each call gives, each on a module loaded afresh; raises what the first failing one raises."""
     code = compile(source, "<function>", "exec")
@@ -134,4 +139,59 @@ def answers(source, calls):
         offer(module.__dict__, source)
         exec(code, module.__dict__)
         found.append(eval(compile(call, "<call>", "eval"), module.__dict__))
+    return found
+
+
+def each(source, calls):
+    """What each call gives, each on a module loaded afresh: [value], or [] where it raises."""
+    code = compile(source, "<function>", "exec")
+    found = []
+    for call in calls:
+        module = types.ModuleType(MODULE)
+        sys.modules[MODULE] = module
+        offer(module.__dict__, source)
+        try:
+            exec(code, module.__dict__)
+            found.append([eval(compile(call, "<call>", "eval"), module.__dict__)])
+        except BaseException:
+            found.append([])
+    return found
+
+
+def run_pytest(files, test):
+    """[name, outcome, why] of each test of the file `test` under pytest, in order; None where there is no pytest."""
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    try:
+        import pytest
+    except ImportError:
+        return None
+    found = []
+
+    class Seen:
+        def pytest_runtest_logreport(self, report):
+            if report.when == "call" or report.failed:
+                found.append([report.nodeid.partition("::")[2], report.outcome, str(report.longrepr or "")[-300:]])
+
+        def pytest_collectreport(self, report):
+            if report.failed:
+                found.append(["", "failed", str(report.longrepr)[-300:]])
+
+    for name, text in files.items():
+        os.makedirs(os.path.dirname(os.path.abspath(name)), exist_ok=True)
+        with open(name, "w", encoding="utf-8") as out:
+            out.write(text)
+    sys.path.insert(0, os.getcwd())
+    plain = [
+        "-q",
+        "-s",
+        "--tb=line",
+        "--assert=plain",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:faulthandler",
+        "-c",
+        os.devnull,
+    ]
+    pytest.main([*plain, "--rootdir", os.getcwd(), test], plugins=[Seen()])
     return found

@@ -7,17 +7,16 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from codea1_cli.environment import installed_version
 from codea1_cli.errors import UserError
+from codea1_cli.evals.test_generation import Function, fixed_sample, own_mutants, show_diff
 from codea1_cli.evals.test_generation.entries import with_own_imports
 from codea1_cli.evals.test_generation.evaluation import Scorer, killed_by_passing, score_all
 from codea1_cli.evals.test_generation.execution import Outcome, TestRunner
 from codea1_cli.evals.test_generation.figures import ONE_SHOT, PUBLISHED, Scoring, summary
-from codea1_cli.evals.test_generation.functions import Function, Mutant, fixed_sample, make_mutants, show_diff
 from codea1_cli.evals.test_generation.results import ResultsFolder
 from codea1_cli.evals.test_generation.sampling import (
     Progress,
@@ -163,7 +162,7 @@ def scored_function(runner: TestRunner, function: Function, suite: Suite, module
         tests, given = [None], (suite.text[:_SHOWN],)
     shown, tests = tests, [test and with_own_imports(test, module, function.name) for test in tests]
     runs = [runner.run(function.program, function.name, test) for test in tests]
-    mutants = [m for m in _mutants_of_file(function.program) if function.first <= m.line <= function.last]
+    mutants = own_mutants(function)
     killed = killed_by_passing(runner, function, tests, runs, mutants)
     unscored = killed is None or any(run.outcome is Outcome.UNSCORED for run in runs)
     if killed is None or unscored:
@@ -185,11 +184,6 @@ def scored_function(runner: TestRunner, function: Function, suite: Suite, module
             for mutant in survivors
         ],
     }
-
-
-@lru_cache(maxsize=2)
-def _mutants_of_file(program: str) -> tuple[Mutant, ...]:
-    return tuple(make_mutants(program))  # once for all functions of the file
 
 
 class JobFolder(ResultsFolder):

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
+from codea1_cli.evals.test_generation import Function, Mutant, make_mutants
 from codea1_cli.evals.test_generation.execution import MutantLimits, TestRunner, coverage_of, jail_call, jail_program
 from codea1_cli.evals.test_generation.figures import Row
-from codea1_cli.evals.test_generation.functions import Function, Mutant, make_mutants
 from codea1_cli.extract import parse_suite
 from codea1_cli.extract.source import parse
 from codea1_cli.game.judged_tests import JudgedTest, judged_suite
@@ -51,6 +51,41 @@ class CallRunner:
                 found[at] = dead
         return found
 
+    def kills(self, mutants: Sequence[Mutant], calls: Sequence[str]) -> list[set[str]] | None:
+        """For each mutant the calls that fail on it, as `exposed`; None: the sandbox failed.
+
+        A mutant answers all its calls in one fork. Of one that loops or ends its process the calls are run one by one,
+        up to the first that is late, which is the last that counts."""
+        found: list[set[str]] = [set(calls) if mutant.source is None else set() for mutant in mutants]
+        for chunk in self._chunks(calls):
+            began = time.monotonic()
+            sources = [self.program, *(mutant.source or "" for mutant in mutants)]
+            self._run("each", sources[:1], chunk, self.judge.limits.time_s)
+            seconds = MutantLimits().seconds(time.monotonic() - began)
+            answers = self._run("each", sources[1:], chunk, seconds)
+            for mutant, answer, failing in zip(mutants, answers, found, strict=True):
+                if answer.kind is AnswerKind.UNSCORED:
+                    return None
+                if mutant.source is None:
+                    continue
+                given = answer.value.data if answer.value is not None else None
+                if answer.kind is AnswerKind.RAISED:
+                    failing.update(chunk)
+                elif isinstance(given, list) and len(given) == len(chunk):
+                    failing.update(
+                        call for call, value in zip(chunk, given, strict=True) if not self._same(value, call)
+                    )
+                else:
+                    jobs = [jail_call("answers", mutant.source, [call]) for call in chunk]
+                    limits = replace(self.judge.limits, time_s=seconds, stop_late=True)
+                    alone = self.judge.sandbox.run(jail_program(), "answers", jobs, limits).answers
+                    if any(one.kind is AnswerKind.UNSCORED for one in alone):
+                        return None
+                    failing.update(
+                        call for call, one in zip(chunk, alone, strict=False) if not self._right(one, [call])
+                    )
+        return found
+
     def _failed(self, sources: Sequence[str], calls: Sequence[str]) -> list[bool] | None:
         began = time.monotonic()
         own = self._answers([self.program], calls, self.judge.limits.time_s)[0]
@@ -63,16 +98,24 @@ class CallRunner:
         return [not self._right(answer, calls) for answer in answers]
 
     def _answers(self, sources: Sequence[str], calls: Sequence[str], seconds: float) -> list[Answer]:
-        jobs = [jail_call("answers", source, list(calls)) for source in sources]
+        return self._run("answers", sources, calls, seconds)
+
+    def _run(self, name: str, sources: Sequence[str], calls: Sequence[str], seconds: float) -> list[Answer]:
+        jobs = [jail_call(name, source, list(calls)) for source in sources]
         limits = replace(self.judge.limits, time_s=seconds, patience=_MANY)
-        return self.judge.sandbox.run(jail_program(), "answers", jobs, limits).answers
+        return self.judge.sandbox.run(jail_program(), name, jobs, limits).answers
 
     def _right(self, answer: Answer, calls: Sequence[str]) -> bool:
         values = answer.value.data if answer.value is not None else None
         if not isinstance(values, list) or len(values) != len(calls):
             return False
-        pairs = zip(values, calls, strict=True)
-        return all(same(value, self.expected[call].value, self.judge.tolerance) for value, call in pairs)
+        return all(self._same([value], call) for value, call in zip(values, calls, strict=True))
+
+    def _same(self, given: object, call: str) -> bool:
+        """Whether `given`, a list of one value or of none, is the function's own answer."""
+        if not isinstance(given, list) or len(given) != 1:
+            return False
+        return same(given[0], self.expected[call].value, self.judge.tolerance)
 
     def _chunks(self, calls: Sequence[str]) -> list[list[str]]:
         chunks: list[list[str]] = []

@@ -10,8 +10,8 @@ from typing import Any
 
 from codea1_cli.durable import write_rows
 from codea1_cli.errors import UserError
+from codea1_cli.evals.test_generation import Function
 from codea1_cli.evals.test_generation.entries import entry_as_test
-from codea1_cli.evals.test_generation.functions import Function
 from codea1_cli.evals.test_generation.split_tests import first_test, split_suite
 from codea1_cli.files import kept_rows
 from codea1_cli.models.loading import render
@@ -187,6 +187,29 @@ def sample_suites(
         if progress is not None:
             progress("suites", len(functions) - len(due) + at + len(part), len(functions))
     return {function.id: texts[function.id] for function in functions}
+
+
+def sample_replies(
+    sampler: Sampler,
+    functions: Sequence[Function],
+    tests_per_suite: int,
+    settings: SamplingSettings,
+    room: int,
+    progress: Progress,
+    chunk: int = 16,
+) -> list[list[str]]:
+    """`settings.n` suites for each function, asked for as in training; none where a prompt is longer than `room`."""
+    names, found = known_names(sampler.tokenizer), list[list[str]]()
+    for at in range(0, len(functions), chunk):
+        part = functions[at : at + chunk]
+        prompts = suite_prompts(sampler.tokenizer, part, tests_per_suite)
+        fitting = [prompt for prompt in prompts if len(prompt) <= room]
+        texts = iter(sampler.generate(fitting, settings) if fitting else [])
+        for function, prompt in zip(part, prompts, strict=True):
+            replies = next(texts) if len(prompt) <= room else []
+            found.append([real_reply(reply, function.name, names) for reply in replies])
+        progress("sampling", len(found), len(functions))
+    return found
 
 
 def suite_prompts(tokenizer: Any, functions: Sequence[Function], tests_per_suite: int) -> list[list[int]]:

@@ -1,0 +1,281 @@
+"""`codea1 write-tests`: a pytest file for somebody's own functions, from what a model writes."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from codea1_cli.cli import console
+from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
+from codea1_cli.cli.judge import EndpointOption, PythonOption, RequireOption, SandboxOption, WorkersOption, open_sandbox
+from codea1_cli.cli.shell import panels, run_names
+from codea1_cli.environment import cores
+from codea1_cli.errors import UserError, command, counted
+
+if TYPE_CHECKING:
+    from codea1_cli.evals.test_generation import Function
+    from codea1_cli.evals.test_generation.evaluation import Scorer
+    from codea1_cli.evals.test_generation.writing import Studied
+    from codea1_cli.models.sampler import ModelRef, SamplingSettings
+
+_OTHERS = {"other_call", "repeated", "other_comparison", "no_comparison"}  # of another function, or read already
+
+
+@panels(
+    {
+        "Model and functions": "model step runs suites out survivors",
+        "Sampling": "n tests temperature top_p max_new_tokens seed engine",
+        "Sandbox": "test_seconds memory_mb workers python require sandbox endpoint",
+    }
+)
+def write_tests(
+    target: Annotated[Path, Argument(metavar="FILE.py|FOLDER", help="Your functions; they are not changed.")],
+    model: Annotated[
+        str | None,
+        Option(metavar="PATH|RUN", help="The newest run's Test policy when left out.", autocompletion=run_names),
+    ] = None,
+    step: Annotated[int | None, Option(min=0, help="A run's checkpoint; the newest.")] = None,
+    suites: Annotated[
+        list[Path] | None, Option(metavar="TEST.py", help="Tests that exist, as pytest has them; may be repeated.")
+    ] = None,
+    out: Annotated[Path, Option(metavar="DIR", help="Where test files go; a later call adds to them.")] = Path("tests"),
+    survivors: Annotated[int, Option(min=0, help="Mutants that survive, shown of each file.")] = 10,
+    n: Annotated[int, Option(min=1, help="Suites sampled of each function.")] = 8,
+    tests: Annotated[int, Option(min=1, help="Tests a suite is asked for.")] = 8,
+    temperature: Annotated[float, Option(min=0.0, help="0 is greedy: all samples are the same.")] = 1.0,
+    top_p: Annotated[float, Option(min=0.01, max=1.0, help="Nucleus of the sampling.")] = 0.95,
+    max_new_tokens: Annotated[
+        int | None, Option(min=1, help="Tokens of a reply; 1024, or half of what a small model takes.")
+    ] = None,
+    seed: Annotated[int, Option(help="Seed of the sampling; another one finds other tests.")] = 0,
+    engine: Annotated[str, Option(help="auto, vllm or transformers.")] = "auto",
+    test_seconds: Annotated[float, Option(min=0.05, help="Limit of a call.")] = 4.0,
+    memory_mb: Annotated[int, Option(min=64, help="Memory of a call, in MiB.")] = 1024,
+    workers: WorkersOption = None,
+    python: PythonOption = None,
+    require: RequireOption = None,
+    sandbox: SandboxOption = "local",
+    endpoint: EndpointOption = None,
+    runs: RunsOption = None,
+    wait: WaitOption = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Write tests for your own functions. The few that kill the most mutants and reach the most branches.
+
+    A model writes suites for each function, shown its source; a kept test states what the function gives today, in a
+    pytest file of its own. Functions that cannot be tested so are named.
+    """
+    from codea1_cli.cli.streams import Bar, interruptible
+    from codea1_cli.durable import only_writer
+    from codea1_cli.evals.test_generation.evaluation import WARM, Scorer
+    from codea1_cli.evals.test_generation.figures import Scoring
+    from codea1_cli.evals.test_generation.pytest_files import write_tests as write
+    from codea1_cli.models.sampler import SamplingSettings, reply_tokens
+    from codea1_cli.runs.policy_folders import find_model
+    from codea1_cli.sandbox.make import SandboxOptions
+
+    files = _files(target, suites or [], out)
+    named = find_model(model, role="test", step=step, runs_root=runs)
+    settings = SamplingSettings(n, temperature, top_p, max_new_tokens or reply_tokens(named, 1024), seed)
+    count, warm = workers or cores(), (*WARM, "pytest")
+    options = SandboxOptions(sandbox, endpoint, python=python, require=require or (), workers=count, warm=warm)
+    with (
+        interruptible("nothing is written before all is sampled"),
+        only_writer(out, out, wait),
+        Bar() as bar,
+        open_sandbox(options) as opened,
+    ):
+        scorer = Scorer(opened, Scoring(test_s=test_seconds, memory_mb=memory_mb))
+        _leave_broken(files, scorer, opened.workers)
+        texts = _sampled([one for file in files for one in file.functions], named, settings, tests, engine, bar)
+        _study(files, texts, scorer, opened.workers, bar)
+        found = [_report(file, write(file.studied, file.path, out, opened)) for file in files]
+    if as_json:
+        console.emit({"model": named.label, "files": found})
+    else:
+        for one in found:
+            _show(one, survivors)
+    if any(row["unscored"] for one in found for row in one["functions"]):
+        console.warn("functions unscored: the sandbox failed on them; the same command tries again")
+        raise typer.Exit(console.EXIT_ENVIRONMENT)
+
+
+@dataclass
+class _File:
+    """A file's functions that may be tested; why the others are not; the asserts of each that exist, and how many of
+    the test files' could not be read, by reason; what is known of each function in the end."""
+
+    path: Path
+    functions: list[Function]
+    faults: dict[str, str]
+    existing: dict[str, list[str]] = field(default_factory=dict)
+    unread: dict[str, int] = field(default_factory=dict)
+    studied: list[Studied] = field(default_factory=list)
+
+
+def _files(target: Path, suites: Sequence[Path], out: Path) -> list[_File]:
+    """The files of the target that have a function."""
+    from codea1_cli.data.sources.python_folder import PythonFolder
+    from codea1_cli.files import read_source, user_path
+
+    target = user_path(target)
+    if not target.exists():
+        raise UserError(f"no such file or folder: {target}", hint="a Python file, or a folder of them")
+    texts = [read_source(user_path(suite)) for suite in suites]
+    files = [_file(path, texts, out) for path in (PythonFolder(target).files if target.is_dir() else [target])]
+    files = [file for file in files if file.functions or file.faults]
+    if not files:
+        raise UserError(f"{target} has no function at its top level")
+    return files
+
+
+def _file(path: Path, texts: Sequence[str], out: Path) -> _File:
+    from codea1_cli.data.sources.python_folder import doctests
+    from codea1_cli.evals.test_generation import functions_of
+    from codea1_cli.evals.test_generation.pytest_files import path_of_tests, written_before
+    from codea1_cli.evals.test_generation.writing import untestable
+    from codea1_cli.extract.pytests import convert_tests
+    from codea1_cli.files import parse_source
+    from codea1_cli.judging.judge import well_formed
+
+    source, tree = parse_source(path)
+    every = functions_of(source, path.as_posix())
+    file = _File(path, [], {one.name: fault for one in every if (fault := untestable(one))})
+    for node in tree.body:
+        if isinstance(node, ast.AsyncFunctionDef):
+            file.faults[node.name] = "a coroutine"
+        elif isinstance(node, ast.ClassDef):
+            file.faults[node.name] = "a class: only functions at the top level are tested"
+    modules = [text for text in (*texts, written_before(path_of_tests(path, out))) if text]
+    unread: Counter[str] | None = None
+    for one in (one for one in every if one.name not in file.faults):
+        converted = convert_tests("", one.name, modules)
+        unread = converted.skipped if unread is None else unread & converted.skipped
+        examples = well_formed([doctests(one.description, set())[0]], one.name)
+        file.existing[one.name] = converted.tests
+        file.functions.append(replace(one, calls=(*converted.tests, *(example.source for example in examples))))
+    file.unread = {reason: count for reason, count in (unread or {}).items() if count and reason not in _OTHERS}
+    return file
+
+
+def _leave_broken(files: Sequence[_File], scorer: Scorer, workers: int) -> None:
+    broken = scorer.faults([one for file in files for one in file.functions], workers)
+    for file in files:
+        file.faults |= {one.name: f"it does not load: {broken[one.id]}" for one in file.functions if one.id in broken}
+        file.functions = [one for one in file.functions if one.id not in broken]
+
+
+def _study(files: Sequence[_File], texts: Sequence[list[str]], scorer: Scorer, workers: int, bar: Any) -> None:
+    from codea1_cli.evals.test_generation.writing import Student
+    from codea1_cli.sandbox.base import in_order
+
+    student, replies = Student(scorer.judge, scorer.runner), iter(texts)
+    jobs = [(file, one, next(replies)) for file in files for one in file.functions]
+    studied = in_order(lambda job: student.study(job[1], job[2], job[0].existing[job[1].name]), jobs, workers)
+    for done, ((file, _, _), one) in enumerate(studied):
+        file.studied.append(one)
+        bar("running", done + 1, len(jobs))
+
+
+def _sampled(
+    functions: Sequence[Function], model: ModelRef, settings: SamplingSettings, tests: int, engine: str, bar: Any
+) -> list[list[str]]:
+    from codea1_cli.evals.test_generation.sampling import sample_replies
+    from codea1_cli.models.sampler import context_of, open_sampler
+
+    if not functions:
+        return []
+    room = (context_of(model) or 16_384) - settings.max_new_tokens
+    sampler = open_sampler(model, engine)
+    try:
+        return sample_replies(sampler, functions, tests, settings, room, bar)
+    finally:
+        sampler.close()
+
+
+def _report(file: _File, written: tuple[Path, int, str]) -> dict[str, Any]:
+    from codea1_cli.evals.test_generation.execution import coverage_of
+
+    path, new, by = written
+    covered = {
+        when: vars(coverage_of(file.studied[0].function.program, frozenset().union(*arcs)))
+        for when, arcs in (
+            ("before", [one.arcs_before for one in file.studied]),
+            ("after", [one.arcs_after for one in file.studied]),
+        )
+        if file.studied
+    }
+    return {
+        "file": str(file.path),
+        "tests_file": str(path),
+        "written": new,
+        "passing_by": by,
+        "coverage": covered,
+        "unread": file.unread,
+        "not_tested": file.faults | {one.function.name: one.fault for one in file.studied if one.fault},
+        "functions": [one.report() for one in file.studied],
+    }
+
+
+def _show(found: dict[str, Any], limit: int) -> None:
+    tested = [one for one in found["functions"] if not one["not_tested"]]
+    rows = [
+        (
+            one["name"],
+            one["existing"],
+            len(one["kept"]),
+            one["mutants"],
+            one["killed_before"],
+            one["killed_after"],
+            "unscored" if one["unscored"] else "",
+        )
+        for one in tested
+    ]
+    if rows:
+        columns = ("<function", ">tests", ">new", ">mutants", ">killed before", ">killed after", "")
+        console.show(console.table(found["file"], columns, rows, framed=True))
+    for one in found["functions"]:
+        for test in one["failing"]:
+            console.say(f"fails today: {test}", "bad", indent=2)
+    alive = sorted((m["line"], one["name"], m["changed"]) for one in tested for m in one["survivors"])
+    for line, name, changed in alive[:limit]:
+        console.say(f"survives: {found['file']}:{line}  {name}: {changed}", indent=2)
+    if len(alive) > limit:
+        console.note(f"and {counted(len(alive) - limit, 'mutant')} more: --survivors {len(alive)} shows all")
+    for name, fault in found["not_tested"].items():
+        console.say(f"not tested: {name}: {fault}", "warn", indent=2)
+    total = {key: sum(one[key] for one in found["functions"]) for key in ("mutants", "killed_before", "killed_after")}
+    if unread := sum(found["unread"].values()):
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(found["unread"].items()))
+        console.note(f"{counted(unread, 'assert')} of existing tests not read: {reasons}")
+    if found["coverage"]:
+        before, after = found["coverage"]["before"], found["coverage"]["after"]
+        console.note(
+            f"killed {total['killed_after']} of {counted(total['mutants'], 'mutant')} "
+            f"({total['killed_before']} before); "
+            f"lines {after['lines']} of {after['all_lines']} ({before['lines']}), "
+            f"branches {after['branches']} of {after['all_branches']} ({before['branches']})"
+        )
+    if not found["written"]:
+        console.note(f"{found['tests_file']}: nothing to add")
+        return
+    sure = "run by pytest in the sandbox" if found["passing_by"] == "pytest" else "judged one by one: no pytest there"
+    console.note(f"{found['tests_file']}: {counted(found['written'], 'new test')}, all pass ({sure})")
+    console.note(f"next: {_pytest(found)}")
+
+
+def _pytest(found: dict[str, Any]) -> str:
+    """The command that runs the tests: the folder that the module is imported from has to be known."""
+    from codea1_cli.evals.test_generation.pytest_files import module_of
+
+    root = module_of(Path(found["file"]))[1]
+    words = command("-m", "pytest", found["tests_file"]).partition(" ")[2]
+    return f"python {words}" if root == Path.cwd() else f"PYTHONPATH={command(root).partition(' ')[2]} python {words}"

@@ -1,0 +1,223 @@
+"""The pytest file that `write-tests` writes, and adds to; and whether it passes."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from codea1_cli.durable import write_atomic
+from codea1_cli.errors import UserError, counted, some
+from codea1_cli.evals.test_generation.execution import jail_call, jail_program
+from codea1_cli.evals.test_generation.writing import Case, Studied, changed_line
+from codea1_cli.extract.source import parse
+from codea1_cli.files import read_source
+from codea1_cli.sandbox.base import Limits, Sandbox
+
+MARK = "written by codea1 write-tests"
+_RUN = Limits(time_s=60.0, load_s=30.0)
+
+
+def module_of(file: Path) -> tuple[str, Path]:
+    """A file's module as a test imports it, and the folder that it is imported from: the one above its packages."""
+    root, names = file.resolve().parent, [file.stem]
+    while (root / "__init__.py").is_file():
+        root, names = root.parent, [root.name, *names]
+    return ".".join(names if names[-1] != "__init__" else names[:-1]), root
+
+
+def path_of_tests(file: Path, out: Path) -> Path:
+    """Where the tests of a file are written: named after its module, so that no test file of a project is met."""
+    return out / f"test_{module_of(file)[0].replace('.', '_')}_generated.py"
+
+
+def written_before(path: Path) -> str:
+    """What an earlier call wrote there; empty for nothing. Raises UserError where the file is somebody else's."""
+    if not path.exists():
+        return ""
+    text = read_source(path)
+    if MARK not in text.partition("\n")[0]:
+        raise UserError(f"{path} was not written by this command", hint="--out names another folder for the tests")
+    return text
+
+
+@dataclass(frozen=True)
+class TestFunction:
+    """One test function: its name, its source, and the cases in the order of its rows."""
+
+    __test__ = False
+    name: str
+    source: str
+    cases: tuple[Case, ...]
+
+
+def file_of_tests(studied: Sequence[Studied], file: Path, before: str = "") -> tuple[str, list[TestFunction]]:
+    """The file of all kept cases, or `before`, an earlier one, with what they add to it; and what is new in it."""
+    module, taken = module_of(file)[0], set(re.findall(r"^def (test_\w+)\(", before, re.M))
+    new = [function for one in studied for function in _functions(one, taken)]
+    names = {one.function.name for one in studied if one.kept}
+    head = before or f'"""Tests of {file.name}, {MARK}; a later call adds to them."""\n\nfrom {module} import\n'
+    imported = rf"^from {re.escape(module)} import(.*)$"
+    if (line := re.search(imported, head, re.M)) is None:
+        head = f"{head.rstrip()}\n\nfrom {module} import\n"
+    known = re.findall(r"\w+", line[1]) if line else []
+    every = ", ".join(sorted({*names, *known}))
+    head = re.sub(imported, f"from {module} import {every}", head, count=1, flags=re.M)
+    if any("pytest." in function.source for function in new) and not re.search(r"^import pytest$", head, re.M):
+        head = re.sub(rf"^(?=from {re.escape(module)} import)", "import pytest\n\n", head, count=1, flags=re.M)
+    return "\n\n\n".join([head.rstrip(), *(function.source for function in new)]) + "\n", new
+
+
+def _functions(one: Studied, taken: set[str]) -> list[TestFunction]:
+    """The test functions of one function's kept cases: one for all calls of a shape, with a row each."""
+    shapes: dict[tuple[str, ...] | None, list[Case]] = {}
+    for case in one.kept:
+        shapes.setdefault(_names(case.call, one.function.shown), []).append(case)
+    found = []
+    for shape, cases in shapes.items():
+        for group in [cases] if shape and len(cases) > 1 else [[case] for case in cases]:
+            name = _free(f"test_{one.function.name}", taken)
+            about = f'    """{_about(one, group)}"""'
+            if len(group) > 1 and shape:
+                lines = _table(one, name, about, shape, group)
+            else:
+                remarks = [f"    # {remark}" for remark in _remarks(one, group[0])]
+                lines = [f"def {name}():", about, *remarks, f"    assert {group[0].call} == {_answer(group[0])}"]
+            found.append(TestFunction(name, "\n".join(lines), tuple(group)))
+    return found
+
+
+def _table(one: Studied, name: str, about: str, shape: tuple[str, ...], group: Sequence[Case]) -> list[str]:
+    rows = [line for case in group for line in (*(f"        # {text}" for text in _remarks(one, case)), _row(case))]
+    given = len(_call(group[0].call).args)
+    passed = ", ".join((*shape[:given], *(f"{word}={word}" for word in shape[given:])))
+    columns = (*shape, "expected")
+    return [
+        "@pytest.mark.parametrize(",
+        f"    ({', '.join(map(json.dumps, columns))}),",
+        "    [",
+        *rows,
+        "    ],",
+        ")",
+        f"def {name}({', '.join(columns)}):",
+        about,
+        f"    assert {one.function.name}({passed}) == expected",
+    ]
+
+
+def _free(name: str, taken: set[str]) -> str:
+    number = 2
+    found = name
+    while found in taken:
+        found, number = f"{name}_{number}", number + 1
+    taken.add(found)
+    return found
+
+
+def _about(one: Studied, group: Sequence[Case]) -> str:
+    killed, mutants = len(one.killed(group)), len(one.mutants)
+    kills = f"Kills {killed} of {counted(mutants, 'mutant')}." if mutants else "The function has no mutants."
+    lines = sorted({line for case in group for line in lines_alone(one, case)})
+    numbers = some([str(line) for line in lines], 8)
+    return kills + (f" No other test reaches line{'s' * (len(lines) > 1)} {numbers}." if lines else "")
+
+
+def lines_alone(one: Studied, case: Case) -> set[int]:
+    """The lines of the function that no other of the existing and kept tests reaches."""
+    others = {line for other in (*one.existing, *one.kept) if other.call != case.call for line in _lines(one, other)}
+    return _lines(one, case) - others
+
+
+def _lines(one: Studied, case: Case) -> set[int]:
+    return {line for arc in case.arcs for line in arc if one.function.first < line <= one.function.last}
+
+
+def _remarks(one: Studied, case: Case) -> list[str]:
+    found = []
+    if not case.votes:
+        found.append("what the function gives today: no sample of the model states it")
+    if alone := one.alone(case):
+        more = f", and {len(alone) - 1} more" if len(alone) > 1 else ""
+        found.append(f"alone kills line {alone[0].line}: {changed_line(one.function.program, alone[0])}{more}")
+    return found
+
+
+def _call(text: str) -> ast.Call:
+    node = ast.parse(text, mode="eval").body
+    assert isinstance(node, ast.Call)
+    return node
+
+
+def _names(call: str, function: str) -> tuple[str, ...] | None:
+    """The parameters that a call's arguments go to, in its order; None where they cannot be columns of a table."""
+    tree, node = parse(function), _call(call)
+    head = tree.body[0] if tree is not None and tree.body else None
+    if not isinstance(head, ast.FunctionDef) or any(isinstance(one, ast.Starred) for one in node.args):
+        return None
+    parameters = [one.arg for one in (*head.args.posonlyargs, *head.args.args)]
+    words = [str(word.arg) for word in node.keywords if word.arg is not None]
+    names = (*parameters[: len(node.args)], *words)
+    clash = len(set(names)) < len(names) or {"expected", "request", head.name, "pytest"} & set(names)
+    return None if len(names) < len(node.args) + len(node.keywords) or clash else names
+
+
+def _row(case: Case) -> str:
+    node = _call(case.call)
+    parts = [*map(ast.unparse, node.args), *(ast.unparse(word.value) for word in node.keywords), _answer(case)]
+    return f"        ({', '.join(parts)}),"
+
+
+def _answer(case: Case) -> str:
+    value = ast.parse(case.text, mode="eval").body
+    number = value.operand if isinstance(value, ast.UnaryOp) else value
+    plain = isinstance(number, ast.Constant) and isinstance(number.value, float)
+    return f"pytest.approx({case.text})" if plain else case.text
+
+
+def passes(sandbox: Sandbox, file: Path, text: str) -> list[tuple[str, bool, str]] | None:
+    """Each test of a test file on `file`, run by pytest in the sandbox: its name, whether it passes, why not. None
+    where its interpreter has no pytest, or the sandbox failed."""
+    module = module_of(file)[0].split(".")
+    folders = ["/".join(module[:depth]) for depth in range(1, len(module))]
+    files = {f"{folder}/__init__.py": "" for folder in folders} | {f"{'/'.join(module)}.py": read_source(file)}
+    job = jail_call("run_pytest", files | {"test_generated.py": text}, "test_generated.py")
+    answer = sandbox.run(jail_program(), "run_pytest", [job], _RUN).answers[0]
+    rows = answer.value.data if answer.value is not None else None
+    if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 3 for row in rows):
+        return None
+    return [(str(name), outcome == "passed", str(why)) for name, outcome, why in rows]
+
+
+def write_tests(studied: Sequence[Studied], file: Path, out: Path, sandbox: Sandbox) -> tuple[Path, int, str]:
+    """Writes the kept cases of a file's functions, those out that fail under pytest, to its test file: the path, how
+    many tests are new, and who says that they pass, `pytest` or `judge`, where pytest is not there to be asked. Without
+    a new test nothing is written.
+
+    Raises:
+        UserError: a file of that name is somebody else's.
+    """
+    path = path_of_tests(file, out)
+    before = written_before(path)
+    while any(one.kept for one in studied):
+        text, new = file_of_tests(studied, file, before)
+        rows = passes(sandbox, file, text)
+        failing = set(_failing(new, rows)) if rows is not None else set()
+        if not failing:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, text)
+            return path, sum(len(function.cases) for function in new), "judge" if rows is None else "pytest"
+        for one in studied:
+            one.kept = [case for case in one.kept if case not in failing]
+    return path, 0, ""
+
+
+def _failing(new: Sequence[TestFunction], rows: Sequence[tuple[str, bool, str]]) -> Iterator[Case]:
+    """The cases that pytest did not see pass; its rows are in the file's order."""
+    for function in new:
+        own = [passed for name, passed, _ in rows if name.partition("[")[0] == function.name]
+        for at, case in enumerate(function.cases):
+            if at >= len(own) or not own[at]:
+                yield case

@@ -1,0 +1,262 @@
+"""Tests for somebody's own functions: which of a model's calls are worth keeping, beside the tests that exist.
+
+A model states what a call should give; what a test is written with is what the function gives today, asked twice in
+interpreters of other hash seeds. How many samples state the same, and what the others state, is kept beside it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from codea1_cli.errors import counted
+from codea1_cli.evals.test_generation import Function, Mutant, own_mutants
+from codea1_cli.evals.test_generation.execution import Arcs, TestRunner
+from codea1_cli.evals.test_generation.one_shot import CallRunner
+from codea1_cli.extract import parse_suite
+from codea1_cli.extract.folding import Stated, fold
+from codea1_cli.extract.source import parse, within
+from codea1_cli.judging.judge import Judge, well_formed
+from codea1_cli.sandbox.values import show
+from codea1_cli.sandbox.verdicts import Expected
+
+MAX_CALLS = 64  # of one function that are tried
+_SHOWN = 60  # characters of a changed line
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call that the function answers, always alike: `text` is the answer as Python writes it.
+
+    votes: how many samples state that answer, of the `asked` that make the call; others: the other answers stated and
+    how many samples do, most first. kills: the mutants that fail on it, by their place in the function's list. arcs:
+    what it takes inside the function, from line to line.
+    """
+
+    call: str
+    text: str
+    votes: int = 0
+    asked: int = 0
+    others: tuple[tuple[str, int], ...] = ()
+    kills: frozenset[int] = frozenset()
+    arcs: Arcs = frozenset()
+
+
+@dataclass
+class Studied:
+    """One function, its `mutants`, and tests of it.
+
+    existing: tests that were there and pass; failing: those that were there and do not. cases: calls that could be
+    tests; kept: those that become some. arcs_before, arcs_after: what loading the file and the tests takes of it,
+    without and with the kept ones. fault: why no test can be written. unscored: the sandbox failed.
+    """
+
+    function: Function
+    mutants: Sequence[Mutant] = ()
+    existing: list[Case] = field(default_factory=list)
+    failing: list[str] = field(default_factory=list)
+    cases: list[Case] = field(default_factory=list)
+    kept: list[Case] = field(default_factory=list)
+    arcs_before: Arcs = frozenset()
+    arcs_after: Arcs = frozenset()
+    fault: str = ""
+    unscored: bool = False
+
+    def killed(self, cases: Iterable[Case]) -> set[int]:
+        """The mutants that any of the cases kills."""
+        return set[int]().union(*(case.kills for case in cases))
+
+    @property
+    def killed_before(self) -> int:
+        """Mutants that the existing tests kill."""
+        return len(self.killed(self.existing))
+
+    @property
+    def killed_after(self) -> int:
+        """Mutants that they and the kept ones kill."""
+        return len(self.killed([*self.existing, *self.kept]))
+
+    @property
+    def survivors(self) -> list[Mutant]:
+        """The others."""
+        dead = self.killed([*self.existing, *self.kept])
+        return [mutant for at, mutant in enumerate(self.mutants) if at not in dead]
+
+    def alone(self, case: Case) -> list[Mutant]:
+        """The mutants that no other of the existing and kept tests kills."""
+        others = self.killed(one for one in (*self.existing, *self.kept) if one.call != case.call)
+        return [self.mutants[at] for at in sorted(case.kills - others)]
+
+    def report(self) -> dict[str, Any]:
+        """The function's counts, its kept tests and the mutants that survive, as `--json` has them."""
+        program = self.function.program
+        alive = [{"line": m.line, "operator": m.operator, "changed": changed_line(program, m)} for m in self.survivors]
+        kept = [{"call": c.call, "answer": c.text, "votes": c.votes, "asked": c.asked} for c in self.kept]
+        return {
+            "name": self.function.name,
+            "not_tested": self.fault,
+            "unscored": self.unscored,
+            "mutants": len(self.mutants),
+            "killed_before": self.killed_before,
+            "killed_after": self.killed_after,
+            "existing": len(self.existing),
+            "failing": self.failing,
+            "kept": kept,
+            "survivors": alive,
+        }
+
+
+def changed_line(program: str, mutant: Mutant) -> str:
+    """The line of a program as a mutant has it."""
+    if mutant.source is None:
+        return "(does not compile)"
+    pairs = zip(program.splitlines(), mutant.source.splitlines(), strict=False)
+    text = next((new.strip() for old, new in pairs if old != new), "(removed)")
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def untestable(function: Function) -> str:
+    """Why asserts on returned values cannot test a function, as its source says; empty where they may."""
+    tree = parse(function.shown)
+    node = tree.body[0] if tree is not None and tree.body else None
+    if not isinstance(node, ast.FunctionDef):
+        return ""
+    inner = within(node)
+    if function.name.startswith("_"):
+        return "private: it is tested through the functions that call it"
+    if any(isinstance(part, ast.Yield | ast.YieldFrom) for part in inner):
+        return "a generator: what it yields is not compared"
+    if not any(isinstance(part, ast.Return) and part.value is not None for part in inner):
+        return "it returns no value"
+    return ""
+
+
+class Student:
+    """Runs suites of functions. Thread-safe; blocking. judge and runner share a sandbox."""
+
+    def __init__(self, judge: Judge, runner: TestRunner) -> None:
+        self.judge, self.runner = judge, runner
+
+    def study(self, function: Function, suites: Sequence[str], existing: Sequence[str] = ()) -> Studied:
+        """The function with the calls of `suites` (a model's replies) and of `existing` asserts, and the fewest of the
+        calls that add to what the existing tests kill and reach."""
+        name, program = function.name, function.program
+        old, stated = well_formed(existing, name), votes(suites, name)
+        own = list(dict.fromkeys(str(test.call) for test in old))
+        expected = self.judge.expected(program, name, [*own, *list(stated)[:MAX_CALLS]], own)
+        if any(answer.reason == "unscored" for answer in expected.values()):
+            return Studied(function, unscored=True)
+        passing = {
+            str(one.call): one.source
+            for one in old
+            if (answer := expected[str(one.call)]).valid
+            and one.stated is not None
+            and self.judge.equal(answer.value, one.stated.value)
+        }
+        usable = [
+            c for c, answer in expected.items() if answer.valid and (c in passing or (readable(c) and written(answer)))
+        ]
+        mutants = own_mutants(function)
+        kills = CallRunner(self.judge, program, expected).kills(mutants, usable)
+        arcs = self.runner.trace_each(program, name, usable)
+        if kills is None or arcs is None:
+            return Studied(function, unscored=True)
+        loading, inside = arcs[0], range(function.first, function.last + 1)
+        every = {}
+        for call, taken in zip(usable, arcs[1:], strict=True):
+            new = frozenset(arc for arc in taken - loading if abs(arc[0]) in inside or abs(arc[1]) in inside)
+            dead = frozenset(at for at, failing in enumerate(kills) if call in failing)
+            every[call] = self._case(expected[call], stated.get(call, []), dead, new)
+        found = Studied(function, mutants, [every[call] for call in passing])
+        found.failing = [one.source for one in old if str(one.call) not in passing]
+        found.cases = [case for call, case in every.items() if call not in passing and call in stated]
+        found.kept = fewest(found.cases, found.existing)
+        taken_by = dict(zip(usable, arcs[1:], strict=True))
+        found.arcs_before = loading.union(*(taken_by[case.call] for case in found.existing))
+        found.arcs_after = found.arcs_before.union(*(taken_by[case.call] for case in found.kept))
+        if not found.cases and not found.existing:
+            found.fault = _why(function, suites, stated, expected)
+        return found
+
+    def _case(self, answer: Expected, stated: Sequence[Stated], kills: frozenset[int], arcs: Arcs) -> Case:
+        right = [self.judge.equal(answer.value, one.value) for one in stated]
+        others: list[tuple[Stated, int]] = []
+        for one, agrees in zip(stated, right, strict=True):
+            if agrees:
+                continue
+            at = next((at for at, (other, _) in enumerate(others) if self.judge.equal(other.value, one.value)), None)
+            if at is None:
+                others.append((one, 1))
+            else:
+                others[at] = others[at][0], others[at][1] + 1
+        ranked = sorted(((show(one.value, 200), count) for one, count in others), key=lambda pair: -pair[1])
+        return Case(answer.call, answer.text, sum(right), len(stated), tuple(ranked), kills, arcs)
+
+
+def votes(suites: Sequence[str], entry_point: str) -> dict[str, list[Stated]]:
+    """What samples state of each call: one vote of each sample that states a value, its first."""
+    found: dict[str, list[Stated]] = {}
+    for suite in suites:
+        seen = set()
+        for one in parse_suite(suite, entry_point):
+            if one.invalid is None and one.call is not None and one.call not in seen:
+                seen.add(one.call)
+                found.setdefault(one.call, []).extend([one.stated] if one.stated is not None else [])
+    return found
+
+
+def readable(call: str) -> bool:
+    """Whether no argument of a call is a comparison: a suite cut off or garbled reads as one."""
+    node = ast.parse(call, mode="eval").body
+    assert isinstance(node, ast.Call)
+    return not any(isinstance(one, ast.Compare | ast.BoolOp) for one in node.args)
+
+
+def written(answer: Expected) -> bool:
+    """Whether an answer's text is a literal that means the answer, so that a test file can hold it."""
+    tree = parse(answer.text)
+    node = tree.body[0] if tree is not None and len(tree.body) == 1 else None
+    if not isinstance(node, ast.Expr) or any(isinstance(part, ast.Name) for part in ast.walk(node)):
+        return False
+    stated = fold(node.value)
+    return stated is not None and type(stated.value) is type(answer.value) and stated.value == answer.value
+
+
+def fewest(cases: Sequence[Case], existing: Sequence[Case]) -> list[Case]:
+    """Few cases that kill what all of them kill and reach what all reach, beyond the existing tests: greedily the one
+    that adds most, of equals one whose answer a sample states, and the shorter. One that the later make needless goes.
+    """
+
+    def gains(case: Case) -> set[object]:
+        return {*case.kills, *case.arcs}
+
+    have = set[object]().union(*map(gains, existing))
+    chosen: list[Case] = []
+    while left := [case for case in cases if gains(case) - have]:
+        best = max(left, key=lambda case: (len(gains(case) - have), case.votes > 0, -len(case.call)))
+        chosen.append(best)
+        have |= gains(best)
+    for case in list(chosen):
+        others = set[object]().union(*(gains(one) for one in (*existing, *chosen) if one is not case))
+        if gains(case) <= others:
+            chosen.remove(case)
+    return chosen
+
+
+def _why(
+    function: Function, suites: Sequence[str], stated: dict[str, list[Stated]], expected: dict[str, Expected]
+) -> str:
+    """Why no call of a model's became a test."""
+    asserts = [one for suite in suites for one in parse_suite(suite, function.name)]
+    replies = f"{len(suites)} repl{'y' if len(suites) == 1 else 'ies'}"
+    if not stated:
+        reasons = Counter(one.invalid for one in asserts if one.invalid)
+        mostly = f", mostly {reasons.most_common(1)[0][0]}" if reasons else ""
+        return f"the model wrote no test of it: {replies}, {counted(len(asserts), 'assert')}{mostly}"
+    reasons = Counter(answer.reason or "its value has no literal" for answer in expected.values())
+    reason, count = reasons.most_common(1)[0]
+    hint = "" if "->" in function.shown or ": " in function.shown.partition(")")[0] else "; it has no annotations"
+    return f"none of {counted(len(expected), 'call')} makes a test: {reason} ({count}){hint}"

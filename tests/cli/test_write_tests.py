@@ -1,0 +1,113 @@
+"""`codea1 write-tests` as a user calls it; what a model would write is given."""
+
+import pytest
+
+from codea1_cli.cli import app, write_tests
+
+FILE = '''\
+def sign(x: int) -> int:
+    """The sign.
+
+    >>> sign(4)
+    1
+    """
+    if x > 0:
+        return 1
+    return -1
+
+
+def show(x):
+    print(x)
+
+
+def lost(x):
+    return nowhere(x)
+
+
+async def later():
+    return 1
+
+
+class Box:
+    pass
+'''
+TESTS = """\
+import pytest
+from mine import sign
+
+
+def test_sign():
+    assert sign(-3) == -1
+    assert sign(0) == 0
+
+
+def test_it_raises():
+    with pytest.raises(TypeError):
+        sign("")
+"""
+REPLIES = {
+    "sign": ["assert sign(5) == 1\nassert sign(-3) == 1", "assert sign(5) == 1"],
+    "lost": ["assert lost(1) == 1"],
+}
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch, call):
+    """Calls the command in a folder with mine.py and test_mine.py; the model's replies are given."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(FILE)
+    (tmp_path / "test_mine.py").write_text(TESTS)
+    asked = []
+
+    def sampled(functions, *_):
+        asked.extend(functions)
+        return [REPLIES[one.name] for one in functions]
+
+    monkeypatch.setattr(write_tests, "_sampled", sampled)
+    return lambda *words: (
+        call(app, "write-tests", "mine.py", "--model", "builtin:tiny", "--max-new-tokens", 64, *words),
+        asked,
+    )
+
+
+def test_tests_are_written_beside_those_that_exist(written, tmp_path):
+    done, asked = written("--suites", "test_mine.py", "--survivors", 1)
+    assert done.code == 0
+    assert {one.name: one.calls[-1:] for one in asked} == {"sign": ("assert sign(4) == 1",), "lost": ()}
+    assert "fails today: assert sign(0) == 0" in done.out
+    assert done.out.count("survives: mine.py:7  sign: if x") == 1
+    for name, why in {
+        "show": "it returns no value", "later": "a coroutine", "Box": "a class",
+        "lost": "none of 1 call makes a test: raised: NameError",
+    }.items():  # fmt: skip
+        assert f"not tested: {name}: {why}" in done.out
+    assert "1 assert of existing tests not read: 1 raises" in done.err
+    assert "killed 13 of 16 mutants (10 before); lines 9 of 12 (8), branches 2 of 2 (1)" in done.err
+    assert "1 new test, all pass (run by pytest in the sandbox)" in done.err
+    text = (tmp_path / "tests" / "test_mine_generated.py").read_text()
+    assert text.endswith("    assert sign(5) == 1\n")
+    assert (tmp_path / "mine.py").read_text() == FILE
+    assert "next: python -m pytest tests/test_mine_generated.py" in done.err
+
+
+def test_a_second_call_has_nothing_to_add(written, tmp_path):
+    first, _ = written("--json")
+    [file] = first.data["files"]
+    assert (file["written"], file["functions"][0]["killed_after"]) == (2, 13)
+    assert [(one["call"], one["votes"], one["asked"]) for one in file["functions"][0]["kept"]] == [
+        ("sign(-3)", 0, 1), ("sign(5)", 2, 2),
+    ]  # fmt: skip
+    text = (tmp_path / "tests" / "test_mine_generated.py").read_text()
+    again, _ = written("--json")
+    [file] = again.data["files"]
+    assert (file["written"], file["functions"][0]["existing"], file["functions"][0]["killed_before"]) == (0, 2, 13)
+    assert (tmp_path / "tests" / "test_mine_generated.py").read_text() == text
+
+
+def test_a_file_of_that_name_that_is_somebody_elses_is_refused(written, tmp_path):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_mine_generated.py").write_text("assert True\n")
+    done, asked = written()
+    assert (done.code, done.out, asked) == (2, "", [])
+    assert "was not written by this command" in done.err
+    assert (tmp_path / "tests" / "test_mine_generated.py").read_text() == "assert True\n"

@@ -1,0 +1,172 @@
+"""Which calls become tests, and the file that holds them. The numbers of mutants are worked out in `hand_made`."""
+
+from dataclasses import replace
+
+import pytest
+
+from codea1_cli.errors import UserError
+from codea1_cli.evals.test_generation import Mutant, functions_of
+from codea1_cli.evals.test_generation.one_shot import CallRunner
+from codea1_cli.evals.test_generation.pytest_files import module_of, passes, path_of_tests, write_tests
+from codea1_cli.evals.test_generation.writing import Case, Student, fewest, untestable
+from codea1_cli.extract.pytests import convert_tests
+from tests.evals.test_generation.hand_made import SIGN
+
+SUITE = "```python\nassert sign(5) == 1\nassert sign(7) == 1\nassert sign(-3) == 1\nassert sign(print) == 0\n```"
+LOOPS = "def down(x):\n    while x > 0:\n        x -= 2\n    return x\n"
+
+
+@pytest.fixture
+def student(suite_judge, runner):
+    return Student(suite_judge, runner)
+
+
+def only(source):
+    [function] = functions_of(source)
+    return function
+
+
+def test_a_few_calls_kill_what_all_of_them_kill(student):
+    found = student.study(only(SIGN), [SUITE, "assert sign(-3) == -1"])
+    assert [(case.call, case.text, case.votes, case.asked) for case in found.kept] == [
+        ("sign(-3)", "-1", 1, 2), ("sign(5)", "1", 1, 1),
+    ]  # fmt: skip
+    assert found.kept[0].others == (("1", 1),)
+    assert (len(found.mutants), found.killed_before, found.killed_after) == (16, 0, 13)
+    assert len(found.survivors) == 3
+
+
+def test_what_exists_is_built_upon(student):
+    existing = convert_tests("def test_sign():\n    assert sign(-3) == -1\n    assert sign(0) == 0\n", "sign").tests
+    found = student.study(only(SIGN), [SUITE], existing)
+    assert [case.call for case in found.existing] == ["sign(-3)"]
+    assert found.failing == ["assert sign(0) == 0"]
+    assert (found.killed_before, found.killed_after) == (10, 13)
+    assert [case.call for case in found.kept] == ["sign(5)"]
+    assert found.arcs_before < found.arcs_after
+
+
+def test_a_case_that_later_ones_make_needless_goes():
+    wide = Case("f(1)", "1", kills=frozenset({1, 2, 3, 4}))
+    left, right = Case("f(2)", "1", kills=frozenset({1, 2, 5})), Case("f(3)", "1", kills=frozenset({3, 4, 6}))
+    assert fewest([wide, left, right], []) == [left, right]
+    twin = replace(wide, call="f(11)", votes=1)
+    assert fewest([wide, twin], []) == [twin]  # of equals the one that a sample states
+    assert fewest([wide], [twin]) == []
+
+
+def test_calls_of_a_mutant_are_run_one_by_one_where_it_loops_or_ends(suite_judge):
+    calls = ["down(0)", "down(4)", "down(-1)"]
+    sources = {
+        "x -= 2": set(),
+        "x += 2": {"down(4)"},
+        "__import__('os')._exit(0)": {"down(4)"},
+        "return (i for i in [x])": {"down(4)"},
+        "x -= 3": {"down(4)"},
+        "raise ValueError": {"down(4)"},
+    }
+    mutants = [Mutant("", 0, 3, LOOPS.replace("x -= 2", text)) for text in sources]
+    broken = [Mutant("", 0, 3, None), Mutant("", 0, 3, "def down(:\n"), Mutant("", 0, 3, "def up(x):\n    return x\n")]
+    runner = CallRunner(suite_judge, LOOPS, suite_judge.expected(LOOPS, "down", calls))
+    assert runner.kills([*mutants, *broken], calls) == [*sources.values(), *[set(calls)] * 3]
+
+
+def test_calls_traced_together_take_what_each_takes_alone(runner):
+    calls = ["sign(1)", "sign(-1)", "sign('')", "__import__('os')._exit(0)"]
+    alone = [runner.trace_calls(SIGN, "sign", [call]) for call in calls]
+    assert runner.trace_each(SIGN, "sign", calls[:3])[1:] == alone[:3]
+    assert alone[0] != alone[1]
+    assert runner.trace_each(SIGN, "sign", calls)[1:-1] == alone[:3]
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("def f(x):\n    print(x)\n", "returns no value"),
+        ("def f(x):\n    yield x\n", "generator"),
+        ("def _f(x):\n    return x\n", "private"),
+        ("def f(x):\n    def g():\n        return 1\n    x.append(g)\n", "returns no value"),
+        ("def f(x):\n    return x\n", ""),
+    ],
+)
+def test_functions_that_values_cannot_test_are_told_by_their_source(source, why):
+    assert why in untestable(only(source))
+    assert bool(why) == bool(untestable(only(source)))
+
+
+@pytest.mark.parametrize(
+    ("source", "suite", "why"),
+    [
+        ("def f(x):\n    return object()\n", "assert f(1) == 1", "unencodable"),
+        ("def f(x):\n    return x.upper()\n", "assert f(1) == 1", "raised: AttributeError"),
+        ("def f(x):\n    return hash(str(x))\n", "assert f(1) == 1", "differs between runs"),
+        ("def f(x):\n    return float('nan')\n", "assert f(1) == 1", "no literal"),
+        ("def f(x):\n    return x\n", "I cannot.", "wrote no test of it: 1 reply, 0 asserts"),
+    ],
+)
+def test_a_function_without_a_usable_call_is_told_why(student, source, suite, why):
+    found = student.study(only(source), [suite])
+    assert (found.kept, why in found.fault) == ([], True), found.fault
+
+
+FILE = '''\
+def scale(value, by=2):
+    """Multiply."""
+    if by == 0:
+        raise ValueError("zero")
+    return value * by
+
+
+def half(x: float) -> float:
+    return x / 2
+'''
+SUITES = {
+    "scale": "assert scale(3) == 6\nassert scale(3, 3) == 9\nassert scale(2, by=5) == 10\nassert scale([1], -1) == []",
+    "half": "assert half(1) == 0.5\nassert half(3) == 2.5",
+}
+
+
+def test_the_file_passes_is_added_to_and_never_holds_a_test_twice(student, box, tmp_path):
+    package = tmp_path / "src" / "pack"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "sums.py").write_text(FILE)
+    file, out = package / "sums.py", tmp_path / "tests"
+    assert module_of(file) == ("pack.sums", tmp_path / "src")
+    functions = {one.name: one for one in functions_of(FILE)}
+
+    def again(names):
+        path = path_of_tests(file, out)
+        text = path.read_text() if path.exists() else ""
+        existing = {name: convert_tests(text, name).tests for name in names}
+        studied = [student.study(functions[name], [SUITES[name]], existing[name]) for name in names]
+        return write_tests(studied, file, out, box)
+
+    path, new, by = again(["half"])
+    assert (path.name, new, by) == ("test_pack_sums_generated.py", 1, "pytest")
+    first = path.read_text()
+    assert again(["half"]) == (path, 0, "")
+    assert path.read_text() == first
+    path, new, by = again(["half", "scale"])
+    text = path.read_text()
+    assert new > 1
+    assert text.startswith(first.partition("\nfrom")[0])
+    assert "from pack.sums import half, scale\n" in text
+    assert text.count("def test_half(") == text.count("import pytest") == 1
+    assert "pytest.approx(" in text
+    assert again(["half", "scale"])[1] == 0
+    path.write_text("# mine\n")
+    with pytest.raises(UserError, match="not written by this command"):
+        again(["half"])
+
+
+def test_a_row_that_pytest_does_not_see_pass_is_left_out(student, box, tmp_path):
+    """A function that remembers: each call gives the same in a process of its own, and another in one of all."""
+    source = "seen = []\n\n\ndef count(x):\n    seen.append(x)\n    return len(seen) * x\n"
+    (tmp_path / "m.py").write_text(source)
+    found = student.study(only(source), ["assert count(1) == 1\nassert count(0) == 0\nassert count(-2) == 0"])
+    kept = [replace(found.cases[0], kills=frozenset({1})), replace(found.cases[2], kills=frozenset({2}))]
+    found.kept = kept
+    path, new, by = write_tests([found], tmp_path / "m.py", tmp_path, box)
+    assert (new, by) == (1, "pytest")
+    assert [ok for _, ok, _ in passes(box, tmp_path / "m.py", path.read_text())] == [True]
