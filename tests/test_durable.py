@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from codea1_cli.durable import held_by, only_writer, take_lock
+from codea1_cli.durable import held_by, only_writer, take_lock, write_atomic
 from codea1_cli.errors import EnvironmentFault, UserError
 from tests.sandbox.shared import soon
 
@@ -122,3 +122,14 @@ def test_a_place_that_takes_no_file(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentFault, match="cannot write"), only_writer(tmp_path / "file" / "out"):
         pass
+
+
+def test_a_file_that_cannot_be_written_is_named_not_the_one_before_it(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    for target in (tmp_path / "none" / "x", tmp_path / "file" / "x", tmp_path / "folder"):
+        with pytest.raises(OSError, match=str(target)) as caught:
+            write_atomic(target, "text")
+        assert caught.value.filename == str(target)
+        assert ".tmp" not in str(caught.value)
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "folder"}

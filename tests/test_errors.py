@@ -1,10 +1,13 @@
 """The name that was meant, and commands that a shell takes."""
 
+import re
 import shlex
+from pathlib import Path
 
 import pytest
 
-from codea1_cli.errors import UserError, command, did_you_mean, left_out, near
+import codea1_cli
+from codea1_cli.errors import UserError, command, counted, did_you_mean, left_out, near
 from codea1_cli.evals.registry import names as benchmarks
 from codea1_cli.recipe import ALIASES
 from codea1_cli.recipe.files import all_keys
@@ -60,3 +63,30 @@ def test_nobody_s_login_is_shown() -> None:
     assert fault.hint == "see http://host:1/a@b and a@b"
     assert str(fault) == fault.what
     assert UserError("x").hint is None
+
+
+def test_one_of_a_thing_is_no_plural() -> None:
+    assert [counted(n, "step") for n in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]
+    assert counted(1, "reply", "replies") == "1 reply"
+    assert counted(3, "reply", "replies") == "3 replies"
+
+
+_THINGS = (
+    "(?:answer|assert|candidate|checkpoint|core|evaluation|file|function|GPU|job|line|mutant|node|pair|problem|program"
+)
+_THINGS += "|prompt|rank|row|run|sample|solution|step|suite|task|test|warning)s|entries|replies"
+_COUNT = re.compile(rf"\{{(?P<number>[^{{}}:]+)\}} (?:{_THINGS})\b")
+_MORE_THAN_ONE = ("k", "SUITES", "max(counts)", "ranks", "self.others", "len(missing)")
+_AS_EVER = ("count",)  # what the Test LLM is asked
+_NO_NUMBER = ("policy", "role", "address", "self.user")
+
+
+def test_no_message_counts_without_the_helper() -> None:
+    """A number beside a plural comes out as `1 steps` one day; `counted` knows both forms."""
+    found = [
+        f"{file.name}: {hit[0]}"
+        for file in sorted(Path(codea1_cli.__file__).parent.rglob("*.py"))
+        for hit in _COUNT.finditer(file.read_text(encoding="utf-8"))
+        if hit["number"] not in (*_MORE_THAN_ONE, *_AS_EVER, *_NO_NUMBER) and "join(" not in hit[0]
+    ]
+    assert found == []

@@ -16,7 +16,7 @@ from typing import Any
 
 from codea1_cli.engine.rehearsal import rehearse_commit
 from codea1_cli.environment import KEEP, SYSTEM, cores, home, home_fault, installed_version, settle
-from codea1_cli.errors import EnvironmentFault
+from codea1_cli.errors import EnvironmentFault, counted
 from codea1_cli.planning.gpu_assignment import Gpu, physical_gpus, visible_gpus
 from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.sandbox.make import SandboxOptions
@@ -85,7 +85,7 @@ def _python() -> Check:
     version = platform.python_version()
     data = {"python": version, "platform": platform.platform(), "cores": cores()}
     good = sys.version_info >= (3, 11) and SYSTEM == "Linux"
-    detail = f"{version} on {SYSTEM} {platform.machine()}, {cores()} cores"
+    detail = f"{version} on {SYSTEM} {platform.machine()}, {counted(cores(), 'core')}"
     hint = None if good else "training needs Linux and Python 3.11 or newer"
     return Check("python", Status.OK if good else Status.BROKEN, detail, hint, data)
 
@@ -181,7 +181,7 @@ def _torch_cuda(expected: int) -> Check:
     if seen == expected:
         return Check("torch on GPU", Status.OK, f"CUDA {torch.version.cuda}, {seen} visible", data=data)
     hint = "the driver may be older than torch's CUDA; nvidia-smi shows its version"
-    detail = f"CUDA {torch.version.cuda}: torch sees {seen} of {expected} GPUs"
+    detail = f"CUDA {torch.version.cuda}: torch sees {seen} of {counted(expected, 'GPU')}"
     return Check("torch on GPU", Status.BROKEN, detail, hint, data)
 
 
@@ -258,7 +258,7 @@ def sandbox_checks(options: SandboxOptions = SandboxOptions(workers=1)) -> list[
         if wrong:
             hint = "`codea1 sandbox check` says more" if here else None
             return [Check("sandbox", Status.BROKEN, "; ".join(wrong), hint, data)]
-        checks = [Check("sandbox", Status.OK, f"{len(found)} canary programs judged rightly", data=data)]
+        checks = [Check("sandbox", Status.OK, f"{counted(len(found), 'canary program')} judged rightly", data=data)]
         expected = judge.expected(REFERENCE, "f", ["f(1)"])
         numpy = judge.check(_NUMPY, "f", ["f(1)"], expected).verdicts["f(1)"]
         if numpy.verdict is not Verdict.PASSED:

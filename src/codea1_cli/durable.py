@@ -24,7 +24,10 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}  # of a
 
 
 def write_atomic(path: Path, data: str | bytes) -> None:
-    """Writes, flushes to disk and renames, so that a reader sees the old content or the new, never a part."""
+    """Writes, flushes to disk and renames, so that a reader sees the old content or the new, never a part.
+
+    An OSError names `path`, whichever file the system refused.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
@@ -32,8 +35,11 @@ def write_atomic(path: Path, data: str | bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = str(path), None
         raise
     fsync_folder(path.parent)
 

@@ -7,12 +7,18 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 _LOGIN = re.compile(r"(?<=://)[^/?#\s]*@")
+_KIND = re.compile(r"\b(?:Value error|Assertion failed), ")
 _REASONS = 8  # why something is left out, before the rest is summed up
 
 
 def first_line(error: BaseException) -> str:
     """What a library's error says, on one line; its name where it says nothing."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def plain_fault(message: str) -> str:
+    """What pydantic says of a value, without the kind of exception that raised it."""
+    return _KIND.sub("", message, count=1)
 
 
 def some(names: Sequence[str], shown: int = 5) -> str:
@@ -30,9 +36,9 @@ def left_out(found: Mapping[str, Sequence[str]], what: str = "problem") -> list[
     return lines
 
 
-def counted(count: int, what: str) -> str:
-    """`1 problem`, `2 problems`."""
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def counted(count: int, what: str, many: str | None = None) -> str:
+    """`1 problem`, `2 problems`; `many` is a plural that no s makes."""
+    return f"{count} {what if count == 1 else many or f'{what}s'}"
 
 
 def size_text(count: float) -> str:

@@ -79,6 +79,21 @@ def test_an_unknown_option_is_one_error_and_exit_2(path, call):
     assert "Traceback" not in done.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("export", "--to", "x", "--role", "nosuch"), ("mistakes", "export", "--format", "nosuch"),
+        ("prepare-data", "x", "--out", "y", "--format", "nosuch"),
+        ("recipes", "check", "tiny", "seed=nosuch", "eval.best=nosuch", "game.kill=nosuch"),
+        ("recipes", "check", "tiny", "data.source={name: mbpp, limit: nosuch}", "game.trust=[1, 0]"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_told_without_the_name_of_an_exception(words, call):
+    done = call(app, *words)
+    assert (done.code, "nosuch" in done.out + done.err) == (2, True)
+    assert "Value error" not in done.out + done.err
+
+
 @pytest.mark.parametrize("words", [[], ["runs"], ["recipes"]])
 def test_a_command_that_lacks_its_word_shows_what_there_is(words, capsys):
     assert run_app(app, words) == 2

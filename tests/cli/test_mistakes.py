@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from codea1_cli.cli import mistakes
+from codea1_cli.cli import app, mistakes
 from codea1_cli.judging.compare import same
 from codea1_cli.mistakes.export import pytest_file, text_source, value_source
 from codea1_cli.mistakes.inspect import possible_lines, sparkline
@@ -140,6 +140,28 @@ def test_a_newer_run_that_never_came_to_its_first_step_hides_no_book(run, call):
     named = call(mistakes.app, "list", "--run", "early")
     assert named.code == 2
     assert "hint: the newest run with one: --run first" in named.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("mistakes", "list"), ("mistakes", "inspect", "basic/add:1"), ("mistakes", "export"), ("runs", "show"),
+        ("runs", "watch"), ("runs", "prune", "--dry-run"), ("runs", "track"), ("export", "--role", "code", "--to", "x"),
+    ],
+)  # fmt: skip
+def test_a_run_is_named_with_or_without_its_option(run, call, words):
+    plain, option = call(app, *words, "nosuch"), call(app, *words, "--run", "nosuch")
+    assert plain == option
+    assert (plain.code, "no run named 'nosuch'" in plain.err) == (2, True)
+    both = call(app, *words, run.name, "--run", "nosuch")
+    assert (both.code, f"two runs are named, {run.name} and --run nosuch" in both.err) == (2, True)
+
+
+@pytest.mark.parametrize("words", [("compare",), ("report", "--out", "x.html"), ("runs", "export", "--csv")])
+def test_runs_side_by_side_stand_without_an_option(run, call, words):
+    done = call(app, *words, "--run", run.name)
+    command = "runs export" if words[0] == "runs" else words[0]
+    assert (done.code, f"without --run: codea1 {command} RUN" in done.err) == (2, True)
 
 
 def test_jsonl_export_has_a_line_a_live_test(run, call, tmp_path):

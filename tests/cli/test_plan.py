@@ -55,7 +55,7 @@ def test_unknown_things_are_named(call):
 def test_what_no_run_could_be_is_refused(call):
     done = call(app, "plan", "-r", "1.5b", "--gpu", "h200", "--problems", "3")
     assert done.code == 2
-    assert "3 problems fill no step that 4 ranks of a policy" in done.err
+    assert "3 problems cannot fill a step that 4 ranks of a policy" in done.err
     assert call(app, "plan", "-r", "1.5b", "--gpu", "h200", "--gpus", "100000").code == 2
 
 
@@ -91,7 +91,7 @@ def test_the_dry_run_carries_the_estimate(call):
     [
         (
             ("data.limit=1", "train.updates_per_step=5"),
-            "1 problems fill no step that 1 ranks of a policy and train.updates",
+            "1 problem cannot fill a step that 1 rank of a policy and train.updates",
         ),
         (("--run", "../../evil"), "'../../evil' is no name for a run"),
         (("--run", ""), "'' is no name for a run"),

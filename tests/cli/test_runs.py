@@ -246,6 +246,12 @@ def test_figures_of_runs_are_one_csv_table(run, call, tmp_path):
     assert "no figures yet" in call(runs.app, "export", "early", "--csv").err
 
 
+def test_an_unwritable_place_is_named_as_it_was_given(run, call, tmp_path):
+    for place in (tmp_path / "none" / "curves.svg", run.path / "run.json" / "curves.svg"):
+        done = call(app, "runs", "show", run.name, "--plot", place)
+        assert (done.code, str(place) in done.err, ".tmp" in done.err) == (2, True, False)
+
+
 def test_a_long_list_has_a_limit_and_says_what_is_left(run, call):
     for number in range(40):
         more = run.path.with_name(f"more-{number}")

@@ -144,7 +144,7 @@ def test_a_folder_of_pairs_has_a_card_and_is_made_once(tmp_path, judge, monkeypa
     card = publish(tmp_path / "pairs", [DOUBLE, bare], options, source, "make-pairs", judge)
     assert (card["problems"], card["with_pairs"], card["pairs"], card["without"]) == (2, 1, 1, {"no reference": 1})
     text = (tmp_path / "pairs" / "README.md").read_text()
-    assert "1 pairs for the Code LLM, of 2 problems" in text
+    assert "1 pair for the Code LLM, of 2 problems" in text
     assert "| no reference | 1 |" in text
     assert len(read_pairs(tmp_path / "pairs" / "pairs.jsonl", "code")) == 1
     monkeypatch.setattr("codea1_cli.data.pairs.make_pairs", None)
@@ -152,5 +152,5 @@ def test_a_folder_of_pairs_has_a_card_and_is_made_once(tmp_path, judge, monkeypa
     monkeypatch.undo()
     other = publish(tmp_path / "pairs", [DOUBLE], options, source, "make-pairs", judge)
     assert other["key"] != card["key"]
-    with pytest.raises(UserError, match=r"none of 1 problems gave a pair .*no reference: 1"):
+    with pytest.raises(UserError, match=r"none of 1 problem gave a pair .*no reference: 1"):
         publish(tmp_path / "none", [bare], options, source, "make-pairs", judge)

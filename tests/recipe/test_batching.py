@@ -74,5 +74,5 @@ def test_a_step_takes_as_many_problems_as_ranks_can_share(problems, size):
 
 
 def test_fewer_problems_than_ranks_are_refused():
-    with pytest.raises(UserError, match="1 problems fill no step that 2 ranks of a policy"):
+    with pytest.raises(UserError, match="1 problem cannot fill a step that 2 ranks of a policy"):
         fitted(load_recipe("tiny"), 1, {"code": 2, "test": 1})

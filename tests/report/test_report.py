@@ -152,7 +152,7 @@ def damage(run: RunDir, what: str) -> None:
         ("book", "mistakes.sqlite"),
         ("recipe", "recipe.yaml"),
         ("info", "run.json"),
-        ("metrics", "lines cannot be read"),
+        ("metrics", "unreadable: "),
         ("rollout", "rollouts/step-000002.parquet cannot be read"),
         ("evaluation", "step-000003-code.json"),
         ("rows", "evaluation"),
@@ -183,7 +183,7 @@ def test_a_run_in_progress_is_shown_as_it_is(hostile, made):
         data, _, _ = made("first")
     assert data["runs"][0]["state"] == "running"
     assert data["runs"][0]["tables"]["steps"]["x"] == [1, 2, 3]
-    assert data["runs"][0]["missing"] == ["metrics.jsonl: 1 of 7 lines cannot be read"]
+    assert data["runs"][0]["missing"] == ["metrics.jsonl: unreadable: 1 of 7 lines"]
 
 
 def test_several_runs_are_compared_and_a_file_that_is_there_stays(hostile, made, call, tmp_path):

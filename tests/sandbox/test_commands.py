@@ -86,7 +86,7 @@ def test_an_unscored_row_ends_with_exit_code_3(file: Path, capsys, monkeypatch) 
     assert run_app(judge_app, [str(file), "--json", "--workers", "1"]) == 3
     out, err = capsys.readouterr()
     assert {json.loads(line)["status"] for line in out.splitlines()} == {"unscored"}
-    assert "1 rows unscored" in err
+    assert "1 row unscored" in err
 
 
 def test_check_reports_every_layer_and_every_canary(capsys) -> None:

@@ -13,7 +13,7 @@ from typer import Argument, Option
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.shell import run_names
-from codea1_cli.errors import UserError, clock, size_text
+from codea1_cli.errors import UserError, clock, counted, size_text
 
 if TYPE_CHECKING:
     from codea1_cli.evals.statistics import Change
@@ -121,7 +121,7 @@ def report(
     for where, lacks in missing.items():
         for what in lacks:
             console.warn(f"{where}: {what}")
-    console.note(f"{len(data['runs'])} runs, {size_text(out.stat().st_size)}")
+    console.note(f"{counted(len(data['runs']), 'run')}, {size_text(out.stat().st_size)}")
     console.say(console.cell(out, whole=True))
 
 

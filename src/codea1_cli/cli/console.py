@@ -20,7 +20,7 @@ import typer
 from typer import Option
 
 from codea1_cli.cli import streams
-from codea1_cli.cli.shell import run_names, usage_fault
+from codea1_cli.cli.shell import usage_fault
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError
 
 if TYPE_CHECKING:
@@ -75,10 +75,6 @@ VerboseOption = Annotated[
 ]
 WaitOption = Annotated[
     bool, Option("--wait", help="Wait for another process that writes the same output, rather than be refused.")
-]
-RunOption = Annotated[
-    str | None,
-    Option(metavar="RUN", help="A run's name or folder; the newest run when left out.", autocompletion=run_names),
 ]
 RunsOption = Annotated[
     Path | None, Option(metavar="DIR", help="The folder of runs; CODEA1_RUNS or ./runs when left out.")

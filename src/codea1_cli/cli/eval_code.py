@@ -15,7 +15,7 @@ from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOp
 from codea1_cli.cli.judge import EndpointOption, RequireOption, SandboxOption, WorkersOption
 from codea1_cli.cli.shell import Command, benchmark_names, panels, run_names
 from codea1_cli.environment import cores
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, counted
 from codea1_cli.evals import registry
 
 _NAMES = registry.names("code")
@@ -129,7 +129,7 @@ def evaluate(
             stack.enter_context(only_writer(target, file, wait))
             made, about = view.sampled(benchmark, tasks, ref, settings, style, engine, file, bar)
         if sample_only:
-            console.note(f"{len(made)} samples of {len(tasks)} tasks: {file}")
+            console.note(f"{counted(len(made), 'sample')} of {counted(len(tasks), 'task')}: {file}")
             if as_json:
                 console.emit({"samples_file": file, "samples": len(made), **about})
             return console.EXIT_OK
@@ -146,13 +146,13 @@ def evaluate(
     else:
         view.show_result(result, per_task, target)
     if result["unscored"]:
-        console.warn(f"{result['unscored']} samples unscored: the sandbox itself failed on them")
+        console.warn(f"{counted(result['unscored'], 'sample')} unscored: the sandbox itself failed on them")
     if fail_under is not None:
         reached = result["figures"][benchmark.columns[-1]].get("pass@1")
         if reached is None or missing or reached < fail_under:
             shown = "nothing was scored" if reached is None else f"pass@1 is {reached:.4f}"
             if missing:  # a figure of some tasks is not the benchmark's
-                shown = f"{missing} of {len(tasks)} tasks have no sample"
+                shown = f"without a sample: {missing} of {counted(len(tasks), 'task')}"
             console.note(f"{shown}, below --fail-under {fail_under}", style="bad")
             return console.EXIT_BELOW
     return console.EXIT_OK
@@ -239,7 +239,7 @@ def sanitize_file(
     rows = ({"task_id": one.task_id, "solution": one.solution} for one in made)
     with only_writer(target):
         write_rows(target, rows)
-    console.note(f"{len(made)} solutions: {target}")
+    console.note(f"{counted(len(made), 'solution')}: {target}")
     if as_json:
         console.emit({"samples": len(made), "file": target})
 

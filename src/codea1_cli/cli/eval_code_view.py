@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from codea1_cli.cli import console
-from codea1_cli.errors import EnvironmentFault, UserError, command, some
+from codea1_cli.errors import EnvironmentFault, UserError, command, counted, some
 from codea1_cli.evals import registry
 from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample, ScoreOptions
 from codea1_cli.evals.samples import SampleFile, missing_tasks, read_samples
@@ -64,7 +64,7 @@ def _references(told: Mapping[str, Any], benchmark: str) -> None:
         console.note(f"  and {len(failing) - _LISTED} more: --json lists all")
     if told["not_run"]:
         libraries = any(name.isidentifier() for name in told["lacking"])
-        text = f"{len(told['not_run'])} tasks cannot run here and are not failures: {_by_name(told['lacking'])}"
+        text = f"{counted(len(told['not_run']), 'task')} cannot run here, no failure: {_by_name(told['lacking'])}"
         console.warn(text + (_way_out(benchmark) if libraries else ""))
 
 
@@ -151,9 +151,9 @@ def given_samples(file: Path, sanitize: bool, benchmark: CodeBenchmark, tasks: l
     strangers: list[str] = []
     made = read_samples(file, benchmark, tasks, strangers)
     if strangers:
-        console.warn(f"{len(strangers)} rows are of other tasks and in no figure: {some(strangers)}")
+        console.warn(f"in no figure, of other tasks: {counted(len(strangers), 'row')}: {some(strangers)}")
     if missing := missing_tasks(made, tasks):
-        console.warn(f"{len(missing)} of {len(tasks)} tasks have no sample and are in no figure: {some(missing)}")
+        console.warn(f"no sample, in no figure: {len(missing)} of {counted(len(tasks), 'task')}: {some(missing)}")
     counts = Counter(one.task_id for one in made).values()
     if min(counts) < max(counts):
         console.warn(f"tasks have {min(counts)} to {max(counts)} samples: pass@k is given up to k = {min(counts)}")
@@ -172,7 +172,7 @@ def _warn_of_replies(samples: Sequence[Sample]) -> None:
     broken = [one for one in looked if parse(one.solution) is None]
     if 2 * len(broken) >= len(looked) or any("```" in one.solution for one in broken):
         console.warn(
-            f"{len(broken)} of {len(looked)} samples do not parse: --sanitise takes the programs out of replies"
+            f"no Python: {len(broken)} of {counted(len(looked), 'sample')}; --sanitise takes programs out of replies"
         )
 
 

@@ -15,7 +15,7 @@ from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOp
 from codea1_cli.cli.judge import EndpointOption, PythonOption, RequireOption, SandboxOption, WorkersOption, open_sandbox
 from codea1_cli.cli.shell import benchmark_names, panels, run_names
 from codea1_cli.environment import cores
-from codea1_cli.errors import UserError, some
+from codea1_cli.errors import UserError, counted, some
 from codea1_cli.evals import registry
 
 if TYPE_CHECKING:
@@ -157,9 +157,8 @@ def eval_tests(
     else:
         show_ult(found, table) if listed else show_file(found)
     if found["unscored"]:
-        console.warn(
-            f"{found['unscored']} functions unscored: the sandbox failed on them; the same command tries again"
-        )
+        failed = counted(found["unscored"], "function")
+        console.warn(f"{failed} unscored: the sandbox failed on them; the same command tries again")
         raise typer.Exit(console.EXIT_ENVIRONMENT)
 
 
@@ -185,7 +184,7 @@ def show_ult(found: dict[str, Any], table: bool) -> None:
     if found["unknown_suites"]:
         console.note(f"suites for functions that are not here: {len(found['unknown_suites'])}")
     if found["without_suite"]:
-        console.warn(f"{len(found['without_suite'])} functions have no suite, and count as failing")
+        console.warn(f"no suite, and counted as failing: {counted(len(found['without_suite']), 'function')}")
     spent = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in found["seconds"].items())
     console.note(f"{spent}{_speed(found)}; results in {found['folder']}")
 
@@ -208,15 +207,17 @@ def _figures(protocol: str, figures: dict[str, Any], found: dict[str, Any]) -> N
         shown = "n/a" if value is None else f"{value:.2f}"
         between = f"{bounds['low']:.1f} to {bounds['high']:.1f}" if bounds else ""
         rows.append((name, shown, between, console.cell(of, "muted")))
-    title = f"{found['label']}: {protocol} protocol ({figures['functions']} functions, {figures['mutants']} mutants)"
+    of = f"{counted(figures['functions'], 'function')}, {counted(figures['mutants'], 'mutant')}"
+    title = f"{found['label']}: {protocol} protocol ({of})"
     console.show(console.table(title, ("figure", ">%", ">95 % interval", "of"), rows, framed=True))
 
 
 def _lines(protocol: str, figures: dict[str, Any], scoring: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     """Rows of the table: name, figure, interval, what it is of."""
     if protocol == "one-shot":
-        asked = f"{scoring['tests_per_suite']} tests asked"
-        mutated = f"{figures['mutation_functions']} functions with mutants"
+        asked = f"{counted(scoring['tests_per_suite'], 'test')} asked"
+        mutated = f"{counted(figures['mutation_functions'], 'function')} with mutants"
+        known = counted(figures["kill_rate_functions"], "function")
         return [
             ("validity", "validity", "validity", "as the game counts it"),
             ("valid tests", "valid_tests", "valid tests", f"distinct calls the function answers, of {asked}"),
@@ -224,13 +225,13 @@ def _lines(protocol: str, figures: dict[str, Any], scoring: dict[str, Any]) -> l
             ("stated correctly", "stated_correctly", "", "valid tests"),
             ("mutation score", "mutation", "mutation", f"by right tests; {mutated}"),
             ("mutation score of calls", "mutation_by_calls", "mutation by calls", f"right answers put in; {mutated}"),
-            ("kill rate", "kill_rate", "kill rate", f"wrong candidates of {figures['kill_rate_functions']} functions"),
+            ("kill rate", "kill_rate", "kill rate", f"wrong candidates of {known}"),
             ("line coverage", "line_coverage", "", "by valid calls, summed over functions"),
             ("branch coverage", "branch_coverage", "", "by valid calls, summed over functions"),
         ]
     k, unconditional = scoring["k"], "mutation, unconditional"
-    some = f"{figures[f'mut@{k}_functions']} of {figures['sample']} sampled functions: all {k} tests pass"
-    every = f"{figures[f'mut@{k}_all_functions']} functions: all {k} tests pass"
+    some = f"{figures[f'mut@{k}_functions']} of {counted(figures['sample'], 'sampled function')}: all {k} tests pass"
+    every = f"{counted(figures[f'mut@{k}_all_functions'], 'function')}: all {k} tests pass"
     passes = [(f"pass@{j}", f"pass@{j}", "pass" if j == k else "", "tests that pass") for j in (1, 2, 5, k) if j <= k]
     return [
         *dict.fromkeys(passes),
@@ -266,9 +267,9 @@ def _functions(protocol: str, rows: Sequence[dict[str, Any]]) -> None:
 def show_file(found: dict[str, Any]) -> None:
     """Each function with its tests and, as diffs, the mutants that survive them."""
     for row in found["functions"]:
-        alive = row["mutants"] - row["killed"]
-        counts = f"{row['killed']} of {row['mutants']} mutants killed, {alive} survive"
-        console.say(f"{row['id']}: {row['passing']} of {len(row['tests'])} tests pass, {counts}", "title", indent=2)
+        tests, mutants = counted(len(row["tests"]), "test"), counted(row["mutants"], "mutant")
+        killed = f"{row['killed']} of {mutants} killed, {row['mutants'] - row['killed']} survive"
+        console.say(f"{row['id']}: {row['passing']} of {tests} pass, {killed}", "title", indent=2)
         for test in row["tests"]:
             if test["outcome"] != "passed":
                 detail = f"  ({test['detail']})" if test["detail"] else ""
@@ -279,7 +280,7 @@ def show_file(found: dict[str, Any]) -> None:
                 style = {"+": "ok", "-": "bad"}.get(line[:1], "muted")
                 console.say(console.cell(f"  {line}", style, whole=True))
         if (more := len(row["survivors"]) - _SURVIVORS) > 0:
-            console.note(f"\n  and {more} mutants more survive: --json has all")
+            console.note(f"\n  and {counted(more, 'mutant')} more alive: --json has all")
     _left_out(found)
     if found["unknown_suites"]:
         console.note(f"suites for functions that are not here: {', '.join(found['unknown_suites'][:5])}")

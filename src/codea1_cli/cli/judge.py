@@ -15,6 +15,7 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.cli.shell import backend_names
 from codea1_cli.environment import cores
+from codea1_cli.errors import counted
 
 if TYPE_CHECKING:
     from codea1_cli.judging.canaries import Canary
@@ -79,7 +80,8 @@ def judge(
             _write(report, as_json)
     console.note(", ".join(f"{count} {status}" for status, count in sorted(statuses.items())) or "no rows")
     if statuses.get("unscored"):
-        console.warn(f"{statuses['unscored']} rows unscored: {trouble(opened) or 'the sandbox itself failed on them'}")
+        why = trouble(opened) or "the sandbox itself failed on them"
+        console.warn(f"{counted(statuses['unscored'], 'row')} unscored: {why}")
         raise typer.Exit(console.EXIT_ENVIRONMENT)
 
 
@@ -207,7 +209,7 @@ def show_arms(arms: "Sequence[Arm]", as_json: bool) -> None:
         numbers = [f"{row[key]:.2f}" for key in ("wall_s", "ms_per_job", "latency_ms", "cpu_ms_per_job")]
         cells.append((row["name"], row["jobs"], *numbers, *ratios, row["passed"]))
     console.show(console.table(None, ("<arm", *(f">{name}" for name in names)), cells))
-    console.note(f"{cores()} cores; ratios by wall time a job")
+    console.note(f"{counted(cores(), 'core')}; ratios by wall time a job")
     if not any(row["name"] == "EvalPlus" for row in rows):
         console.note("EvalPlus was not measured: it needs uv and the package index, or was left out")
 

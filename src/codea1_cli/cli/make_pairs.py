@@ -14,7 +14,7 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.judge import WorkersOption
 from codea1_cli.cli.shell import run_names
-from codea1_cli.errors import UserError, command
+from codea1_cli.errors import UserError, command, counted
 
 if TYPE_CHECKING:
     from codea1_cli.data.pairs import Pair, PairOptions, Propose
@@ -133,7 +133,8 @@ def publish(
         made = make_pairs(problems, options, judge, propose, lambda done, total: bar("pairs", done, total))
         if not made.rows:
             why = ", ".join(f"{reason}: {count}" for reason, count in made.without.most_common())
-            raise UserError(f"none of {made.problems} problems gave a pair for the {options.role} policy: {why}")
+            asked = counted(made.problems, "problem")
+            raise UserError(f"none of {asked} gave a pair for the {options.role} policy: {why}")
         return write_pairs(folder, made, options, source, typed, key)
 
 
@@ -205,12 +206,12 @@ def recipe_pairs(recipe: "Recipe", roles: Sequence[str], needed: int | None = No
             problems, options, source = made_of(recipe, role, needed)
             folder = pairs_folder(identity(problems, options, source), role)
             if not (folder / CARD).is_file():
-                console.note(f"making the {role} policy's pairs of {len(problems)} problems, kept in {folder}")
+                of = counted(len(problems), "problem")
+                console.note(f"making the {role} policy's pairs of {of}, kept in {folder}")
                 with judge_of(recipe, every_core=True) as judge:
                     card = publish(folder, problems, options, source, f"sft.{role}: null", judge, wait=wait)
-                console.note(
-                    f"{card['pairs']} pairs of {card['with_pairs']} problems; {folder / 'README.md'} is their card"
-                )
+                found = f"{counted(card['pairs'], 'pair')} of {counted(card['with_pairs'], 'problem')}"
+                console.note(f"{found}; {folder / 'README.md'} is their card")
             pairs += read_pairs(folder / PAIRS, role)
         else:
             pairs += read_pairs(user_path(file), role)
@@ -240,7 +241,8 @@ def pairs_ahead(recipe: "Recipe", problems: int, notes: list[str]) -> int:
             folder = pairs_folder(identity(chosen, options, source), role)
             counts.append(kept_json(folder / CARD).get("pairs", len(chosen)))
             if not (folder / CARD).is_file():
-                notes.append(f"first use: makes the {role} policy's pairs of {len(chosen)} problems, kept in {folder}")
+                of = counted(len(chosen), "problem")
+                notes.append(f"first use: makes the {role} policy's pairs of {of}, kept in {folder}")
     return max(counts) if method.pairs else problems
 
 

@@ -9,10 +9,10 @@ import typer
 from typer import Argument, Option
 
 from codea1_cli.cli import console
-from codea1_cli.cli.console import JsonOption, RunOption, RunsOption, VerboseOption
+from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.cli.judge import EndpointOption, RunSandboxOption
-from codea1_cli.cli.shell import problem_ids
-from codea1_cli.errors import UserError, command, did_you_mean
+from codea1_cli.cli.shell import RunArgument, RunOption, problem_ids, run_of
+from codea1_cli.errors import UserError, command, counted, did_you_mean
 from codea1_cli.methods.registry import method_of
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ app = typer.Typer(no_args_is_help=True, help="Show, inspect and export the Mista
 
 @app.command("list")
 def list_(
+    name: RunArgument = None,
     run: RunOption = None,
     runs: RunsOption = None,
     limit: Annotated[int, Option(min=0, help="Rows of the table; 0 shows all.")] = 30,
@@ -37,7 +38,7 @@ def list_(
     """List the problems with tests in the book, most mistakes first."""
     from codea1_cli.mistakes.inspect import summaries
 
-    run_dir, store = _open(run, runs)
+    run_dir, store = _open(run_of(name, run), runs)
     with store:
         rows = summaries(store)
     if as_json:
@@ -53,7 +54,7 @@ def list_(
     ]
     console.show(console.table(f"Mistake Book of {run_dir.name}", columns, cells))
     if limit and len(rows) > limit:
-        console.note(f"and {len(rows) - limit} problems more: --limit 0 shows all")
+        console.note(f"and {counted(len(rows) - limit, 'problem')} more: --limit 0 shows all")
     console.note(f"next: {command('mistakes', 'inspect', *run_dir.options, rows[0].problem_id)}")
 
 
@@ -63,6 +64,7 @@ def inspect(
         str,
         Argument(metavar="PROBLEM_ID", help="As `codea1 mistakes list` shows it.", autocompletion=problem_ids),
     ],
+    name: RunArgument = None,
     run: RunOption = None,
     runs: RunsOption = None,
     replay: Annotated[
@@ -79,7 +81,7 @@ def inspect(
     from codea1_cli.mistakes.replay import replay as run_again
     from codea1_cli.recipe.resources import judge_of
 
-    run_dir, store = _open(run, runs)
+    run_dir, store = _open(run_of(name, run), runs)
     problems = _problems(run_dir)
     with store:
         known = store.problems()
@@ -106,6 +108,7 @@ def inspect(
 
 @app.command()
 def export(
+    name: RunArgument = None,
     to: Annotated[Path | None, Option(metavar="FILE", help="Where to write; stdout when left out.")] = None,
     format_: Annotated[
         Literal["jsonl", "pytest"] | None, Option("--format", help="jsonl, or pytest; by FILE's suffix when left out.")
@@ -128,7 +131,7 @@ def export(
     if to is not None and to.exists() and not force:
         raise UserError(f"{to} exists", hint="add --force to replace it")
     kind = format_ or ("pytest" if to is not None and to.suffix == ".py" else "jsonl")
-    run_dir, store = _open(run, runs)
+    run_dir, store = _open(run_of(name, run), runs)
     with store:
         for wanted in problem or ():
             if wanted not in (known := store.problems()):
@@ -148,9 +151,10 @@ def export(
         console.emit({"run": run_dir.name, "file": to, "format": kind, "tests": tests, "skipped": skipped})
         return
     if skipped:
-        console.warn(f"{len(skipped)} tests left out, the first: {skipped[0]['test']}: {skipped[0]['reason']}")
+        first = skipped[0]
+        console.warn(f"{counted(len(skipped), 'test')} left out, the first: {first['test']}: {first['reason']}")
     if to is not None:
-        console.note(f"{tests} tests of {run_dir.name} in {to}")
+        console.note(f"{counted(tests, 'test')} of {run_dir.name} in {to}")
     elif not tests:
         console.note(_empty(run_dir))
 

@@ -10,7 +10,7 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.cli.shell import RecipeOption, override_values
 from codea1_cli.environment import cores, hub_cache
-from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, left_out, size_text
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, counted, left_out, size_text
 from codea1_cli.methods.registry import method_of
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
     if recipe.data.train is not None:
         return recipe, count, held_out
     why = "as many as there may be" if source is not None else "the paper's number: the recipe names no data"
-    notes.append(f"planned for {count} problems, {why} (--problems N of the plan takes another number)")
+    notes.append(f"planned for {counted(count, 'problem')}, {why} (--problems N of the plan takes another number)")
     return recipe, count, held_out
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.cli import console
+from codea1_cli.errors import counted
 from codea1_cli.planning import constants as c
 from codea1_cli.planning.estimate import gib
 
@@ -52,10 +53,11 @@ def run_data(
         + (f"; --max-steps ends it there, the schedule is that of {steps}" if stop and stop < steps else ""),
     }
     if recipe.warmup is not None:
-        data["warm-up"] = f"{recipe.warmup.steps} steps of {recipe.warmup.pairs_per_step} pairs before the first one"
+        pairs = counted(recipe.warmup.pairs_per_step, "pair")
+        data["warm-up"] = f"{counted(recipe.warmup.steps, 'step')} of {pairs} before the first one"
     if not method_of(recipe).pairs:
         data["sampled a step"] = ", ".join(_sampled({role: sampled(recipe, role) for role in roles}))
-        data["sampled a step"] += f" of {game.tests_per_suite} asserts" if "test" in roles else ""
+        data["sampled a step"] += f" of {counted(game.tests_per_suite, 'assert')}" if "test" in roles else ""
     for policy, group in assignment.items():
         own, (prompt, completion) = batches(recipe, policy, len(group)), longest(recipe, policy)
         data[policy] = {
@@ -63,7 +65,7 @@ def run_data(
             "ranks": own.ranks,
             "rows trained a step": own.rows_per_step,
             "optimizer steps a step": own.updates_per_step,
-            "micro-batch": f"{own.micro_batch} rows, {own.gradient_accumulation} accumulated",
+            "micro-batch": f"{counted(own.micro_batch, 'row')}, {own.gradient_accumulation} accumulated",
             "tokens": f"prompt up to {prompt}, completion up to {completion}",
         }
     data["slices"] = {
@@ -136,7 +138,7 @@ def assumptions(estimate: RunEstimate) -> list[str]:
     return [
         f"{device.name}: {device.flops / 1e12:.0f} TFLOP/s in bf16, {device.bandwidth / 1e12:.2f} TB/s"
         if target.gpu
-        else f"{target.cores} CPU cores of {c.CPU_FLOPS_PER_CORE / 1e9:.0f} GFLOP/s",
+        else f"{counted(target.cores, 'CPU core')} of {c.CPU_FLOPS_PER_CORE / 1e9:.0f} GFLOP/s",
         f"training reaches {c.TRAIN_UTILISATION:.0%} of it, "
         f"decoding {c.DECODE_BANDWIDTH:.0%} of the memory's bandwidth",
         *(
@@ -155,13 +157,13 @@ def headline(estimate: RunEstimate) -> list[str]:
     worst = estimate.worst
     where = estimate.target.device.name if estimate.target.gpu else "this machine's memory"
     rows = {role: sampled(estimate.recipe, role) for role in estimate.lengths}
-    words = _sampled(rows) if any(rows.values()) else [f"{estimate.recipe.train.problems_per_step} pairs"]
+    words = _sampled(rows) if any(rows.values()) else [f"{counted(estimate.recipe.train.problems_per_step, 'pair')}"]
     warm = f", of which the warm-up {seconds(estimate.warmup_s)}" if estimate.warmup_s else ""
     return [
         f"plan: {' and '.join(worst.ranks)} need {gib(worst.needed)} of {gib(worst.total)} ({where}), "
         f"up to {gib(estimate.disk_bytes)} on disk",
         f"plan: {' and '.join(words)} a step, "
-        f"about {seconds(estimate.step_s)} a step, {estimate.steps} steps in about "
+        f"about {seconds(estimate.step_s)} a step, {counted(estimate.steps, 'step')} in about "
         f"{seconds(3600 * estimate.hours)}{warm}",
     ]
 
@@ -225,7 +227,7 @@ def show_estimate(
     if estimate.fits:
         lines.append(
             f"a step: about {seconds(estimate.step_s)}, {estimate.judging_s:.1f} s of judging mostly behind it; "
-            f"{estimate.steps} steps: about {seconds(3600 * estimate.hours)}"
+            f"{counted(estimate.steps, 'step')}: about {seconds(3600 * estimate.hours)}"
             + (f", of which the warm-up {seconds(estimate.warmup_s)}" if estimate.warmup_s else "")
         )
     for text, other in changes:

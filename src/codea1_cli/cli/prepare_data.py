@@ -13,7 +13,7 @@ from typer import Argument, Option
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption, WaitOption
 from codea1_cli.cli.shell import panels
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, counted
 from codea1_cli.errors import command as typed
 from codea1_cli.recipe.data_options import Options, SourceOptions
 
@@ -237,7 +237,7 @@ def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
         for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
     kept = [[console.cell(text, "ok") for text in ("kept", *split)] for split in card.splits.items()]
-    title = f"{card.title}: {card.kept} of {card.read} rows kept"
+    title = f"{card.title}: {card.kept} of {counted(card.read, 'row')} kept"
     rows = [("read", "", card.read), *removed, *kept]
     console.show(console.table(title, ("<stage", "reason", ">rows"), rows))
     _histogram("tests a problem", buckets(card.tests))

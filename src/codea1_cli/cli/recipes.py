@@ -12,7 +12,7 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption
 from codea1_cli.cli.shell import override_values, recipe_names
 from codea1_cli.environment import cache_folder, cores, hub_cache
-from codea1_cli.errors import CodeA1Error, UserError, size_text
+from codea1_cli.errors import CodeA1Error, UserError, counted, size_text
 from codea1_cli.methods.registry import method_of
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def with_training_data(recipe: "Recipe", wait: bool = False, look: bool = False)
             options = replace(options, tokenizer=options.tokenizer or options.solve_rate)
             words = [f"data.source.{key}={value}" for key, value in source.model_dump(exclude_none=True).items()]
             card, _ = prepare_shown(chosen, options, folder, " ".join(words), tasks, without(missing), wait)
-            console.note(f"{card.kept} of {card.read} rows are left; {folder / 'README.md'} is the data card")
+            console.note(f"{card.kept} of {counted(card.read, 'row')} kept; {folder / 'README.md'} is the data card")
     data = recipe.data.model_copy(update={"train": str(folder)})
     heldout = folder / "val.jsonl"
     if data.heldout is None and heldout.is_file() and heldout.stat().st_size:
@@ -242,7 +242,7 @@ def ahead(source: "DataSource") -> tuple[str, int | None]:
         f"first use: fetches {source.name}, {size_text(size)} (about {seconds(fetching)} at "
         f"{size_text(c.FETCH_BYTES_S)} per second), kept in {hub_cache()}, and what it is decontaminated against, "
         f"{size_text(c.BENCHMARK_BYTES)}; reads {rows:,} rows and verifies up to {problems:,} problems (about "
-        f"{seconds(making)} on {cores()} cores), kept in {_data_folder(source)}",
+        f"{seconds(making)} on {counted(cores(), 'core')}), kept in {_data_folder(source)}",
         problems,
     )
 

@@ -14,9 +14,9 @@ from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
-from codea1_cli.cli.shell import run_names
-from codea1_cli.cli.watch import RunArgument, track, watch
-from codea1_cli.errors import UserError, command, size_text
+from codea1_cli.cli.shell import RunArgument, RunOption, run_names, run_of
+from codea1_cli.cli.watch import track, watch
+from codea1_cli.errors import UserError, command, counted, size_text
 
 if TYPE_CHECKING:
     from codea1_cli.runs.run_dir import RunDir
@@ -56,12 +56,13 @@ def list_(
         cells.append((row.name, row.recipe, step, state, started[:16], size_text(row.bytes)))
     console.show(console.table(None, ("<run", "<recipe", ">step", "<state", "<started", ">size"), cells))
     if len(found) > len(rows):
-        console.note(f"and {len(found) - len(rows)} runs more: --limit 0 shows all")
+        console.note(f"and {counted(len(found) - len(rows), 'run')} more: --limit 0 shows all")
 
 
 @app.command()
 def show(
     name: RunArgument = None,
+    run: RunOption = None,
     runs: RunsOption = None,
     steps: Annotated[int, Option(min=0, help="Last steps to show; of evaluations at least 20.")] = 5,
     plot: Annotated[
@@ -76,11 +77,11 @@ def show(
     from codea1_cli.runs.run_dir import find_run, runs_root
     from codea1_cli.runs.summary import last_metrics, spent, summarise
 
-    run = find_run(name, runs_root(runs))
+    chosen = find_run(run_of(name, run), runs_root(runs))
     if plot is not None:
-        _draw(run, plot)
-    row, info, kept, best = summarise(run), run.info(), checkpoints(run), run.best()
-    (step_lines, eval_lines), cost = last_metrics(run, steps), spent(run)
+        _draw(chosen, plot)
+    row, info, kept, best = summarise(chosen), chosen.info(), checkpoints(chosen), chosen.best()
+    (step_lines, eval_lines), cost = last_metrics(chosen, steps), spent(chosen)
     if as_json:
         data = console.jsonable(row)
         more = {"checkpoints": kept, "best": best, "last_steps": step_lines, "evals": eval_lines, "spent": cost}
@@ -88,7 +89,7 @@ def show(
         return
     from codea1_cli.cli.views import show_run
 
-    show_run(run, row, info, kept, (step_lines, eval_lines[-max(steps, 20) :], len(eval_lines)), cost)
+    show_run(chosen, row, info, kept, (step_lines, eval_lines[-max(steps, 20) :], len(eval_lines)), cost)
 
 
 def _draw(run: "RunDir", file: Path) -> None:
@@ -149,7 +150,7 @@ def export_figures(
         if as_json:
             console.emit({"file": out, "runs": [run.path for run in chosen], "rows": len(rows), "columns": columns})
         else:
-            console.note(f"{len(rows)} rows of {len(columns)} columns in {out}")
+            console.note(f"{counted(len(rows), 'row')} of {counted(len(columns), 'column')} in {out}")
 
 
 def _csv(columns: list[str], rows: list[dict[str, Any]]) -> str:
@@ -164,12 +165,13 @@ def _csv(columns: list[str], rows: list[dict[str, Any]]) -> str:
 
 @app.command()
 def prune(
-    run: Annotated[
-        str | None, Option(metavar="RUN", help="Only this run; all runs when left out.", autocompletion=run_names)
+    name: Annotated[
+        str | None, Argument(metavar="RUN", help="Only this run; all runs when left out.", autocompletion=run_names)
     ] = None,
+    run: RunOption = None,
     runs: RunsOption = None,
     keep: Annotated[int, Option(min=1, help="Newest checkpoints to keep in each run.")] = 1,
-    whole: Annotated[bool, Option("--whole", help="Delete the whole run named by --run.")] = False,
+    whole: Annotated[bool, Option("--whole", help="Delete the whole run that is named.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be freed.")] = False,
     yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
     as_json: JsonOption = False,
@@ -179,12 +181,12 @@ def prune(
     from codea1_cli.runs.checkpoints import delete, deletions
     from codea1_cli.runs.run_dir import find_run, list_runs, runs_root
 
-    if whole and run is None:
-        raise UserError("--whole deletes the run that --run names, and none is named", hint="add --run NAME")
-    root = runs_root(runs)
-    chosen = [find_run(run, root)] if run is not None else list_runs(root)
+    named, root = run_of(name, run), runs_root(runs)
+    if whole and named is None:
+        raise UserError("--whole deletes one run, and none is named", hint="name it: `codea1 runs prune RUN --whole`")
+    chosen = [find_run(named, root)] if named is not None else list_runs(root)
     busy = [item for item in chosen if item.locked_by() is not None]
-    if busy and run is not None:
+    if busy and named is not None:
         raise UserError(
             f"run {busy[0].name} is in progress: process {busy[0].locked_by()}", hint="wait for it, or stop it first"
         )
@@ -212,7 +214,8 @@ def prune(
 def export(
     role: Annotated[Literal["code", "test"], Option(help="Whose policy; one of self-play is both.")],
     to: Annotated[Path, Option(metavar="DIR", help="A new or empty folder.")],
-    run: RunArgument = None,
+    name: RunArgument = None,
+    run: RunOption = None,
     step: Annotated[int | None, Option(min=1, help="A checkpoint's step; the newest when left out.")] = None,
     push: Annotated[str | None, Option(metavar="OWNER/NAME", help="Send it to this repository of the hub too.")] = None,
     private: Annotated[bool, Option("--private", help="Make that repository a private one, where it is new.")] = False,
@@ -226,12 +229,12 @@ def export(
     from codea1_cli.runs.policy_folders import export_policy
     from codea1_cli.runs.run_dir import find_run, runs_root
 
-    chosen = find_run(run, runs_root(runs))
+    chosen = find_run(run_of(name, run), runs_root(runs))
     with only_writer(to, to, wait, "--to"):
         done = export_policy(chosen, role, to, step, push, private)
     if as_json:
         console.emit(asdict(done))
         return
-    what = "merged adapter" if done.merged_adapter else f"{len(done.files)} files"
+    what = "merged adapter" if done.merged_adapter else f"{counted(len(done.files), 'file')}"
     console.note(f"{role} policy of {done.run} at step {done.step}: {what}, {done.bytes / 1e6:.1f} MB")
     console.say(console.cell(done.pushed or done.to, whole=True))

@@ -13,20 +13,29 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from codea1_cli.errors import did_you_mean
+from codea1_cli.errors import UserError, did_you_mean, plain_fault
 
 _COMPLETES = "_CODEA1_COMPLETE"  # set by the shell that asks; Typer's name
 
 
 def usage_fault(error: typer.TyperException) -> tuple[str, str | None]:
     """What is wrong with a command line, and the hint."""
-    message = error.format_message().partition(" (Possible options")[0].partition(" Did you mean ")[0].rstrip(".")
+    message = (
+        plain_fault(error.format_message())
+        .partition(" (Possible options")[0]
+        .partition(" Did you mean ")[0]
+        .rstrip(".")
+    )
     context = getattr(error, "ctx", None)
     hint = None
     if context is not None:
         hint = f"see {context.command_path} --help"
         if option := getattr(error, "option_name", None):
-            hint = did_you_mean(option, [name for param in context.command.params for name in param.opts]) or hint
+            params = context.command.params
+            if option == "--run" and any("RUN" in (param.metavar or "") for param in params):
+                hint = f"without --run: {context.command_path} RUN"
+            else:
+                hint = did_you_mean(option, [name for param in params for name in param.opts]) or hint
         elif stranger := re.fullmatch("No such command '(.*)'", message):
             names = list(context.command.commands)
             hint = did_you_mean(stranger[1], names) or f"one of {', '.join(names)}"
@@ -135,7 +144,7 @@ def problem_ids(ctx: typer.Context) -> Iterable[str]:
     """Completes the id of a problem that has tests in a run's Mistake Book, that with most mistakes first."""
     import sqlite3
 
-    asked = ctx.params.get("run")
+    asked = ctx.params.get("run") or ctx.params.get("name")
     there = [folder for folder in _runs(ctx) if asked in (None, folder.name)] or [Path(str(asked))]
     book = next(folder / "mistakes.sqlite" for folder in there if (folder / "mistakes.sqlite").is_file())
     with contextlib.closing(sqlite3.connect(f"{book.absolute().as_uri()}?mode=ro", uri=True, timeout=0.2)) as opened:
@@ -186,6 +195,24 @@ def override_values(ctx: typer.Context, incomplete: str) -> list[str]:
     if before[-1:] == ["="] and len(before) > 1:
         return [name for name in names.get(before[-2], ()) if name.startswith(incomplete.removeprefix("="))]
     return [text for key, each in names.items() for name in each if (text := f"{key}={name}").startswith(incomplete)]
+
+
+RunArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="RUN", help="A run's name or folder; the newest when left out.", autocompletion=run_names),
+]
+RunOption = Annotated[str | None, typer.Option(metavar="RUN", help="The same as RUN.", autocompletion=run_names)]
+
+
+def run_of(name: str | None, run: str | None) -> str | None:
+    """The run that a command names, as RUN or as --run RUN; None where neither is given.
+
+    Raises:
+        UserError: both are, and differ.
+    """
+    if name and run and name != run:
+        raise UserError(f"two runs are named, {name} and --run {run}", hint="leave one out")
+    return name or run
 
 
 RecipeOption = Annotated[

@@ -12,7 +12,7 @@ from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOp
 from codea1_cli.cli.shell import RecipeOption, override_values, run_names
 from codea1_cli.cli.watch import TrackerOption
 from codea1_cli.environment import cores, demand_linux
-from codea1_cli.errors import UserError, command
+from codea1_cli.errors import UserError, command, counted
 
 if TYPE_CHECKING:
     from codea1_cli.engine.ranks import Node
@@ -107,7 +107,8 @@ def train(
         from codea1_cli.engine.ranks import survey
 
         nodes = survey(address)
-        console.note(f"cluster of {len(nodes)} nodes: {', '.join(f'{n.host} ({len(n.gpus)} GPUs)' for n in nodes)}")
+        each = ", ".join(f"{node.host} ({counted(len(node.gpus), 'GPU')})" for node in nodes)
+        console.note(f"cluster of {counted(len(nodes), 'node')}: {each}")
         if not nodes[0].asks_for_token:
             console.warn(
                 f"the cluster at {address} asks for no token: whoever reaches its ports can run programs as the user "
@@ -159,12 +160,11 @@ def train(
 
 def _stopped(directory: "RunDir") -> str:
     saved, goes_on = directory.latest_step(), command("train", *directory.options, "--resume")
-    if not saved and directory.warmup.exists():
-        return f"stopped before the first step; next: {goes_on}"
     if not saved:
-        return "stopped before the first step; nothing to resume"
+        begun = directory.warmup.exists()
+        return f"stopped before the first step; {f'next: {goes_on}' if begun else 'nothing to resume'}"
     if saved >= directory.info().get("total_steps", saved + 1):
-        return f"stopped; all {saved} steps are done and saved"
+        return f"stopped; step {saved} was the last and is saved"
     return f"stopped; step {saved} is saved; next: {goes_on}"
 
 

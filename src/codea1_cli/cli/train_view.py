@@ -184,9 +184,9 @@ class TrainView:
         else:
             shares = {key: figures[key] for key in figures if key.endswith("/pass@1")}
         parts = [f"{figures['set']} at step {step}:", *(f"{words} {percent(value)}" for words, value in shares.items())]
-        parts.append(f"({figures['tasks']} tasks x {figures['n']}, {figures['scoring_s']:.0f} s)")
+        parts.append(f"({counted(figures['tasks'], 'task')} x {figures['n']}, {figures['scoring_s']:.0f} s)")
         if figures["prompts_too_long"]:
-            parts.append(f"{figures['prompts_too_long']} prompts too long")
+            parts.append(f"{counted(figures['prompts_too_long'], 'prompt')} too long")
         if figures.get("unscored"):
             parts.append(f"{figures['unscored']:.0f} unscored")
         self._say(*parts)
@@ -231,7 +231,7 @@ class TrainView:
         tests, problems = (outcome.summary.get(key, 0) for key in ("book_tests", "book_problems"))
         tested = "test" in method_of(self.recipe).roles and not method_of(self.recipe).pairs
         if tested:
-            self._say(f"tests in the Mistake Book: {tests} on {problems} problems")
+            self._say(f"tests in the Mistake Book: {tests} on {counted(problems, 'problem')}")
         if told := gpu_hours(spent(self.run)):
             self._say(f"GPU hours: {told[0]}")
             for line in told[1:]:

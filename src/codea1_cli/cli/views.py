@@ -10,7 +10,7 @@ from rich.text import Text
 from codea1_cli.cli.compare import gpu_hours
 from codea1_cli.cli.console import cell, note, out, printable, say, show, table
 from codea1_cli.cli.layout import Table, whole
-from codea1_cli.errors import size_text, some
+from codea1_cli.errors import counted, size_text, some
 from codea1_cli.mistakes.inspect import (
     FailingCandidate,
     LiveTest,
@@ -164,7 +164,7 @@ def show_run(
             _print_lines("last steps", step_lines, _STEP_COLUMNS)
             _print_lines("evaluations", eval_lines, _EVAL_COLUMNS)
             if every > len(eval_lines):
-                note(f"and {every - len(eval_lines)} earlier evaluations: --steps {every} shows all")
+                note(f"and {counted(every - len(eval_lines), 'earlier evaluation')}: --steps {every} shows all")
             say("made with", "title")
 
 

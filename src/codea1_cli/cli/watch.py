@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
-from codea1_cli.cli.shell import run_names, tracker_names
+from codea1_cli.cli.shell import RunArgument, RunOption, run_of, tracker_names
 from codea1_cli.errors import clock
 from codea1_cli.files import kept_json
 
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 
     from codea1_cli.report.curves import Table
     from codea1_cli.runs.run_dir import RunDir
-
-RunArgument = Annotated[
-    str | None,
-    Argument(metavar="RUN", help="A run's name or folder; the newest when left out.", autocompletion=run_names),
-]
 
 TrackerOption = Annotated[
     list[str] | None,
@@ -70,6 +65,7 @@ _QUIT = {b"q", b"Q", b"\x03", b"\x04"}  # the terminal hands Ctrl-C over as a ke
 
 def watch(
     name: RunArgument = None,
+    run: RunOption = None,
     runs: RunsOption = None,
     every: Annotated[float, Option(metavar="SECONDS", min=0.2, help="How often to look at the files.")] = 2.0,
     once: Annotated[bool, Option("--once", help="Show it once and end.")] = False,
@@ -82,25 +78,26 @@ def watch(
     """
     from codea1_cli.runs.run_dir import find_run, runs_root
 
-    run = find_run(name, runs_root(runs))
+    chosen = find_run(run_of(name, run), runs_root(runs))
     if as_json:
-        console.emit(snapshot(run, time.time()))
+        console.emit(snapshot(chosen, time.time()))
         return
     out = console.out()
-    if not once and out.is_terminal and run.locked_by() is not None:
+    if not once and out.is_terminal and chosen.locked_by() is not None:
         from rich.live import Live
 
         with _keys() as pressed, Live(console=out, screen=True, auto_refresh=False) as live:
-            while run.locked_by() is not None:
-                live.update(_screen(snapshot(run, time.time())), refresh=True)
+            while chosen.locked_by() is not None:
+                live.update(_screen(snapshot(chosen, time.time())), refresh=True)
                 if pressed(every):
                     break
-    console.show(_screen(snapshot(run, time.time())))
+    console.show(_screen(snapshot(chosen, time.time())))
 
 
 def track(
     tracker: TrackerOption = None,
     name: RunArgument = None,
+    run: RunOption = None,
     runs: RunsOption = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
@@ -115,16 +112,18 @@ def track(
     from codea1_cli.runs.tracking import places, tracked
     from codea1_cli.trackers import TRACKERS, check_trackers, label
 
-    run = find_run(name, runs_root(runs))
-    recipe = load_recipe(str(run.recipe_file), [f"tracker={json.dumps(tracker)}"] if tracker else [], of_run=True)
+    chosen = find_run(run_of(name, run), runs_root(runs))
+    recipe = load_recipe(str(chosen.recipe_file), [f"tracker={json.dumps(tracker)}"] if tracker else [], of_run=True)
     if not recipe.tracker:
         raise UserError("no tracker given", hint=f"--tracker NAME, one of {', '.join(TRACKERS)}")
     check_trackers(recipe.tracker)
-    with tracked(run, recipe.tracker, _Teller(), recipe.faults.tracker_s, wait_s=_FOREVER_S) as followers:
-        while run.locked_by() is not None and any(one.is_alive() for one in followers):
+    with tracked(chosen, recipe.tracker, _Teller(), recipe.faults.tracker_s, wait_s=_FOREVER_S) as followers:
+        while chosen.locked_by() is not None and any(one.is_alive() for one in followers):
             time.sleep(0.5)
+    if not chosen.info():
+        raise UserError(f"run {chosen.name} has not begun: nothing to publish", hint="its first step writes figures")
     if as_json:
-        told, where = {one.tracker: one.why for one in followers}, places(run)
+        told, where = {one.tracker: one.why for one in followers}, places(chosen)
         console.emit(
             [{"tracker": name, "where": where.get(label(name)), "given_up": why} for name, why in told.items()]
         )

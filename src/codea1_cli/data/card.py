@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from codea1_cli.errors import counted
+
 
 @dataclass
 class Card:
@@ -52,9 +54,10 @@ class Card:
         """`README.md`, the data card."""
         licenses = ", ".join(f"{name or 'not stated'}: {count}" for name, count in sorted(self.licenses.items()))
         parts = [
-            f"# {self.title}: {self.kept} problems",
+            f"# {self.title}: {counted(self.kept, 'problem')}",
             f"Made by codea1 {self.version} with\n\n    {self.command}",
-            f"Of {self.read} rows read, {self.kept} are left. The licence of each row is in its field `license` "
+            f"Of {counted(self.read, 'row')} read, this holds {self.kept}. "
+            f"The licence of each row is in its field `license` "
             f"({licenses or 'no rows'}).",
             *([] if not self.notes else ["\n".join(f"- {note}" for note in self.notes)]),
             "## Files",

@@ -18,7 +18,7 @@ from typing import Any
 from codea1_cli import __version__
 from codea1_cli.data.stages import digest
 from codea1_cli.durable import write_atomic, write_rows
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, counted
 from codea1_cli.evals.wrong_programs import broken_programs
 from codea1_cli.extract import extract_code, parse_suite
 from codea1_cli.files import kept_json
@@ -204,7 +204,7 @@ def _test_rows(
         wrong, tests = broken_programs(problem, judge, options.per_problem + 2, 2 * count, draw)
         tests = {call: test for call, test in tests.items() if len(test) <= LONGEST}
         if len(tests) < count:
-            return f"fewer than {count} usable tests"
+            return f"fewer than {counted(count, 'usable test')}"
         given = [Proposal(_suite(tests, failed, wrong, count), code) for code, failed in wrong.items()]
     if not given:
         return "no wrong program of it is known"
@@ -275,7 +275,7 @@ def write_pairs(
     (folder / CARD).unlink(missing_ok=True)
     write_rows(folder / PAIRS, made.rows)
     without = dict(sorted(made.without.items(), key=lambda item: (-item[1], item[0])))
-    card = {
+    card: dict[str, Any] = {
         "key": key,
         "role": options.role,
         "problems": made.problems,
@@ -288,9 +288,10 @@ def write_pairs(
     }
     lines = [f"| {reason} | {count} |" for reason, count in without.items()]
     text = [
-        f"# {card['pairs']} pairs for the {options.role.title()} LLM, of {card['problems']} problems",
+        f"# {counted(card['pairs'], 'pair')} for the {options.role.title()} LLM, "
+        f"of {counted(card['problems'], 'problem')}",
         f"Made by codea1 {__version__} with\n\n    {command}",
-        f"{card['with_pairs']} problems gave pairs, up to {options.per_problem} each.",
+        f"{counted(card['with_pairs'], 'problem')} gave pairs, up to {options.per_problem} each.",
         "\n".join(["| why a problem gave none | problems |", "|---|---|", *lines]) if lines else "",
         f"```json\n{json.dumps(card['made_of'], indent=1)}\n```",
     ]

@@ -17,6 +17,7 @@ from codea1_cli.data.publish import WORK, check_out, new_card, publish
 from codea1_cli.data.sources import Source
 from codea1_cli.data.stages import Line, Prepared, ProblemSampler, Progress, PromptCounter, Stages, digest, solve_rate
 from codea1_cli.data.work import Stage, Work
+from codea1_cli.errors import counted
 from codea1_cli.problems.benchmark_files import Task
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.data_options import Options
@@ -46,7 +47,8 @@ def prepare(
         prepared = pipeline.run()
         card.notes = list(notes)
         if prepared.unscored:
-            card.notes.append(f"The sandbox failed on {prepared.unscored} rows; the same command tries them again.")
+            failed = counted(prepared.unscored, "row")
+            card.notes.append(f"The sandbox failed on {failed}; the same command tries again.")
         publish(prepared, card, options, work)
     return card, prepared
 

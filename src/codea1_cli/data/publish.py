@@ -17,7 +17,7 @@ from codea1_cli.data.card import Card
 from codea1_cli.data.stages import Line, Prepared
 from codea1_cli.data.work import Work
 from codea1_cli.durable import fsync_folder
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, counted
 from codea1_cli.problems.problem import Problem, parquet_table
 from codea1_cli.recipe.data_options import Options
 
@@ -121,7 +121,7 @@ def publish(prepared: Prepared, card: Card, options: Options, work: Work) -> Car
         ]
         named = f"; the first: {'; '.join(first)}" if first else ""
         raise UserError(
-            f"no problem is left of {card.read} rows ({why or 'the source is empty'}){named}",
+            f"no problem is left of {counted(card.read, 'row')} ({why or 'the source is empty'}){named}",
             hint="--min-tests 0 keeps rows without tests, which are asserts of a row, or doctests of a function"
             if reasons["too_few_tests"]
             else None,

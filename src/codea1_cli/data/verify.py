@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from codea1_cli.errors import EnvironmentFault
+from codea1_cli.errors import EnvironmentFault, counted
 from codea1_cli.judging.judge import Expected, Judge, ReferenceCache, well_formed
 from codea1_cli.judging.references import HASH_SEEDS
 from codea1_cli.problems.problem import Problem
@@ -76,7 +76,7 @@ class Verifier:
             self._failures += 1
             if self._failures >= _UNSCORED_IN_A_ROW:
                 raise EnvironmentFault(
-                    f"the sandbox failed on {self._failures} problems in a row, the last one {problem.id}",
+                    f"the sandbox failed on {counted(self._failures, 'problem')} in a row, the last one {problem.id}",
                     hint="see `codea1 doctor`; the same command goes on from here",
                 )
         return checked

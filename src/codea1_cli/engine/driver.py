@@ -22,7 +22,7 @@ from codea1_cli.engine.sft import PairSetup
 from codea1_cli.engine.shutdown import EXIT_INTERRUPTED, MARK, interrupts, stop_note
 from codea1_cli.engine.trl.vllm_engine import engine_line
 from codea1_cli.environment import KEEP, PYTHON, foreign, settle
-from codea1_cli.errors import RunFailed, SandboxOutage, left_out
+from codea1_cli.errors import RunFailed, SandboxOutage, counted, left_out
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.gpu_assignment import Gpu
 from codea1_cli.problems.problem import Problem, public_problem
@@ -153,7 +153,7 @@ class Driver:
         return schedule, kept
 
     def _solve_rates(self, problems: Sequence[Problem]) -> dict[str, float | None]:
-        self.view.phase(f"measuring the solve rates of {len(problems)} problems")
+        self.view.phase(f"measuring the solve rates of {counted(len(problems), 'problem')}")
         patience = max(self._patience, _IMPORTS_S)
         solver = self.method.policy("code")
         mine = [(spec, self.options[spec.label]) for spec in self.specs if spec.policy == solver]

@@ -18,7 +18,7 @@ from codea1_cli.durable import write_atomic
 from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.engine.step_state import new_future
 from codea1_cli.environment import settle, settle_umask
-from codea1_cli.errors import UserError, command
+from codea1_cli.errors import UserError, command, counted
 from codea1_cli.extract import extract_code, parse_suite
 from codea1_cli.methods.registry import method_of
 from codea1_cli.models.loading import render
@@ -73,22 +73,22 @@ def findings(recipe: Recipe, counts: Mapping[str, PreflightCounts]) -> list[Find
     for role, seen in counts.items():
         limit = recipe.role(role).max_completion_tokens
         if 2 * seen.clipped > seen.replies:
-            key = f"{role}.max_completion_tokens"
-            what = f"{seen.clipped} of {seen.replies} {role} replies do not end within {key}={limit}"
+            key, of_role = f"{role}.max_completion_tokens", (f"{role} reply", f"{role} replies")
+            what = f"{seen.clipped} of {counted(seen.replies, *of_role)} do not end within {key}={limit}"
             advice = f"raise {key}, or take a model that was taught to end its replies"
             found.append(Finding(what, advice))
     test = counts.get("test", PreflightCounts())
     if 2 * test.too_long > test.prompts:
         found.append(
             Finding(
-                f"{test.too_long} of {test.prompts} test prompts exceed "
+                f"{test.too_long} of {counted(test.prompts, 'test prompt')} exceed "
                 f"test.max_prompt_tokens={recipe.test.max_prompt_tokens}",
                 f"raise test.max_prompt_tokens to {test.longest_prompt} or more, lower code.max_completion_tokens, "
                 "or set game.white_box=false",
             )
         )
     if test.replies and not test.usable:
-        what = f"no suite parses: none of {test.replies} replies holds an assert of the asked form"
+        what = f"no suite parses: none of {counted(test.replies, 'reply', 'replies')} holds an assert of the asked form"
         advice = "take a model that follows the format (model, test.model), or raise test.max_completion_tokens"
         found.append(Finding(what, advice))
     return found

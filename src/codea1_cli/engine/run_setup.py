@@ -21,7 +21,7 @@ from typing import Any
 from codea1_cli.data.pairs import Pair
 from codea1_cli.durable import write_atomic
 from codea1_cli.environment import installed_version
-from codea1_cli.errors import UserError, command
+from codea1_cli.errors import UserError, command, counted
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import fitted
@@ -186,7 +186,7 @@ class RunSetup:
         left_out = sum(len(ids) for reason, ids in self.skipped.items() if reason.startswith("prompt longer"))
         if self.recipe.preflight.enabled and 2 * left_out > problems:
             raise UserError(
-                f"before the first step: {left_out} of {problems} prompts exceed "
+                f"before the first step: {left_out} of {counted(problems, 'prompt')} exceed "
                 f"{self.first}.max_prompt_tokens={self.recipe.role(self.first).max_prompt_tokens}",
                 hint=f"raise {self.first}.max_prompt_tokens to {longest} or more; "
                 f"`{command('train', *self.run.options, '--resume', '--no-preflight')}` trains on the others",

@@ -16,7 +16,7 @@ from codea1_cli.data.pairs import Pair, read_pairs
 from codea1_cli.durable import write_atomic, write_rows
 from codea1_cli.engine.resume import free_name, resume_point, set_aside
 from codea1_cli.engine.run_setup import RunSetup, Schedule, make_schedule, run_length
-from codea1_cli.errors import UserError, command
+from codea1_cli.errors import UserError, command, counted
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import fitted, warmup_recipe
@@ -56,7 +56,7 @@ class PairSetup(RunSetup):
                 self.pairs[pair.id] = pair
         if self.recipe.preflight.enabled and 2 * len(self.pairs) < len(rows):
             raise UserError(
-                f"before the first step: of {len(rows)} pairs "
+                f"before the first step: of {counted(len(rows), 'pair')} "
                 + ", ".join(f"{len(ids)} are {reason}" for reason, ids in self.skipped.items()),
                 hint="raise what is named; "
                 f"`{command('train', *self.run.options, '--resume', '--no-preflight')}` trains on the others",

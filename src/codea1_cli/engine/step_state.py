@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from codea1_cli.errors import EnvironmentFault, SandboxOutage, command
+from codea1_cli.errors import EnvironmentFault, SandboxOutage, command, counted
 from codea1_cli.game.pool import Pool
 from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem, StepJudge
 from codea1_cli.methods.base import CandidateView
@@ -184,9 +184,8 @@ def check_outage(step: int, problems: Iterable[JudgedProblem], judge: StepJudge,
     candidates = [one.game for problem in problems for one in problem.candidates]
     unscored = sum(c.loaded is None or any(suite.unscored for suite in c.suites) for c in candidates)
     if unscored > most * len(candidates):
-        fault = judge.outage(
-            f"step {step}: the sandbox failed, so {unscored} of {len(candidates)} candidates could not be judged"
-        )
+        lost = f"{unscored} of {counted(len(candidates), 'candidate')} could not be judged"
+        fault = judge.outage(f"step {step}: the sandbox failed, so {lost}")
         hint = f"{fault.hint}; then `{command('train', *run.options, '--resume')}` goes on"
         raise SandboxOutage(fault.what, hint=hint)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from codea1_cli.errors import counted
 from codea1_cli.evals.benchmark import COUNTED, ReferenceReport, Scored, Status
 
 KS = (1, 2, 4, 5, 8, 10, 16, 32, 64, 100, 200)
@@ -93,9 +94,9 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     Raises ValueError unless 0 <= c <= n and 1 <= k <= n: fewer samples than k say nothing about k.
     """
     if not 0 <= c <= n:
-        raise ValueError(f"{c} passes among {n} samples")
+        raise ValueError(f"{c} passes among {counted(n, 'sample')}")
     if not 1 <= k <= n:
-        raise ValueError(f"pass@{k} needs at least {k} samples, got {n}")
+        raise ValueError(f"pass@{k} needs at least {counted(k, 'sample')}, got {n}")
     whole = math.comb(n, k)
     return (whole - math.comb(n - c, k)) / whole
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.environment import cores
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, counted
 from codea1_cli.extract import parse_suite
 from codea1_cli.judging.judge import Expected, Judge
 from codea1_cli.problems.problem import Problem
@@ -73,7 +73,7 @@ def build_work(problems: Sequence[Problem], jobs: int, sandbox: LocalSandbox) ->
         if len(work) * SUITES >= jobs:
             return work
     raise UserError(
-        f"the problems make {len(work) * SUITES} jobs, fewer than {jobs}",
+        f"the problems make {counted(len(work) * SUITES, 'job')}, fewer than {jobs}",
         "fewer --jobs, or more problems with --problems FILE",
     )
 

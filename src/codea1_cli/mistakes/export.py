@@ -12,6 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from codea1_cli.errors import counted
 from codea1_cli.mistakes.store import BookRow
 from codea1_cli.problems.problem import Problem
 from codea1_cli.runs.rollout_files import call_of
@@ -82,7 +83,7 @@ def text_source(text: str) -> str:
     return block if exact else ascii(text)
 
 
-_HEAD = '''"""The Mistake Book of run {run} after step {step}: {tests} tests of {problems} problems.
+_HEAD = '''"""The Mistake Book of run {run} after step {step}: {tests} of {problems}.
 
 Each problem's reference answers its tests here. To test other code, replace its source in SOURCES.
 """
@@ -167,7 +168,8 @@ def pytest_file(
     """The source of a pytest file with one parametrised test function per problem; values equal within `tolerance`."""
     total = sum(len(own) for own in cases.values())
     shown = re.sub(r"[^\w .:/@+-]", "?", run)
-    parts = [_HEAD.format(run=shown, step=step, tests=total, problems=len(cases), tolerance=tolerance)]
+    tests, of = counted(total, "test"), counted(len(cases), "problem")
+    parts = [_HEAD.format(run=shown, step=step, tests=tests, problems=of, tolerance=tolerance)]
     names: set[str] = set()
     for problem_id, own in cases.items():
         name = _function_name(problem_id, names)

@@ -158,7 +158,8 @@ def _wished(wishes: Mapping[str, Wish], gpus: Sequence[Gpu], where: str) -> dict
         some = " ".join(f"{key}={each}" if each else f"'{key}=[0]'" for key in keys)
         share = f", for example {some}{'' if each else ' to share one that holds both'}"
         raise EnvironmentFault(
-            f"the recipe asks for {' + '.join(asked)} GPUs ({' + '.join(wishes)}), {where} offers {len(gpus)}",
+            f"the recipe asks for {' + '.join(asked)} {'GPU' if asked == ['1'] else 'GPUs'} ({' + '.join(wishes)}), "
+            f"{where} offers {len(gpus)}",
             hint=f"set {' and '.join(keys)} to what there is{share if len(keys) > 1 else ''}"
             if gpus
             else _no_gpu(wishes),

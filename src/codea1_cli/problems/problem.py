@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from codea1_cli.durable import write_atomic
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, plain_fault
 from codea1_cli.extract.source import parse
 from codea1_cli.files import Broken, decode_json
 from codea1_cli.problems.row_files import format_of, whole_rows
@@ -118,7 +118,9 @@ def _problem(row: dict[str, Any], where: str, unknown: dict[str, None]) -> Probl
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        what = f"lacks the field {field}" if first["type"] == "missing" else f"field {field}: {first['msg']}"
+        what = (
+            f"lacks the field {field}" if first["type"] == "missing" else f"field {field}: {plain_fault(first['msg'])}"
+        )
         raise UserError(f"{where}: {what}", hint=_NEEDS) from None
 
 

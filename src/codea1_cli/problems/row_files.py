@@ -14,7 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any
 
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, counted
 from codea1_cli.files import AGAIN, UTF16, Broken, decode_json, name_of, opened
 
 FORMATS = (".jsonl", ".jsonl.gz", ".parquet", ".csv")
@@ -187,7 +187,7 @@ def _csv_rows(path: Path, file: IO[str]) -> Iterator[tuple[str, Row | Skipped]]:
         for row in reader:
             place = f"{path}:{reader.line_num}"
             if None in row or None in row.values():
-                yield place, Skipped("broken_row", f"not {len(names)} fields")
+                yield place, Skipped("broken_row", f"not {counted(len(names), 'field')}")
             elif bad := [name for name, cell in row.items() if not _is_text(cell)]:
                 yield place, Skipped("broken_row", f"not UTF-8 in the column {bad[0]}")
             else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, counted
 from codea1_cli.methods.registry import method_of
 from codea1_cli.recipe.schema import Recipe
 
@@ -60,7 +60,7 @@ def batches(recipe: Recipe, policy: str, ranks: int) -> Batches:
     if per_rank % updates:
         twice = " with train.equal_budget" if updates > train.updates_per_step else ""
         raise UserError(
-            f"{per_rank} rows a rank on the {policy} side cannot be cut into {updates} equal parts "
+            f"{counted(per_rank, 'row')} a rank on the {policy} side cannot be cut into {updates} equal parts "
             f"(train.updates_per_step={train.updates_per_step}{twice})",
             hint="choose train.updates_per_step as a divisor of train.problems_per_step",
         )
@@ -125,10 +125,11 @@ def fitted(recipe: Recipe, problems: int, ranks: Mapping[str, int]) -> tuple[Rec
                 batches(smaller, policy, count)
         except UserError:
             continue
-        return smaller, f"{size} problems per step, where the recipe asks for {asked}: there are {problems}"
+        return smaller, f"{counted(size, 'problem')} per step, where the recipe asks for {asked}: there are {problems}"
     if problems < asked:
+        sharing = f"{counted(max(ranks.values()), 'rank')} of a policy"
         raise UserError(
-            f"{problems} problems fill no step that {max(ranks.values())} ranks of a policy and "
+            f"{counted(problems, 'problem')} cannot fill a step that {sharing} and "
             f"train.updates_per_step={recipe.train.updates_per_step} can share",
             hint="add problems, lower train.updates_per_step, or take fewer GPUs (code.gpus, test.gpus)",
         )

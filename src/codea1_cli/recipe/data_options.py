@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from typer import Option
 
-from codea1_cli.errors import UserError, did_you_mean
+from codea1_cli.errors import UserError, did_you_mean, plain_fault
 
 
 @dataclass(frozen=True)
@@ -225,6 +225,6 @@ def read_options(values: Mapping[str, Any]) -> tuple[SourceOptions, Options]:
         options = TypeAdapter(Options).validate_python(given[Options])
     except ValidationError as error:
         first = error.errors()[0]
-        raise ValueError(f"{first['loc'][0]}: {first['msg']}, not {first['input']!r}") from None
+        raise ValueError(f"{first['loc'][0]}: {plain_fault(first['msg'])}, not {first['input']!r}") from None
     options.check()
     return source, options

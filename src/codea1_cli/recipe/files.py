@@ -10,7 +10,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from codea1_cli.errors import UserError, command, did_you_mean, first_line, meant, near
+from codea1_cli.errors import UserError, command, did_you_mean, first_line, meant, near, plain_fault
 from codea1_cli.files import read_text, user_path
 from codea1_cli.methods.registry import DEFAULT, without_ignored, without_settings_of
 from codea1_cli.recipe import ALIASES, recipe_folder, recipe_names
@@ -104,7 +104,9 @@ def parse_override(text: str) -> tuple[list[str], Any]:
     key, sign, value = text.partition("=")
     parts = key.strip().split(".")
     if not sign or not all(parts):
-        raise UserError(f"override {text!r} is not key=value", hint="for example: train.max_steps=20")
+        raise UserError(
+            f"override {text!r} is not key=value", hint="for example: train.max_steps=20; a run is --run NAME"
+        )
     if not value.strip():
         raise UserError(f"override {text!r} has no value", hint=f"write {key.strip()}=null for none")
     try:
@@ -166,7 +168,7 @@ def _fault(error: ValidationError, file: str, overrides: dict[str, str], plain: 
         elif problem["type"] == "missing":
             line = f"{key} is missing"
         else:
-            message = problem["msg"].removeprefix("Value error, ")
+            message = plain_fault(problem["msg"])
             line = f"{key}: {message}" if key else message
             if isinstance(problem["input"], bool | int | float | str):
                 line += f", not {problem['input']!r}" if message.startswith("Input should") else ""

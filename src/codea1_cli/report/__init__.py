@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli import __version__
-from codea1_cli.errors import CodeA1Error, first_line
+from codea1_cli.errors import CodeA1Error, counted, first_line
 from codea1_cli.files import kept_json, read_json
 from codea1_cli.game.rules import Game
 from codea1_cli.methods.registry import method_of
@@ -60,7 +60,7 @@ class Gathering:
             return lines
         written = sum(bool(line.strip()) for line in self.run.metrics_file.read_bytes().splitlines())
         if written > len(lines):
-            self.missing.append(f"metrics.jsonl: {written - len(lines)} of {written} lines cannot be read")
+            self.missing.append(f"metrics.jsonl: unreadable: {written - len(lines)} of {counted(written, 'line')}")
         return lines
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from codea1_cli import __version__
 from codea1_cli.environment import endpoint, offline
-from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, first_line, size_text
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, counted, first_line, size_text
 from codea1_cli.evals.registry import ROWS
 from codea1_cli.evals.statistics import levels
 from codea1_cli.files import kept_json, user_path
@@ -73,7 +73,7 @@ def model_card(run: RunDir, role: str, step: int, repo: str | None = None) -> st
         "base model": named,
         "method": f"`{recipe.method}`, recipe `{recipe.name}`, seed {recipe.seed}",
         "step": f"{step} of {info.get('total_steps', '?')}",
-        "training data": f"{data.get('problems', '?')} problems of `{source}`",
+        "training data": f"{counted(data.get('problems', 0), 'problem')} of `{source}`",
         "its SHA-256": data.get("sha256"),
         "versions": ", ".join(f"{name} {version}" for name, version in info.get("versions", {}).items()),
     }
@@ -193,7 +193,7 @@ def send(folder: Path, repo: str, title: str, weights: Sequence[str], *, new: bo
     where = endpoint()
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
     state = f"a new {'private ' if private else ''}repository" if new else "a commit on what is there"
-    tell(f"sending {len(files)} files ({size_text(sum(files.values()))}) to {where}/{repo}, {state}:")
+    tell(f"sending {counted(len(files), 'file')} ({size_text(sum(files.values()))}) to {where}/{repo}, {state}:")
     for name, size in files.items():
         tell(f"  {size_text(size):>8}  {name}")
     if not sys.stderr.isatty():

@@ -221,7 +221,7 @@ def test_samples_of_few_tasks(command, release, tmp_path):
     file = write(tmp_path / "s.jsonl", {"HumanEval/0": RIGHT["HumanEval/0"], "HumanEval/99": "x"})
     code, out, err = command("eval-code", "humaneval", "--samples", file, "--data", release, "--json")
     assert code == 0
-    assert "2 of 3 tasks have no sample" in err
+    assert "no sample, in no figure: 2 of 3 tasks" in err
     assert json.loads(out)["references"]["tasks"] == 1
     completion = tmp_path / "c.jsonl"
     completion.write_text(json.dumps({"task_id": "HumanEval/0", "completion": "    return a + b\n"}) + "\n")
@@ -291,7 +291,7 @@ def test_some_tasks_do_not_pass_a_threshold_for_all(command, release, tmp_path):
     score = ("eval-code", "humaneval", "--samples", samples, "--data", release, "--fail-under", "0.5")
     code, out, err = command(*score, "--json")
     assert code == 4
-    assert "2 of 3 tasks have no sample, below --fail-under 0.5" in err
+    assert "without a sample: 2 of 3 tasks, below --fail-under 0.5" in err
     assert json.loads(out)["tasks_without_sample"] == 2
     assert command(*score, "--limit", "1")[0] == 0
 

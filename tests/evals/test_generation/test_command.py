@@ -97,7 +97,7 @@ def test_a_file_none_of_whose_functions_loads_is_an_error(files, call):
     (files / "s.jsonl").write_text('{"task_id": "f", "suite": "assert f(1) == 1"}\n')
     code, out, err = call(files / "mine.py", "--suites", files / "s.jsonl", "--out", files / "r")
     assert (code, out) == (2, "")
-    assert "none of the 1 functions loads: f: load_error: ModuleNotFoundError" in err
+    assert "none of 1 function loads: f: load_error: ModuleNotFoundError" in err
     assert not (files / "r").exists()
 
 

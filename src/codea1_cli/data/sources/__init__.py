@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from codea1_cli.errors import UserError, did_you_mean, first_line
+from codea1_cli.errors import UserError, did_you_mean, first_line, plain_fault
 from codea1_cli.extract.pytests import Converted, convert_tests
 from codea1_cli.extract.source import declaration, normal_newlines, parse
 from codea1_cli.files import user_path
@@ -132,7 +132,7 @@ def no_text(name: str, value: Any) -> Skipped | None:
 def _first_problem(error: ValidationError) -> str:
     """The field that pydantic refuses first, and why."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    why = NOT_UNICODE if first["type"] == "string_unicode" else first["msg"]
+    why = NOT_UNICODE if first["type"] == "string_unicode" else plain_fault(first["msg"])
     return f"{'.'.join(map(str, first['loc']))}: {why}"
 
 

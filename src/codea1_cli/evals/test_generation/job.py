@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.environment import installed_version
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, counted
 from codea1_cli.evals.test_generation import Function, fixed_sample, own_mutants, show_diff
 from codea1_cli.evals.test_generation.entries import with_own_imports
 from codea1_cli.evals.test_generation.evaluation import Scorer, killed_by_passing, score_all
@@ -109,7 +109,7 @@ def _loading(scorer: Scorer, functions: Sequence[Function], workers: int) -> tup
     if faults and not there:
         name, fault = next(iter(faults.items()))
         raise UserError(
-            f"none of the {len(faults)} functions loads: {name}: {fault}",
+            f"none of {counted(len(faults), 'function')} loads: {name}: {fault}",
             hint="--python names an interpreter that has what they import",
         )
     return there, faults
