@@ -7,6 +7,7 @@ import pytest
 from codea1_cli.cli import console
 from codea1_cli.cli.train_view import TrainView
 from codea1_cli.recipe.files import load_recipe
+from codea1_cli.recipe.resources import BUILTIN
 from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.runs.summary import Outcome
 
@@ -184,6 +185,19 @@ def test_what_suites_are_worth_is_shown_together(view, capsys):
     ]
     shown = [line for line in (told + table).splitlines() if "LLM" in line or "held-out" in line or "exposed" in line]
     assert max(map(len, shown)) <= 80
+
+
+def test_the_closing_table_of_a_run_on_own_functions_says_what_it_is_of(view, capsys):
+    for line in (whole_evaluation(0, 0.44), whole_evaluation(10, 0.78)):
+        view.run.append_metrics(line)
+    for train, says in (
+        ("builtin:tiny/train", "1 held-out problem, step 0"),
+        ("mine.jsonl", f"of {BUILTIN}heldout, step 0"),
+    ):
+        data = view.recipe.data.model_copy(update={"train": train, "heldout": f"{BUILTIN}heldout"})
+        view.recipe = view.recipe.model_copy(update={"data": data})
+        view.finish(Outcome(10, 10, 10, False, {}))
+        assert says in capsys.readouterr().err
 
 
 AT_WORK = {"code[0]": ("waiting", 4, 90.0), "test[0]": ("sampling", 4, 95.0), "test[1]": ("updating", 3, 99.0)}

@@ -89,3 +89,12 @@ def test_a_plan_says_what_a_first_use_takes_and_asks_nobody(hub, monkeypatch, ca
     assert "427 problems to train on, 47 held out" in told["notes"]
     assert any(note.startswith("first use: fetches a/b, whose size the hub tells then") for note in told["notes"])
     assert hub.asked == []
+
+
+def test_a_dry_run_without_gpus_still_says_what_a_first_use_takes(hub, monkeypatch, capfd):
+    monkeypatch.setattr("codea1_cli.planning.gpu_assignment.visible_gpus", list)
+    assert run_app(app, ["train", "--recipe", "1.5b", "--dry-run"]) == 3
+    told = capfd.readouterr().err
+    for words in ("Qwen/Qwen2.5-Coder-1.5B-Instruct, about 3.1 GB", "kodcode, 2.6 GB", "there is no GPU"):
+        assert words in told
+    assert hub.asked == []

@@ -4,12 +4,13 @@ import json
 
 import pytest
 
-from codea1_cli.cli.make_pairs import publish
-from codea1_cli.data.pairs import PairOptions, Proposal, make_pairs, model_names, read_pairs
+from codea1_cli.cli.make_pairs import made_of, publish
+from codea1_cli.data.pairs import PairOptions, Proposal, identity, make_pairs, model_names, read_pairs
 from codea1_cli.errors import UserError
 from codea1_cli.extract import extract_code, parse_suite
 from codea1_cli.problems.problem import Problem, read_problems
 from codea1_cli.problems.prompts import code_messages, shown_code, shown_problem, test_messages
+from codea1_cli.recipe.files import load_recipe
 from codea1_cli.tiny import problems_path
 from tests.judging.conftest import judge, sandbox
 
@@ -154,3 +155,18 @@ def test_a_folder_of_pairs_has_a_card_and_is_made_once(tmp_path, judge, monkeypa
     assert other["key"] != card["key"]
     with pytest.raises(UserError, match=r"none of 1 problem gave a pair .*no reference: 1"):
         publish(tmp_path / "none", [bare], options, source, "make-pairs", judge)
+
+
+def test_the_runs_of_a_study_share_the_pairs_of_their_warm_up():
+    keys = {identity(*made_of(load_recipe("tiny", [f"seed={seed}"]), "test", 30)) for seed in (0, 1, 2)}
+    assert len(keys) == 1
+
+
+def test_a_warm_up_asks_for_no_more_problems_than_it_takes_pairs_of():
+    recipe = load_recipe("tiny")
+    every = len(made_of(recipe, "test", None)[0])
+    assert every == len(made_of(recipe, "test", 6 * every)[0])
+    assert (
+        len(made_of(recipe, "code", 12)[0]) == 5
+    )  # each pair three times, and a quarter more for problems that give none
+    assert len(made_of(recipe, "test", 12)[0]) == 3

@@ -44,21 +44,19 @@ def test_too_few_problems_for_a_step_name_the_remedy():
 
 def test_the_problem_that_comes_last_takes_the_place_of_one_that_has_left():
     schedule = Schedule((("a", "b"), ("c", "d"), ("a", "e"), ("b", "c")), 2)
-    left = {"a": 1, "d": 2}
-    assert schedule.played(1, left) == ["a", "b"]  # the step after which it left is as it was
-    assert schedule.played(2, left) == ["c", "d"]
-    assert schedule.substitutes(3, left) == {"a": "c"}  # b comes before it
-    assert schedule.played(3, left) == ["c", "e"]
-    assert schedule.played(4, left) == ["b", "c"]
+    assert schedule.played(1, ()) == ["a", "b"]
+    assert schedule.played(2, {"a"}) == ["c", "d"]
+    assert schedule.substitutes(3, {"a", "d"}) == {"a": "c"}  # b comes before it
+    assert schedule.played(3, {"a", "d"}) == ["c", "e"]
+    assert schedule.played(4, {"a", "d"}) == ["b", "c"]
 
 
 @given(ids=IDS, size=st.integers(1, 10), seed=st.integers(0, 5), data=st.data())
 def test_a_step_keeps_its_size_and_its_problems_differ_whoever_has_left(ids, size, seed, data):
     schedule = make_schedule(ids, problems_per_step=min(size, len(ids)), epochs=2, seed=seed)
-    left = data.draw(st.dictionaries(st.sampled_from(ids), st.integers(1, len(schedule))))
+    gone = data.draw(st.sets(st.sampled_from(ids)))
     for step, due in enumerate(schedule.steps, 1):
-        played = schedule.played(step, left)
+        played = schedule.played(step, gone)
         assert len(set(played)) == len(due)
-        stayed = [pid for pid in played if left.get(pid, step) < step]
-        there_are = {pid for ids in schedule.steps for pid in ids if left.get(pid, step) >= step}
-        assert not stayed or there_are <= set(played)
+        there_are = {pid for ids in schedule.steps for pid in ids if pid not in gone}
+        assert not gone & set(played) or there_are <= set(played)

@@ -186,11 +186,15 @@ def _rolled_out(folder: Path, role: str) -> "Propose":
     return propose
 
 
+_TURNS = 3  # of a pair in a warm-up: fewer problems need no pairs, which take a third of a second of a core each
+
+
 # -- a recipe's pairs --------------------------------------------------------------------------------------------------
 def recipe_pairs(recipe: "Recipe", roles: Sequence[str], needed: int | None = None, wait: bool = False) -> "list[Pair]":
     """The pairs of these policies: of the files that the recipe names, else made of its training problems and kept.
 
-    needed: pairs that are enough for each policy; None: of all problems.
+    needed: pairs that a warm-up takes of each policy, each `_TURNS` times at most where there are problems enough;
+    None: all that can be made.
 
     Raises:
         UserError, EnvironmentFault: a file is broken, or no pair can be made.
@@ -254,11 +258,12 @@ def made_of(recipe: "Recipe", role: str, needed: int | None) -> "tuple[list[Prob
 
     asked: dict[str, Any] = {"tests_per_suite": recipe.game.tests_per_suite, "white_box": recipe.game.white_box}
     names = model_names(recipe.model_of(method_of(recipe).policy(role)))
-    options = PairOptions(role, seed=recipe.seed, names=names, **(asked if role == "test" else {}))
+    # Whatever the run's seed: the runs of a study share their pairs, and take them in an order of their own.
+    options = PairOptions(role, names=names, **(asked if role == "test" else {}))
     problems = training_problems(recipe)
-    enough = math.ceil(1.25 * (needed or 0) / (1 if role == "code" else options.per_problem))
+    enough = math.ceil(1.25 * (needed or 0) / _TURNS / (1 if role == "code" else options.per_problem))
     if needed is not None and enough < len(problems):
-        places = random.Random(f"{recipe.seed} {role}").sample(range(len(problems)), enough)
+        places = random.Random(f"{options.seed} {role}").sample(range(len(problems)), enough)
         problems = [problems[place] for place in sorted(places)]
     return problems, options, {"from": "references" if role == "code" else "mutants"}
 

@@ -97,6 +97,22 @@ def plan(
     return console.EXIT_OK
 
 
+def gpus_here(recipe: "Recipe", notes: list[str]) -> "GpuAssignment":
+    """What each rank gets of this machine. `notes` are said before an error: a dry run was asked for both.
+
+    Raises:
+        EnvironmentFault: there is not what the recipe asks for.
+    """
+    from codea1_cli.planning.gpu_assignment import assign_gpus, visible_gpus
+
+    try:
+        return assign_gpus(recipe, visible_gpus(), cores())
+    except EnvironmentFault:
+        for line in notes:
+            console.note(line)
+        raise
+
+
 def estimate_here(recipe: "Recipe", problems: int, assignment: "GpuAssignment", hosts: int = 1) -> "RunEstimate | None":
     """The estimate of a run on this machine, or on so many like it; None when the shape of a model is not known here.
 

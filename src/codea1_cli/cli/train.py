@@ -11,7 +11,7 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.shell import RecipeOption, override_values, run_names
 from codea1_cli.cli.watch import TrackerOption
-from codea1_cli.environment import cores, demand_linux
+from codea1_cli.environment import demand_linux
 from codea1_cli.errors import UserError, command, counted
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def train(
     verbose: VerboseOption = False,
 ) -> int:
     """Train both policies. A run directory holds everything that it leaves."""
-    from codea1_cli.cli.plan import estimate_here, first_use, free_disk
+    from codea1_cli.cli.plan import estimate_here, first_use, free_disk, gpus_here
     from codea1_cli.cli.plan_view import headline, run_data, show_run
     from codea1_cli.cli.recipes import fetched
     from codea1_cli.data.pairs import most_rows
@@ -67,7 +67,7 @@ def train(
     from codea1_cli.engine.run_setup import run_length
     from codea1_cli.engine.shutdown import stoppable
     from codea1_cli.planning.estimate import check_disk
-    from codea1_cli.planning.gpu_assignment import assign_gpus, settle_precision, visible_gpus
+    from codea1_cli.planning.gpu_assignment import assign_gpus, settle_precision
     from codea1_cli.recipe.batching import fitted
     from codea1_cli.recipe.files import resumed_recipe
     from codea1_cli.recipe.resources import check_benchmarks, heldout_problems, split_notes, unread_problems
@@ -91,12 +91,12 @@ def train(
         chosen, source = _new(recipe, overrides, run, root, options)
         directory = _directory(chosen.name, run, root, resume, options)
     check_trackers(chosen.tracker)
-    ranks = assign_gpus(chosen, visible_gpus(), cores()) if address is None else {}
     notes: list[str] = []
     to_hold_out = 0
     if dry_run:
         chosen, count, to_hold_out = first_use(chosen, None, notes)
-    else:
+    ranks = gpus_here(chosen, notes) if address is None else {}
+    if not dry_run:
         demand_linux("training", "--dry-run works here")
         chosen, problems = fetched(chosen, ranks, wait, directory if resume else None)
         count = most_rows(problems) - len(unread_problems(chosen, problems))

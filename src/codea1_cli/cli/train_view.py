@@ -14,7 +14,7 @@ from codea1_cli.errors import clock, command, counted, some
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.methods.code_a1 import percent
 from codea1_cli.methods.registry import method_of
-from codea1_cli.recipe.resources import FEW
+from codea1_cli.recipe.resources import BUILTIN, FEW
 from codea1_cli.report.curves import SIGNS
 from codea1_cli.runs.summary import spent
 
@@ -200,7 +200,9 @@ class TrainView:
         if len(evaluations) > 1:
             first, last = evaluations[0], evaluations[-1]
             count, n = (first["eval"]["code"][key] for key in ("problems", "n"))
-            title = f"{counted(count, 'held-out problem')}, step {first['step']} and step {last['step']}"
+            builtin = [str(one).startswith(BUILTIN) for one in (self.recipe.data.train, self.recipe.data.heldout)]
+            of = f" of {self.recipe.data.heldout}" if builtin == [False, True] else ""
+            title = f"{counted(count, 'held-out problem')}{of}, step {first['step']} and step {last['step']}"
             labels = [
                 ("Code LLM pass@1", "code", "pass@1", percent),
                 (f"Code LLM pass@{n}", "code", f"pass@{n}", percent),
@@ -242,11 +244,10 @@ class TrainView:
         if self.run.within is not None and outcome.step >= outcome.total:
             return  # the run that it warms up follows
         if outcome.step < outcome.total and saves:
-            self._say(f"next: {command('train', *self.run.options, '--resume')}")
-        elif tested:
-            self._say(f"next: {command('mistakes', 'list', *self.run.options)}")
+            words = ("train", *self.run.options, "--resume")
         else:
-            self._say(f"next: {command('runs', 'show', *self.run.options[1:])}")
+            words = ("mistakes", "list", *self.run.options) if tested else ("runs", "show", *self.run.options[1:])
+        self._say(f"next: {command(*words)}")
 
 
 def train_shown(

@@ -139,13 +139,13 @@ class Arena:
 
     async def substitutes(self, step: int) -> dict[str, str]:
         """By the id of a problem that has left the schedule, which one is played in its place."""
-        return self.schedule.substitutes(step, self._left(step))
+        return self.schedule.substitutes(step, self._gone(step))
 
-    def _left(self, step: int) -> dict[str, int]:
-        """The problems that had left the schedule when a step's candidates were sampled, and after which step."""
+    def _gone(self, step: int) -> set[str]:
+        """The problems that had left the schedule when a step's candidates were sampled."""
         assert self.run_writer is not None
         known = step - self.recipe.train.staleness
-        return {pid: at for pid, at in self.run_writer.left.items() if at < known}
+        return {pid for pid, at in self.run_writer.left.items() if at < known}
 
     async def post_candidates(self, step: int, texts: dict[str, list[str]]) -> None:
         """Takes candidates as they are sampled; loading starts at once."""
@@ -181,7 +181,7 @@ class Arena:
         try:
             if (before := self.steps.get(number - 1)) is not None:
                 await before.scored  # whose book and pool this one is judged by
-            ids = self.schedule.played(number, self._left(number))
+            ids = self.schedule.played(number, self._gone(number))
             problems = await gather(*(self.method.judge(step, pid) for pid in ids))
             judged = dict(zip(ids, problems, strict=True))
             check_outage(number, judged.values(), self.judge, self.recipe.judge.max_unscored, self.run)

@@ -97,7 +97,8 @@ class SpreadJudge(StepJudge):
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        self.rules, self.sandbox, self._ray = recipe.game, None, ray  # type: ignore[assignment]
+        super().__init__(recipe.game, None)
+        self._ray = ray
         self._changed = threading.Condition()
         self._actors: dict[int, Any] = {}
         self._room: dict[int, int] = {}  # by process, how many jobs it may have

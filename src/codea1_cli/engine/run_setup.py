@@ -12,7 +12,7 @@ import random
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,20 +43,17 @@ class Schedule:
     def __len__(self) -> int:
         return len(self.steps)
 
-    def substitutes(self, step: int, left: Mapping[str, int]) -> dict[str, str]:
-        """What is played in a step in the place of problems that have left before it: the problems whose next turn is
-        farthest away, where the schedule begins anew at its end. A problem for which there is no other stays.
-
-        left: the step after which a problem left, by id.
-        """
-        due, gone = self.steps[step - 1], {pid for pid, at in left.items() if at < step}
+    def substitutes(self, step: int, gone: Collection[str]) -> dict[str, str]:
+        """What is played in a step in the place of problems that are gone from the schedule: those whose next turn is
+        farthest away, where the schedule begins anew at its end. A problem for which there is no other stays."""
+        due = self.steps[step - 1]
         coming = dict.fromkeys(pid for ids in (*self.steps[step:], *self.steps[:step]) for pid in ids)
         free = [pid for pid in coming if pid not in due and pid not in gone]
         return dict(zip((pid for pid in due if pid in gone), reversed(free), strict=False))
 
-    def played(self, step: int, left: Mapping[str, int]) -> list[str]:
+    def played(self, step: int, gone: Collection[str]) -> list[str]:
         """The problems of a step, after substitution."""
-        instead = self.substitutes(step, left)
+        instead = self.substitutes(step, gone)
         return [instead.get(pid, pid) for pid in self.steps[step - 1]]
 
 

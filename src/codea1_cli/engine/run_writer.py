@@ -39,7 +39,7 @@ class RunWriter:
         latest = run.latest_step()
         kept = kept_json(run.checkpoint(latest) / "arena" / "state.json") if latest else {}
         self.late: dict[str, list[int]] = kept.get("late", {})  # by problem, the steps that its reference was late in
-        self.flat: dict[str, list[int]] = kept.get("flat", {})  # its last steps in a row with equal rewards
+        self.flat: dict[str, list[int]] = kept.get("flat", {})  # with leave_flat: its last steps with equal rewards
         self.stats: dict[int, dict[str, Any]] = {}
         self.reports: dict[int, dict[str, RankReport]] = {}
         self.lock = threading.Lock()
@@ -84,14 +84,15 @@ class RunWriter:
             total += late
             if late and late >= LATE_SHARE * calls:
                 self.late.setdefault(pid, []).append(step)
-        for pid, outcome in outcomes.items():
+        most = self.recipe.data.leave_flat
+        for pid, outcome in outcomes.items() if most else ():
             if has_signal(outcome.code_rewards):
                 self.flat.pop(pid, None)
             elif any(reward is not None for reward in outcome.code_rewards):
                 self.flat.setdefault(pid, []).append(step)
         leaving = sorted(pid for pid, at in self._after(self.late, LATE_STEPS).items() if at == step)
         found = {"reference_timeouts": total, "leaving": leaving, "problems_left": len(self.left)}
-        if most := self.recipe.data.leave_flat:
+        if most:
             found["leaving_flat"] = sorted(pid for pid, at in self._after(self.flat, most).items() if at == step)
         return found
 

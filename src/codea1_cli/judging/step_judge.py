@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.extract import extract_code, parse_suite
@@ -102,13 +102,14 @@ def reference_answers(judge: Judge, problem: Problem, calls: Sequence[str]) -> d
 class StepJudge:
     """Judges what the policies sampled, by the rules of one game. Thread-safe.
 
-    own_tests: how many of a problem's own tests a candidate faces when it is loaded; None: all.
+    judge: None where others do. own_tests: how many of a problem's own a candidate faces when it is loaded; None: all.
     """
 
     together = 1  # candidates of a problem that are best judged in one job
 
-    def __init__(self, rules: Game, judge: Judge, own_tests: int | None = 0) -> None:
-        self.rules, self.judge, self.sandbox, self.own_tests = rules, judge, judge.sandbox, own_tests
+    def __init__(self, rules: Game, judge: Judge | None, own_tests: int | None = 0) -> None:
+        self.rules, self.judge, self.own_tests = rules, cast(Judge, judge), own_tests
+        self.sandbox: Any = judge and judge.sandbox
         self.workers: int = getattr(self.sandbox, "workers", 1)  # callers that it keeps busy
         self.places: int = getattr(self.sandbox, "requests", self.workers)  # what it runs at once, or asks a service
 
@@ -273,11 +274,10 @@ class StepJudge:
         The reference decides, also for a game that plays without it: figures of two games can be compared.
         """
         if not self.rules.validation:
-            by_reference = StepJudge(self.rules.model_copy(update={"validation": True}), self.judge)
-            return by_reference.suite_on_wrong(problem, wrong, text)
+            rules = self.rules.model_copy(update={"validation": True})
+            return StepJudge(rules, self.judge).suite_on_wrong(problem, wrong, text)
         judged = self.judge_suites(problem, Candidate("", wrong, True), [text], ()).game
-        suite = judged.suites[0]
-        tests = suite.tests[: self.rules.tests_per_suite]
+        tests = (suite := judged.suites[0]).tests[: self.rules.tests_per_suite]
         valid = [test for test in tests if test.valid]
         failed = [test for test in valid if test.verdict not in (None, Verdict.PASSED, Verdict.UNSCORED)]
         correct = sum(test.stated_correctly is True for test in valid)

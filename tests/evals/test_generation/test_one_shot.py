@@ -3,6 +3,7 @@
 import pytest
 
 from codea1_cli.evals.test_generation import Mutant
+from codea1_cli.evals.test_generation.execution import MutantLimits, TestRunner
 from codea1_cli.evals.test_generation.figures import Row
 from codea1_cli.evals.test_generation.figures import one_shot_figures as figures
 from codea1_cli.evals.test_generation.one_shot import CallRunner, score
@@ -84,6 +85,19 @@ def test_mutants_that_loop_crash_and_answer_oddly(suite_judge):
     found = CallRunner(suite_judge, ADD, expected).exposed(mutants, list(expected))
     assert found == [False, True, True, True, False, False, True]
     assert CallRunner(suite_judge, ADD, expected).exposed(mutants, []) == [False] * 7
+
+
+def test_a_mutant_has_the_seconds_that_were_asked_for(suite_judge, runner, monkeypatch):
+    asked, answers = set[float](), CallRunner._answers
+
+    def noted(self, sources, calls, seconds):
+        asked.add(seconds)
+        return answers(self, sources, calls, seconds)
+
+    monkeypatch.setattr(CallRunner, "_answers", noted)
+    limited = TestRunner(runner.sandbox, runner.limits, MutantLimits(least_s=7.5, most_s=7.5))
+    score(suite_judge, limited, function(NEG, "assert neg(1) == -1"), "assert neg(2) == -2", 1)
+    assert asked == {suite_judge.limits.time_s, 7.5}
 
 
 def test_figures():

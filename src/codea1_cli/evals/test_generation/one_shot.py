@@ -31,10 +31,17 @@ _MANY = 1_000_000_000
 
 
 class CallRunner:
-    """The calls of one function. `expected` holds the function's own answer to each, all valid. Thread-safe."""
+    """The calls of one function. `expected` holds the function's own answer to each, all valid; `mutant_limits` says
+    how long a mutant may take for some of them. Thread-safe."""
 
-    def __init__(self, judge: Judge, program: str, expected: Mapping[str, Expected]) -> None:
-        self.judge, self.program, self.expected = judge, program, expected
+    def __init__(
+        self,
+        judge: Judge,
+        program: str,
+        expected: Mapping[str, Expected],
+        mutant_limits: MutantLimits = MutantLimits(),
+    ) -> None:
+        self.judge, self.program, self.expected, self.mutant_limits = judge, program, expected, mutant_limits
 
     def exposed(self, mutants: Sequence[Mutant], calls: Sequence[str]) -> list[bool] | None:
         """For each mutant whether any call fails on it (it gives another value, raises, loops, ends); None: the sandbox
@@ -89,7 +96,7 @@ class CallRunner:
     def _failed(self, sources: Sequence[str], calls: Sequence[str]) -> list[bool] | None:
         began = time.monotonic()
         own = self._answers([self.program], calls, self.judge.limits.time_s)[0]
-        seconds = MutantLimits().seconds(time.monotonic() - began)
+        seconds = self.mutant_limits.seconds(time.monotonic() - began)
         if own.kind is AnswerKind.UNSCORED:
             return None
         answers = self._answers(sources, calls, seconds)
@@ -147,7 +154,7 @@ def score(judge: Judge, runner: TestRunner, function: Function, text: str, k: in
     calls = [test.call for test in first if test.call is not None]
     right = {test.call for test in first if test.stated_correctly and test.call is not None}
     mutants = make_mutants(program)
-    runner_of_calls = CallRunner(judge, program, expected)
+    runner_of_calls = CallRunner(judge, program, expected, runner.mutant_limits)
     by_right = runner_of_calls.exposed(mutants, sorted(right, key=calls.index))
     if by_right is None:
         return Row(function.id, unscored=True)
