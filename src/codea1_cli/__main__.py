@@ -1,16 +1,14 @@
 """The command `codea1`: an interrupt ends it with its code from its first line to the end of the process."""
 
-import atexit
-import contextlib
 import os
-import signal
 import sys
+from _signal import SIGINT, SIGTERM, signal  # built in: nothing is read from a disk before the handlers stand
 
 
 def main() -> None:
     """Runs the command line and ends the process with its exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: os._exit(130))
+    for number in (SIGINT, SIGTERM):
+        signal(number, lambda *_: os._exit(130))
     from codea1_cli.engine.shutdown import end_at_once, interrupts
 
     code = _run()
@@ -36,6 +34,9 @@ def _run() -> object:
 def _leave(code: object) -> None:
     """Ends here: as the interpreter shuts down, signals have their defaults back, and threads of libraries that were
     interrupted may crash."""
+    import atexit
+    import contextlib
+
     if code != 130:
         atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

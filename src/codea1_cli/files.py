@@ -26,6 +26,7 @@ from codea1_cli.errors import UserError
 from codea1_cli.extract.source import PARSER, normal_newlines
 
 AGAIN = "fetch or write the file again"
+BROKEN_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive (or a spreadsheet)",
     b"BZh": "compressed with bzip2",
@@ -62,6 +63,13 @@ def user_path(text: str | Path) -> Path:
         raise UserError(f"cannot read {text}: no such user", hint="give the path without `~`") from None
 
 
+def no_file(path: Path) -> str:
+    """What stands at a place where there is no file: for the message that refuses it."""
+    if path.is_dir():
+        return "it is a folder"
+    return "it is a pipe or a device, and is read more than once" if path.exists() else "no such file"
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """The file's bytes, unzipped where it is gzipped, as a stream; a pipe will do.
@@ -84,7 +92,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
                     yield stream
             else:
                 yield file
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except BROKEN_GZIP as error:
         raise UserError(f"{path}: broken gzip file: {error}", hint=AGAIN) from None
     except (OSError, ValueError) as error:
         if isinstance(error, UserError):

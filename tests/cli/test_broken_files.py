@@ -5,6 +5,7 @@ The cases are made from what valid inputs look like. Programs are not run: what 
 
 import gzip
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -109,6 +110,15 @@ def places(folder: Path) -> Iterator[tuple[str, Path]]:
     yield "below a file", Path(__file__) / "x"
     yield "nul", Path("a\x00b")
     yield "tilde", Path("~nobody-here/x")
+    yield "pipe", pipe_with(b"")
+
+
+def pipe_with(content: bytes) -> Path:
+    """What a shell's `<(...)` is replaced by."""
+    reading, writing = os.pipe()
+    os.write(writing, content)
+    os.close(writing)
+    return Path(f"/dev/fd/{reading}")
 
 
 @pytest.fixture
@@ -208,6 +218,34 @@ def test_a_few_files_of_rows(kind, codea1, inputs, monkeypatch):
     where = inputs / "tried"
     where.mkdir()
     try_all(codea1, where, name, list(broken_bytes((json.dumps(row) + "\n").encode()))[::2], *words)
+
+
+def test_a_pipe_is_read_or_called_a_pipe(codea1, inputs, capfd):
+    row = (json.dumps(JUDGED) + "\n").encode()
+    for content in (
+        row,
+        b"\n" * 100 + row,
+        json.dumps([JUDGED]).encode(),
+        gzip.compress(row),
+        row.decode().encode("utf-16"),
+    ):
+        assert run_app(app, ["judge", str(pipe_with(content))]) == 3  # the program is not run here, but it was read
+        assert "1 unscored" in capfd.readouterr().err
+    for words in (
+        ("eval-code", "humaneval", "--samples"),
+        ("prepare-data", "--out", "o"),
+        ("recipes", "show"),
+        ("train", "--dry-run", "--recipe"),
+    ):
+        assert run_app(app, [*words, str(pipe_with(row))]) == 2, words
+        assert "it is a pipe" in capfd.readouterr().err
+
+
+def test_a_folder_of_samples_is_read(codea1, inputs, capfd):
+    (inputs / "made" / "HumanEval_0").mkdir(parents=True)
+    (inputs / "made" / "HumanEval_0" / "0.py").write_text(str(SAMPLE["solution"]))
+    run_app(app, ["eval-code", "humaneval", "--samples", "made", "--data", "release.jsonl"])
+    assert "error: read\n" in capfd.readouterr().err
 
 
 @pytest.mark.corpus

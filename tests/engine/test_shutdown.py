@@ -130,3 +130,17 @@ def test_the_command_ends_with_the_documented_code(tmp_path, number: str, what: 
     assert (done.returncode, done.stdout) == (code, out)
     assert "Traceback" not in done.stderr
     assert done.stderr.count("interrupted") == (what not in ("done", "at_the_end"))
+
+
+def test_nothing_is_read_from_a_disk_before_an_interrupt_has_its_handler() -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys\nbefore = set(sys.modules)\nimport codea1_cli.__main__\nprint(*set(sys.modules) - before)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert set(done.stdout.split()) <= {"codea1_cli", "codea1_cli.__main__", "_signal"}

@@ -1,5 +1,6 @@
 """A run in trackers: what is published, what a resume does to it, and trackers that fail."""
 
+import shlex
 import threading
 from pathlib import Path
 
@@ -107,7 +108,8 @@ def test_what_raises_or_hangs_is_given_up(run, monkeypatch):
     assert raised == {
         "kind": "warning",
         "text": f"tracker {HERE}:Raises is given up: ConnectionError: nobody at https://example.com answers to the key "
-        f"***; `codea1 runs track first --runs {run.path.parent} --tracker {HERE}:Raises` publishes what is missing",
+        f"***; `codea1 runs track first --runs {shlex.quote(str(run.path.parent))} --tracker {HERE}:Raises` "
+        "publishes what is missing",
     }
     assert f"tracker {HERE}:Sleeps is given up: no answer within 0.1 s;" in slept["text"]
     everything = b"".join(path.read_bytes() for path in run.path.rglob("*") if path.is_file())

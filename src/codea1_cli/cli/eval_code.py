@@ -17,6 +17,7 @@ from codea1_cli.cli.shell import Command, benchmark_names, panels, run_names
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError, counted
 from codea1_cli.evals import registry
+from codea1_cli.files import no_file
 
 _NAMES = registry.names("code")
 _PARTED = [row for row in registry.ROWS.values() if len(row.subsets) > 1]
@@ -105,8 +106,8 @@ def evaluate(
         workers or cores(), sandbox_python, tuple(require or ()), view.usable_cache(cache), sandbox, endpoint
     )
     options.of_sandbox()  # which refuses what is wrong before anything is sampled
-    if samples is not None and not samples.is_file():
-        raise UserError(f"cannot read {samples}: there is no such file", hint="without --samples the model is sampled")
+    if samples is not None and not (samples.is_file() or samples.is_dir()):
+        raise UserError(f"cannot read {samples}: {no_file(samples)}", hint="without --samples the model is sampled")
     tasks = benchmark.load(data)[:limit]
     if not sample_only:
         view.warn_of_layers(options)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from codea1_cli.errors import UserError, counted
-from codea1_cli.files import AGAIN, UTF16, Broken, decode_json, name_of, opened
+from codea1_cli.files import AGAIN, BROKEN_GZIP, UTF16, Broken, decode_json, name_of, no_file, opened
 
 FORMATS = (".jsonl", ".jsonl.gz", ".parquet", ".csv")
 _LIST = re.compile(rb"\s*\[\s*\{")
@@ -47,13 +47,10 @@ def read_rows(path: Path, columns: Collection[str] | None = None) -> Iterator[tu
     name = path.name.lower()
     with opened(path) as file:
         head = file.peek(64) if isinstance(file, io.BufferedReader) else b""
-        parquet = head.startswith(b"PAR1")
-    if parquet or name.endswith(".parquet"):
-        yield from _parquet(path, columns)
-    elif name.endswith((".csv", ".csv.gz")):
-        yield from _csv(path)
-    else:
-        yield from _json(path)
+        if not head.startswith(b"PAR1") and not name.endswith(".parquet"):
+            yield from (_csv if name.endswith((".csv", ".csv.gz")) else _json)(path, file)
+            return
+    yield from _parquet(path, columns)
 
 
 def whole_rows(
@@ -77,24 +74,19 @@ def _row(value: Any) -> Row | Skipped:
     return Skipped("broken_row", why)
 
 
-def _json(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
+def _json(path: Path, file: IO[bytes]) -> Iterator[tuple[str, Row | Skipped]]:
+    head = file.peek(4096)  # type: ignore[attr-defined]
+    if head.startswith(UTF16) or _LIST.match(head.removeprefix(codecs.BOM_UTF8)):
+        yield from _document(path, file.read())
+        return
     number = 0
     try:
-        with opened(path) as file:
-            head = file.peek(4096)  # type: ignore[attr-defined]
-            if head.startswith(UTF16) or _LIST.match(head.removeprefix(codecs.BOM_UTF8)):
-                yield from _document(path, file.read())
-                return
-            for number, line in enumerate(file, start=1):
-                if line.strip(b" \t\r\n\xef\xbb\xbf\f\v"):
-                    yield (
-                        f"{path}:{number}",
-                        _row(decode_json(line if number > 1 else line.removeprefix(codecs.BOM_UTF8))),
-                    )
-    except UserError as error:
-        if "broken gzip" in error.what:
-            raise UserError(error.what.replace(f"{path}:", f"{path}:{number + 1}:", 1), hint=error.hint) from None
-        raise
+        for number, line in enumerate(file, start=1):
+            if line.strip(b" \t\r\n\xef\xbb\xbf\f\v"):
+                text = line if number > 1 else line.removeprefix(codecs.BOM_UTF8)
+                yield f"{path}:{number}", _row(decode_json(text))
+    except BROKEN_GZIP as error:
+        raise UserError(f"{path}:{number + 1}: broken gzip file: {error}", hint=AGAIN) from None
 
 
 def _document(path: Path, raw: bytes) -> Iterator[tuple[str, Row | Skipped]]:
@@ -119,9 +111,7 @@ def _parquet(path: Path, columns: Collection[str] | None) -> Iterator[tuple[str,
     import pyarrow.parquet as pq
 
     if not path.is_file():
-        raise UserError(
-            f"cannot read {path}: {'it is a folder' if path.is_dir() else 'no such file'}", hint="give a file"
-        )
+        raise UserError(f"cannot read {path}: {no_file(path)}", hint="give a file")
     try:
         number = 0
         file = pq.ParquetFile(path.absolute())  # pyarrow takes `a:b/c` for an address
@@ -166,15 +156,14 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _csv(path: Path) -> Iterator[tuple[str, Row | Skipped]]:
+def _csv(path: Path, raw: IO[bytes]) -> Iterator[tuple[str, Row | Skipped]]:
     csv.field_size_limit(_MAX_CELL)
     # Bytes that are not UTF-8 become lone surrogates, so that they cost their row and not the file.
-    with opened(path) as raw:
-        utf16 = raw.peek(2)[:2] in UTF16  # type: ignore[attr-defined]
-        encoding = "utf-16" if utf16 else "utf-8-sig"
-        errors = "strict" if utf16 else "surrogateescape"
-        with io.TextIOWrapper(raw, encoding=encoding, errors=errors, newline="") as file:
-            yield from _csv_rows(path, file)
+    utf16 = raw.peek(2)[:2] in UTF16  # type: ignore[attr-defined]
+    encoding = "utf-16" if utf16 else "utf-8-sig"
+    errors = "strict" if utf16 else "surrogateescape"
+    with io.TextIOWrapper(raw, encoding=encoding, errors=errors, newline="") as file:
+        yield from _csv_rows(path, file)
 
 
 def _csv_rows(path: Path, file: IO[str]) -> Iterator[tuple[str, Row | Skipped]]:

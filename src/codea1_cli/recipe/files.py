@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from codea1_cli.errors import UserError, command, did_you_mean, first_line, meant, near, plain_fault
-from codea1_cli.files import read_text, user_path
+from codea1_cli.files import no_file, read_text, user_path
 from codea1_cli.methods.registry import DEFAULT, without_ignored, without_settings_of
 from codea1_cli.recipe import ALIASES, recipe_folder, recipe_names
 from codea1_cli.recipe.schema import Recipe
@@ -26,7 +26,9 @@ def recipe_path(name: str) -> Path:
     path = Path(name)
     if path.suffix in {".yaml", ".yml"} or "/" in name:
         if not path.is_file():
-            raise UserError(f"no recipe file {name}", hint=f"shipped recipes: {', '.join(recipe_names())}")
+            raise UserError(
+                f"cannot read the recipe {name}: {no_file(path)}", hint=f"shipped recipes: {', '.join(recipe_names())}"
+            )
         return path
     shipped = recipe_folder() / f"{name}.yaml"
     if not shipped.is_file():

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from codea1_cli.errors import UserError, did_you_mean, first_line, plain_fault
 from codea1_cli.extract.pytests import Converted, convert_tests
 from codea1_cli.extract.source import declaration, normal_newlines, parse
-from codea1_cli.files import user_path
+from codea1_cli.files import no_file, user_path
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import FORMATS, Row, Skipped, format_of
 from codea1_cli.recipe.data_options import SourceOptions
@@ -224,7 +224,7 @@ def make_source(spec: str, options: SourceOptions = _NO_OPTIONS, benchmarks: Pat
     if path.is_dir():
         return _folder(path, mapping, o.license)
     if format_of(path) or spec.startswith((".", "/", "~")) or path.suffix == ".py":
-        raise UserError(f"no such file: {spec}", hint=f"a {', '.join(FORMATS)} or .py file, or a folder")
+        raise UserError(f"cannot read {spec}: {no_file(path)}", hint=f"a {', '.join(FORMATS)} or .py file, or a folder")
     if _HUB_ID.fullmatch(spec):
         hint = f"no file or folder is called {spec}, so it was taken for a dataset of the hub"
         return Table(HubRows(spec, o.split or "train", o.revision, o.config, hint), mapping, o.license)
