@@ -69,6 +69,7 @@ COMMANDS: dict[str, Typed] = {
     "eval-tests FILE.py --model RUN": Typed("mutants killed", "--out eval-tests/A"),
     # -- docs, page by page
     "write-tests FILE.py --model builtin:tiny": Typed("killed after", "--n 2"),
+    "write-tests FILE.py --model builtin:tiny --find-bugs": Typed("alarm", "--n 2"),
     "write-tests FILE.py --model my-run --suites tests/test_mine.py": Typed("killed before", "--n 2 --out more"),
     "write-tests src/mypackage --model my-run": Typed("killed after", "--n 1 --out more"),
     "eval-code setup bigcodebench --dry-run": Typed("3 GB"),

@@ -71,7 +71,7 @@ def written(tmp_path, monkeypatch, call):
 
 
 def test_tests_are_written_beside_those_that_exist(written, tmp_path):
-    done, asked = written("--suites", "test_mine.py", "--survivors", 1)
+    done, asked = written("--suites", "test_mine.py", "--limit", 1)
     assert done.code == 0
     assert {one.name: one.calls[-1:] for one in asked} == {"sign": ("assert sign(4) == 1",), "lost": ()}
     assert "fails today: assert sign(0) == 0" in done.out
@@ -111,3 +111,19 @@ def test_a_file_of_that_name_that_is_somebody_elses_is_refused(written, tmp_path
     assert (done.code, done.out, asked) == (2, "", [])
     assert "was not written by this command" in done.err
     assert (tmp_path / "tests" / "test_mine_generated.py").read_text() == "assert True\n"
+
+
+def test_alarms_are_shown_with_their_evidence_and_nothing_is_written(written, tmp_path):
+    done, _ = written("--find-bugs")
+    assert done.code == 0
+    first, second, third, fourth = done.out.splitlines()
+    assert first == "mine.py:1  sign(-3) gives -1; 1 of 1 samples state 1"
+    assert second.strip() == "0 state what it gives; The sign."
+    assert third.startswith("mine.py:16  lost(1) raises NameError: ")
+    assert fourth.strip() == "0 state what it gives; no docstring"
+    assert "2 alarms on 2 functions" in done.err
+    data, _ = written("--find-bugs", "--json")
+    assert [(one["file"], one["call"], one["votes"], one["against"]) for one in data.data] == [
+        ("mine.py", "sign(-3)", 1, 0), ("mine.py", "lost(1)", 1, 0),
+    ]  # fmt: skip
+    assert not list(tmp_path.glob("tests/*"))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +21,7 @@ from codea1_cli.errors import UserError, command, counted
 if TYPE_CHECKING:
     from codea1_cli.evals.test_generation import Function
     from codea1_cli.evals.test_generation.evaluation import Scorer
-    from codea1_cli.evals.test_generation.writing import Studied
+    from codea1_cli.evals.test_generation.writing import Alarm, Student, Studied
     from codea1_cli.models.sampler import ModelRef, SamplingSettings
 
 _OTHERS = {"other_call", "repeated", "other_comparison", "no_comparison"}  # of another function, or read already
@@ -30,7 +29,7 @@ _OTHERS = {"other_call", "repeated", "other_comparison", "no_comparison"}  # of 
 
 @panels(
     {
-        "Model and functions": "model step runs suites out survivors",
+        "Model and functions": "model step runs suites out find_bugs limit",
         "Sampling": "n tests temperature top_p max_new_tokens seed engine",
         "Sandbox": "test_seconds memory_mb workers python require sandbox endpoint",
     }
@@ -46,7 +45,10 @@ def write_tests(
         list[Path] | None, Option(metavar="TEST.py", help="Tests that exist, as pytest has them; may be repeated.")
     ] = None,
     out: Annotated[Path, Option(metavar="DIR", help="Where test files go; a later call adds to them.")] = Path("tests"),
-    survivors: Annotated[int, Option(min=0, help="Mutants that survive, shown of each file.")] = 10,
+    find_bugs: Annotated[
+        bool, Option("--find-bugs", help="Write nothing: show where samples agree against what the code gives.")
+    ] = False,
+    limit: Annotated[int, Option(min=0, help="Mutants that survive, of each file, or alarms, that are shown.")] = 10,
     n: Annotated[int, Option(min=1, help="Suites sampled of each function.")] = 8,
     tests: Annotated[int, Option(min=1, help="Tests a suite is asked for.")] = 8,
     temperature: Annotated[float, Option(min=0.0, help="0 is greedy: all samples are the same.")] = 1.0,
@@ -78,6 +80,7 @@ def write_tests(
     from codea1_cli.evals.test_generation.evaluation import WARM, Scorer
     from codea1_cli.evals.test_generation.figures import Scoring
     from codea1_cli.evals.test_generation.pytest_files import write_tests as write
+    from codea1_cli.evals.test_generation.writing import Student
     from codea1_cli.models.sampler import SamplingSettings, reply_tokens
     from codea1_cli.runs.policy_folders import find_model
     from codea1_cli.sandbox.make import SandboxOptions
@@ -96,13 +99,20 @@ def write_tests(
         scorer = Scorer(opened, Scoring(test_s=test_seconds, memory_mb=memory_mb))
         _leave_broken(files, scorer, opened.workers)
         texts = _sampled([one for file in files for one in file.functions], named, settings, tests, engine, bar)
-        _study(files, texts, scorer, opened.workers, bar)
-        found = [_report(file, write(file.studied, file.path, out, opened)) for file in files]
+        student = Student(scorer.judge, scorer.runner)
+        if find_bugs:
+            alarms = _alarms(files, texts, student, opened.workers, bar)
+        else:
+            _study(files, texts, student, opened.workers, bar)
+            found = [_written(file, write(file.studied, file.path, out, opened)) for file in files]
+    if find_bugs:
+        _show_alarms(files, alarms, limit, as_json)
+        return
     if as_json:
         console.emit({"model": named.label, "files": found})
     else:
         for one in found:
-            _show(one, survivors)
+            _show(one, limit)
     if any(row["unscored"] for one in found for row in one["functions"]):
         console.warn("functions unscored: the sandbox failed on them; the same command tries again")
         raise typer.Exit(console.EXIT_ENVIRONMENT)
@@ -139,24 +149,17 @@ def _files(target: Path, suites: Sequence[Path], out: Path) -> list[_File]:
 
 def _file(path: Path, texts: Sequence[str], out: Path) -> _File:
     from codea1_cli.data.sources.python_folder import doctests
-    from codea1_cli.evals.test_generation import functions_of
+    from codea1_cli.evals.test_generation import functions_of, untestable
     from codea1_cli.evals.test_generation.pytest_files import path_of_tests, written_before
-    from codea1_cli.evals.test_generation.writing import untestable
     from codea1_cli.extract.pytests import convert_tests
     from codea1_cli.files import parse_source
     from codea1_cli.judging.judge import well_formed
 
-    source, tree = parse_source(path)
-    every = functions_of(source, path.as_posix())
-    file = _File(path, [], {one.name: fault for one in every if (fault := untestable(one))})
-    for node in tree.body:
-        if isinstance(node, ast.AsyncFunctionDef):
-            file.faults[node.name] = "a coroutine"
-        elif isinstance(node, ast.ClassDef):
-            file.faults[node.name] = "a class: only functions at the top level are tested"
+    source, _ = parse_source(path)
+    file = _File(path, [], untestable(source))
     modules = [text for text in (*texts, written_before(path_of_tests(path, out))) if text]
     unread: Counter[str] | None = None
-    for one in (one for one in every if one.name not in file.faults):
+    for one in (one for one in functions_of(source, path.as_posix()) if one.name not in file.faults):
         converted = convert_tests("", one.name, modules)
         unread = converted.skipped if unread is None else unread & converted.skipped
         examples = well_formed([doctests(one.description, set())[0]], one.name)
@@ -173,11 +176,49 @@ def _leave_broken(files: Sequence[_File], scorer: Scorer, workers: int) -> None:
         file.functions = [one for one in file.functions if one.id not in broken]
 
 
-def _study(files: Sequence[_File], texts: Sequence[list[str]], scorer: Scorer, workers: int, bar: Any) -> None:
-    from codea1_cli.evals.test_generation.writing import Student
+def _alarms(
+    files: Sequence[_File], texts: Sequence[list[str]], student: Student, workers: int, bar: Any
+) -> list[tuple[Path, Alarm]] | None:
+    """All alarms, those that most samples agree on first, with their files; None: the sandbox failed."""
     from codea1_cli.sandbox.base import in_order
 
-    student, replies = Student(scorer.judge, scorer.runner), iter(texts)
+    jobs = list(zip([(file.path, one) for file in files for one in file.functions], texts, strict=True))
+    found: list[tuple[Path, Alarm]] = []
+    judged = in_order(lambda job: student.alarms(job[0][1], job[1]), jobs, workers)
+    for done, (((path, _), _), alarms) in enumerate(judged):
+        if alarms is None:
+            return None
+        found += [(path, alarm) for alarm in alarms]
+        bar("running", done + 1, len(jobs))
+    return sorted(found, key=lambda pair: pair[1].rank)
+
+
+def _show_alarms(files: Sequence[_File], alarms: list[tuple[Path, Alarm]] | None, limit: int, as_json: bool) -> None:
+    if alarms is None:
+        console.warn("the sandbox failed on a function; the same command tries again")
+        raise typer.Exit(console.EXIT_ENVIRONMENT)
+    if as_json:
+        console.emit([{"file": str(path), **asdict(alarm)} for path, alarm in alarms])
+        return
+    for path, one in alarms[:limit]:
+        console.say(f"{path}:{one.line}  {one.call} {one.given}; {one.votes} of {one.asked} samples state {one.stated}")
+        console.say(f"    {one.against} state what it gives; {one.word or 'no docstring'}", "muted", indent=4)
+    if len(alarms) > limit:
+        console.note(f"and {counted(len(alarms) - limit, 'alarm')} more: --limit {len(alarms)} shows all")
+    functions = sum(len(file.functions) for file in files)
+    console.note(f"{counted(len(alarms), 'alarm')} on {counted(functions, 'function')}: code or samples may be wrong")
+
+
+def _written(file: _File, found: dict[str, Any]) -> dict[str, Any]:
+    """What was written, with what is known of the file besides."""
+    faults = file.faults | {one.function.name: one.fault for one in file.studied if one.fault}
+    return {**found, "unread": file.unread, "not_tested": faults}
+
+
+def _study(files: Sequence[_File], texts: Sequence[list[str]], student: Student, workers: int, bar: Any) -> None:
+    from codea1_cli.sandbox.base import in_order
+
+    replies = iter(texts)
     jobs = [(file, one, next(replies)) for file in files for one in file.functions]
     studied = in_order(lambda job: student.study(job[1], job[2], job[0].existing[job[1].name]), jobs, workers)
     for done, ((file, _, _), one) in enumerate(studied):
@@ -201,46 +242,12 @@ def _sampled(
         sampler.close()
 
 
-def _report(file: _File, written: tuple[Path, int, str]) -> dict[str, Any]:
-    from codea1_cli.evals.test_generation.execution import coverage_of
-
-    path, new, by = written
-    covered = {
-        when: vars(coverage_of(file.studied[0].function.program, frozenset().union(*arcs)))
-        for when, arcs in (
-            ("before", [one.arcs_before for one in file.studied]),
-            ("after", [one.arcs_after for one in file.studied]),
-        )
-        if file.studied
-    }
-    return {
-        "file": str(file.path),
-        "tests_file": str(path),
-        "written": new,
-        "passing_by": by,
-        "coverage": covered,
-        "unread": file.unread,
-        "not_tested": file.faults | {one.function.name: one.fault for one in file.studied if one.fault},
-        "functions": [one.report() for one in file.studied],
-    }
-
-
 def _show(found: dict[str, Any], limit: int) -> None:
     tested = [one for one in found["functions"] if not one["not_tested"]]
-    rows = [
-        (
-            one["name"],
-            one["existing"],
-            len(one["kept"]),
-            one["mutants"],
-            one["killed_before"],
-            one["killed_after"],
-            "unscored" if one["unscored"] else "",
-        )
-        for one in tested
-    ]
+    keys = ("mutants", "killed_before", "killed_after")
+    rows = [(one["name"], one["existing"], len(one["kept"]), *(one[key] for key in keys)) for one in tested]
     if rows:
-        columns = ("<function", ">tests", ">new", ">mutants", ">killed before", ">killed after", "")
+        columns = ("<function", ">tests", ">new", ">mutants", ">killed before", ">killed after")
         console.show(console.table(found["file"], columns, rows, framed=True))
     for one in found["functions"]:
         for test in one["failing"]:
@@ -249,10 +256,10 @@ def _show(found: dict[str, Any], limit: int) -> None:
     for line, name, changed in alive[:limit]:
         console.say(f"survives: {found['file']}:{line}  {name}: {changed}", indent=2)
     if len(alive) > limit:
-        console.note(f"and {counted(len(alive) - limit, 'mutant')} more: --survivors {len(alive)} shows all")
+        console.note(f"and {counted(len(alive) - limit, 'mutant')} more: --limit {len(alive)} shows all")
     for name, fault in found["not_tested"].items():
         console.say(f"not tested: {name}: {fault}", "warn", indent=2)
-    total = {key: sum(one[key] for one in found["functions"]) for key in ("mutants", "killed_before", "killed_after")}
+    total = {key: sum(one[key] for one in found["functions"]) for key in keys}
     if unread := sum(found["unread"].values()):
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(found["unread"].items()))
         console.note(f"{counted(unread, 'assert')} of existing tests not read: {reasons}")

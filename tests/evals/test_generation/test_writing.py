@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from codea1_cli.errors import UserError
-from codea1_cli.evals.test_generation import Mutant, functions_of
+from codea1_cli.evals.test_generation import Mutant, functions_of, untestable
 from codea1_cli.evals.test_generation.one_shot import CallRunner
 from codea1_cli.evals.test_generation.pytest_files import module_of, passes, path_of_tests, write_tests
-from codea1_cli.evals.test_generation.writing import Case, Student, fewest, untestable
+from codea1_cli.evals.test_generation.writing import Case, Student, fewest
 from codea1_cli.extract.pytests import convert_tests
 from tests.evals.test_generation.hand_made import SIGN
 
@@ -86,12 +86,14 @@ def test_calls_traced_together_take_what_each_takes_alone(runner):
         ("def f(x):\n    yield x\n", "generator"),
         ("def _f(x):\n    return x\n", "private"),
         ("def f(x):\n    def g():\n        return 1\n    x.append(g)\n", "returns no value"),
-        ("def f(x):\n    return x\n", ""),
+        ("async def f(x):\n    return x\n", "coroutine"),
+        ("class F:\n    pass\n", "class"),
+        ("X = 1\n\n\ndef f(x):\n    return x\n", ""),
     ],
 )
 def test_functions_that_values_cannot_test_are_told_by_their_source(source, why):
-    assert why in untestable(only(source))
-    assert bool(why) == bool(untestable(only(source)))
+    found = untestable(source)
+    assert [why in fault for fault in found.values()] == ([True] if why else [])
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,8 @@ def test_the_file_passes_is_added_to_and_never_holds_a_test_twice(student, box, 
         text = path.read_text() if path.exists() else ""
         existing = {name: convert_tests(text, name).tests for name in names}
         studied = [student.study(functions[name], [SUITES[name]], existing[name]) for name in names]
-        return write_tests(studied, file, out, box)
+        found = write_tests(studied, file, out, box)
+        return path, found["written"], found["passing_by"]
 
     path, new, by = again(["half"])
     assert (path.name, new, by) == ("test_pack_sums_generated.py", 1, "pytest")
@@ -167,6 +170,23 @@ def test_a_row_that_pytest_does_not_see_pass_is_left_out(student, box, tmp_path)
     found = student.study(only(source), ["assert count(1) == 1\nassert count(0) == 0\nassert count(-2) == 0"])
     kept = [replace(found.cases[0], kills=frozenset({1})), replace(found.cases[2], kills=frozenset({2}))]
     found.kept = kept
-    path, new, by = write_tests([found], tmp_path / "m.py", tmp_path, box)
-    assert (new, by) == (1, "pytest")
-    assert [ok for _, ok, _ in passes(box, tmp_path / "m.py", path.read_text())] == [True]
+    written = write_tests([found], tmp_path / "m.py", tmp_path, box)
+    assert (written["written"], written["passing_by"], len(found.kept)) == (1, "pytest", 1)
+    text = path_of_tests(tmp_path / "m.py", tmp_path).read_text()
+    assert [ok for _, ok, _ in passes(box, tmp_path / "m.py", text)] == [True]
+
+
+def test_what_samples_agree_on_against_the_code_is_an_alarm_with_its_evidence(student):
+    """Most agreed on first; an answer that as many samples state is none."""
+    source = 'def f(x):\n    """Twice x.\n\n    More."""\n    return x + 2 if x else 1 // x\n'
+    function = replace(only(source), calls=("assert f(3) == 6",))
+    suites = ["assert f(3) == 6\nassert f(5) == 10\nassert f(0) == 0\nassert f(2) == 4"] * 3
+    suites += ["assert f(3) == 6\nassert f(5) == 7\nassert f(7) == 9\nassert f(9) == 8", "assert f(9) == 11"]
+    found = student.alarms(function, suites)
+    assert [(one.call, one.got, one.stated, one.votes, one.against, one.asked, one.word) for one in found] == [
+        ("f(3)", "5", "6", 4, 0, 4, "assert f(3) == 6"),
+        ("f(0)", found[1].got, "0", 3, 0, 3, "Twice x."),
+        ("f(5)", "7", "10", 3, 1, 4, "Twice x."),
+    ]
+    assert found[1].got.startswith("raised: ZeroDivisionError")
+    assert (found[0].function, found[0].line) == ("f", 1)

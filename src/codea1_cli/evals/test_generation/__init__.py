@@ -16,7 +16,7 @@ from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.evals.test_generation.in_jail import NAMES, TYPES
 from codea1_cli.evals.test_generation.split_tests import binds
-from codea1_cli.extract.source import PARSER, parse
+from codea1_cli.extract.source import PARSER, parse, within
 from codea1_cli.files import parse_source, read_json
 from codea1_cli.problems.benchmark_files import Task
 from codea1_cli.problems.problem import Problem
@@ -172,6 +172,26 @@ def _functions(source: str, tree: ast.Module) -> list[Function]:
         )
     last_of = {function.name: function for function in found}  # of two with one name the later counts, as in Python
     return list(last_of.values())
+
+
+def untestable(source: str) -> dict[str, str]:
+    """By name, why asserts on returned values cannot test what a program defines at its top level."""
+    tree, found = parse(source), dict[str, str]()
+    for node in tree.body if tree is not None else ():
+        inner = within(node)
+        if isinstance(node, ast.ClassDef):
+            found[node.name] = "a class: only functions at the top level are tested"
+        elif isinstance(node, ast.AsyncFunctionDef):
+            found[node.name] = "a coroutine"
+        elif not isinstance(node, ast.FunctionDef):
+            continue
+        elif node.name.startswith("_"):
+            found[node.name] = "private: it is tested through the functions that call it"
+        elif any(isinstance(part, ast.Yield | ast.YieldFrom) for part in inner):
+            found[node.name] = "a generator: what it yields is not compared"
+        elif not any(isinstance(part, ast.Return) and part.value is not None for part in inner):
+            found[node.name] = "it returns no value"
+    return found
 
 
 @dataclass(frozen=True)

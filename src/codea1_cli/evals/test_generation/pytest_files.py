@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError, counted, some
-from codea1_cli.evals.test_generation.execution import jail_call, jail_program
+from codea1_cli.evals.test_generation.execution import coverage_of, jail_call, jail_program
 from codea1_cli.evals.test_generation.writing import Case, Studied, changed_line
 from codea1_cli.extract.source import parse
 from codea1_cli.files import read_source
@@ -191,27 +192,37 @@ def passes(sandbox: Sandbox, file: Path, text: str) -> list[tuple[str, bool, str
     return [(str(name), outcome == "passed", str(why)) for name, outcome, why in rows]
 
 
-def write_tests(studied: Sequence[Studied], file: Path, out: Path, sandbox: Sandbox) -> tuple[Path, int, str]:
-    """Writes the kept cases of a file's functions, those out that fail under pytest, to its test file: the path, how
-    many tests are new, and who says that they pass, `pytest` or `judge`, where pytest is not there to be asked. Without
-    a new test nothing is written.
+def write_tests(studied: Sequence[Studied], file: Path, out: Path, sandbox: Sandbox) -> dict[str, Any]:
+    """Writes the kept cases of a file's functions, those out that fail under pytest, to its test file; without a new
+    test nothing is written. What it comes to is returned as `--json` has it: `written` counts new tests, `passing_by`
+    is who says that they pass, `pytest` or, where it is not there to be asked, `judge`.
 
     Raises:
         UserError: a file of that name is somebody else's.
     """
     path = path_of_tests(file, out)
     before = written_before(path)
-    while any(one.kept for one in studied):
+    count, by, failing = 0, "", set[Case | None]([None])
+    while failing and any(one.kept for one in studied):
         text, new = file_of_tests(studied, file, before)
         rows = passes(sandbox, file, text)
-        failing = set(_failing(new, rows)) if rows is not None else set()
+        failing = set[Case | None](_failing(new, rows) if rows is not None else ())
+        for one in studied:
+            one.kept = [case for case in one.kept if case not in failing]
         if not failing:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text)
-            return path, sum(len(function.cases) for function in new), "judge" if rows is None else "pytest"
-        for one in studied:
-            one.kept = [case for case in one.kept if case not in failing]
-    return path, 0, ""
+            count, by = sum(len(function.cases) for function in new), "judge" if rows is None else "pytest"
+    program = studied[0].function.program if studied else ""
+    arcs = {"before": [one.arcs_before for one in studied], "after": [one.arcs_after for one in studied]}
+    return {
+        "file": str(file),
+        "tests_file": str(path),
+        "written": count,
+        "passing_by": by,
+        "coverage": {name: vars(coverage_of(program, frozenset().union(*part))) for name, part in arcs.items() if part},
+        "functions": [one.report() for one in studied],
+    }
 
 
 def _failing(new: Sequence[TestFunction], rows: Sequence[tuple[str, bool, str]]) -> Iterator[Case]:

@@ -18,13 +18,14 @@ from codea1_cli.evals.test_generation.execution import Arcs, TestRunner
 from codea1_cli.evals.test_generation.one_shot import CallRunner
 from codea1_cli.extract import parse_suite
 from codea1_cli.extract.folding import Stated, fold
-from codea1_cli.extract.source import parse, within
+from codea1_cli.extract.source import parse
 from codea1_cli.judging.judge import Judge, well_formed
 from codea1_cli.sandbox.values import show
 from codea1_cli.sandbox.verdicts import Expected
 
 MAX_CALLS = 64  # of one function that are tried
 _SHOWN = 60  # characters of a changed line
+_UNFIT = "raised: TypeError"  # as for too many arguments: the call does not fit the function
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,35 @@ class Case:
     others: tuple[tuple[str, int], ...] = ()
     kills: frozenset[int] = frozenset()
     arcs: Arcs = frozenset()
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A call whose answer samples state otherwise than the function of this line gives it (`got`, or what it raises).
+
+    votes: samples that state `stated`; against: those that state what it gives, of the `asked` that make the call.
+    word: the example or test of this call that there is, else the docstring's first line.
+    """
+
+    function: str
+    line: int
+    call: str
+    got: str
+    stated: str
+    votes: int
+    against: int
+    asked: int
+    word: str
+
+    @property
+    def given(self) -> str:
+        """What the call does, as a predicate."""
+        return self.got.replace("raised: ", "raises ", 1) if self.got.startswith("raised: ") else f"gives {self.got}"
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """Small where many samples agree: by the votes' lead, then by their share."""
+        return self.against - self.votes, -self.votes / self.asked
 
 
 @dataclass
@@ -118,22 +148,6 @@ def changed_line(program: str, mutant: Mutant) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
-def untestable(function: Function) -> str:
-    """Why asserts on returned values cannot test a function, as its source says; empty where they may."""
-    tree = parse(function.shown)
-    node = tree.body[0] if tree is not None and tree.body else None
-    if not isinstance(node, ast.FunctionDef):
-        return ""
-    inner = within(node)
-    if function.name.startswith("_"):
-        return "private: it is tested through the functions that call it"
-    if any(isinstance(part, ast.Yield | ast.YieldFrom) for part in inner):
-        return "a generator: what it yields is not compared"
-    if not any(isinstance(part, ast.Return) and part.value is not None for part in inner):
-        return "it returns no value"
-    return ""
-
-
 class Student:
     """Runs suites of functions. Thread-safe; blocking. judge and runner share a sandbox."""
 
@@ -182,18 +196,41 @@ class Student:
         return found
 
     def _case(self, answer: Expected, stated: Sequence[Stated], kills: frozenset[int], arcs: Arcs) -> Case:
-        right = [self.judge.equal(answer.value, one.value) for one in stated]
-        others: list[tuple[Stated, int]] = []
-        for one, agrees in zip(stated, right, strict=True):
-            if agrees:
-                continue
-            at = next((at for at, (other, _) in enumerate(others) if self.judge.equal(other.value, one.value)), None)
-            if at is None:
-                others.append((one, 1))
-            else:
-                others[at] = others[at][0], others[at][1] + 1
-        ranked = sorted(((show(one.value, 200), count) for one, count in others), key=lambda pair: -pair[1])
-        return Case(answer.call, answer.text, sum(right), len(stated), tuple(ranked), kills, arcs)
+        right, others = tally(self.judge, answer, stated)
+        return Case(answer.call, answer.text, right, len(stated), others, kills, arcs)
+
+    def alarms(self, function: Function, suites: Sequence[str]) -> list[Alarm] | None:
+        """The calls of which more samples agree on another answer than state the function's own, those that most agree
+        on first; None: the sandbox failed."""
+        stated = votes(suites, function.name)
+        expected = self.judge.expected(function.program, function.name, list(stated)[:MAX_CALLS])
+        if any(answer.reason == "unscored" for answer in expected.values()):
+            return None
+        examples = {str(one.call): one.source for one in well_formed(function.calls, function.name)}
+        summary = function.description.strip().partition("\n")[0]
+        found = []
+        for call, answer in expected.items():
+            right, others = tally(self.judge, answer, stated[call])
+            raised = answer.reason.startswith("raised: ") and not answer.reason.startswith(_UNFIT)
+            if others and others[0][1] > right and (answer.valid or raised):
+                text, count = others[0]
+                got, word = answer.text if answer.valid else answer.reason, examples.get(call, summary)
+                name, line = function.name, function.first
+                found.append(Alarm(name, line, call, got, text, count, right, len(stated[call]), word))
+        return sorted(found, key=lambda one: one.rank)
+
+
+def tally(judge: Judge, answer: Expected, stated: Sequence[Stated]) -> tuple[int, tuple[tuple[str, int], ...]]:
+    """How many of the stated answers are the given one, and the others with how often each is stated, most first."""
+    right, others = 0, list[tuple[Stated, int]]()
+    for one in stated:
+        if answer.valid and judge.equal(answer.value, one.value):
+            right += 1
+            continue
+        at = next((at for at, (other, _) in enumerate(others) if judge.equal(other.value, one.value)), len(others))
+        others[at:] = [(one, 1)] if at == len(others) else [(others[at][0], others[at][1] + 1), *others[at + 1 :]]
+    ranked = sorted(others, key=lambda pair: -pair[1])
+    return right, tuple((show(one.value, 200), count) for one, count in ranked)
 
 
 def votes(suites: Sequence[str], entry_point: str) -> dict[str, list[Stated]]:
