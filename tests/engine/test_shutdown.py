@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -16,6 +17,7 @@ def never_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test is a process that nobody has interrupted, and that does not end ten seconds later."""
     monkeypatch.setattr(module, "_since", None)
     monkeypatch.setattr(module, "_end_later", lambda: None)
+    monkeypatch.setattr(module, "_give_up_unread", lambda: None)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -144,3 +146,49 @@ def test_nothing_is_read_from_a_disk_before_an_interrupt_has_its_handler() -> No
         check=True,
     )
     assert set(done.stdout.split()) <= {"codea1_cli", "codea1_cli.__main__", "_signal"}
+
+
+UNREAD = """
+import sys
+from pathlib import Path
+from codea1_cli.cli import streams
+from codea1_cli.engine import shutdown
+
+shutdown.UNREAD_S = 0.2
+streams.prepare()
+asked = []
+
+def ask():
+    asked.append(True)
+    sys.stderr.write("finishing the step")
+    sys.stderr.flush()
+
+at_once = sys.argv[1] == "at once"
+with shutdown.stoppable(lambda: "x" * 99_999) if at_once else shutdown.interrupts(ask, shutdown.end_at_once):
+    try:
+        Path(sys.argv[2]).touch()
+        while not asked:
+            sys.stderr.write("a step, another step" * 5)
+            sys.stderr.flush()
+        sys.stderr.write("saved" * 9_999)
+        sys.stderr.flush()
+    except KeyboardInterrupt:
+        pass
+sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("how", ["at once", "after the step"])
+def test_a_terminal_that_nobody_reads_does_not_hold_up_the_end(tmp_path, how: str) -> None:
+    ours, theirs = os.openpty()
+    words = [sys.executable, "-c", UNREAD, how, str(tmp_path / "begun")]
+    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
+        while process.poll() is None and not (tmp_path / "begun").exists():
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        try:
+            assert process.wait(240) == 130
+        finally:
+            process.kill()
+            os.close(ours)
+            os.close(theirs)

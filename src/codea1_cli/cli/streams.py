@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, TextIO
 
+from codea1_cli.engine.shutdown import writing
 from codea1_cli.errors import EnvironmentFault
 
 _PLAIN = {"█": "#", "❱": ">", "…": "~", "─": "-", "│": "|", "–": "-", "—": "-", "‘": "'", "’": "'", "“": '"', "”": '"'}
@@ -185,7 +186,8 @@ class Messages:
 
     def _tried(self, what: str, *values: str) -> Any:
         try:
-            return getattr(self._stream, what)(*values)
+            with writing():
+                return getattr(self._stream, what)(*values)
         except OSError:
             abandon(self._stream)
             if _real is not None and _descriptor(_real) != 1:  # descriptor 1 leads there too

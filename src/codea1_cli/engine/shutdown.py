@@ -36,7 +36,39 @@ ONE_INTERRUPT_S = 1.0
 # A library may swallow an exception, and cleaning up may hang.
 GRACE_S = 10.0
 
+# A terminal that is stopped, or that nobody reads, takes no more: a way out that has something to say would never end.
+UNREAD_S = 5.0
+
 _since: float | None = None  # when the process was first interrupted
+_writing: dict[int, float] = {}  # by thread, since when it writes to the terminal
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """A write to stderr, which is given up where the process was interrupted and nobody reads it."""
+    thread = _thread.get_ident()
+    begun = thread not in _writing
+    _writing.setdefault(thread, time.monotonic())
+    try:
+        yield
+    finally:
+        if begun:
+            _writing.pop(thread, None)
+
+
+def _give_up_unread() -> None:
+    """Leads what is written nowhere once a write has waited too long, and has that write begin again. A thread's loop,
+    from the first interrupt on."""
+    while _since is not None:
+        time.sleep(UNREAD_S / 10)
+        stuck = [thread for thread, since in _writing.copy().items() if time.monotonic() - since > UNREAD_S]
+        if stuck:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 2)
+            os.close(null)
+        for thread in stuck:
+            with contextlib.suppress(OSError):  # it has ended
+                signal.pthread_kill(thread, signal.SIGURG)  # ends the call, which Python then makes anew
 
 
 @contextlib.contextmanager
@@ -44,6 +76,7 @@ def interrupts(first: Callable[[], None], again: Callable[[], None]) -> Iterator
     """Inside the block, `first` is called at the process's first SIGINT or SIGTERM, and `again` at every one that comes
     more than `ONE_INTERRUPT_S` later. The main thread only."""
     old = {number: signal.signal(number, _handler(first, again)) for number in NUMBERS}
+    old[signal.SIGURG] = signal.signal(signal.SIGURG, lambda *_: None)
     try:
         yield
     finally:
@@ -56,6 +89,8 @@ def _handler(first: Callable[[], None], again: Callable[[], None]) -> Callable[[
         global _since
         if _since is None:
             _since = time.monotonic()
+            with contextlib.suppress(RuntimeError):  # the interpreter is ending
+                _thread.start_new_thread(_give_up_unread, ())
             first()
         elif time.monotonic() - _since > ONE_INTERRUPT_S:
             again()
@@ -88,11 +123,12 @@ def stoppable(said: Callable[[], str] = lambda: "interrupted") -> contextlib.Abs
 
 
 def _raise(said: Callable[[], str]) -> NoReturn:
-    with contextlib.suppress(Exception):  # of a file that it reads, or a stderr that is closed
+    with writing(), contextlib.suppress(Exception):  # of a file that it reads, or a stderr that is closed
         os.write(2, f"\n{said()}\n".encode(errors="replace"))  # a handler may stand amid a print of the same stream
     if _in_a_library():
         if os.isatty(2):
-            os.write(2, b"\x1b[?25h")  # a spinner has hidden the cursor
+            with writing():
+                os.write(2, b"\x1b[?25h")  # a spinner has hidden the cursor
         end_at_once()
     _thread.start_new_thread(_end_later, ())  # threading's own lock may be held where the handler stands
     raise KeyboardInterrupt
