@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 
 import pytest
@@ -187,7 +188,7 @@ def test_what_ends_a_push_leaves_a_whole_export_and_says_how_to_go_on(run, call,
     assert done.code == 3
     (error,) = [line for line in done.err.splitlines() if line.startswith("error: ")]
     assert said in error
-    assert f"hf upload {repo} {tmp_path / 'out'}" in done.err
+    assert f"hf upload {repo} {shlex.quote(str(tmp_path / 'out'))}" in done.err
     assert folders(tmp_path) == ["out"]
     assert (tmp_path / "out" / "model.safetensors").stat().st_size == 3000
     assert set(account.files.get(f"models/{repo}", {})) <= {".gitattributes"}

@@ -1,7 +1,7 @@
 """The whole preparation: what it leaves, that it goes on where it stopped, and that its bytes do not vary."""
 
 import json
-import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -307,7 +307,8 @@ def test_the_line_that_it_prints_names_the_files_that_it_wrote(tmp_path, rows, c
     code, shown = prepare(capsys, rows, tmp_path / "out", "--no-verify", "--format", "parquet", "--val", 0.2)
     assert code == 0
     (line,) = (line for line in shown.err.splitlines() if line.startswith("next: "))
-    train, heldout = re.findall(r"data\.(?:train|heldout)=(\S+)", line)
+    named = dict(word.split("=", 1) for word in shlex.split(line) if word.startswith("data."))
+    train, heldout = named["data.train"], named["data.heldout"]
     assert problems_file(train).name == "train.parquet"
     assert problems_file(heldout).name == "val.parquet"
 
