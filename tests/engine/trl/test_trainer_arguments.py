@@ -66,3 +66,17 @@ def test_trackers_that_are_installed_are_not_imported_with_trl(monkeypatch):
     assert seen[-1] == ("GRPOTrainer", None, True)
     assert "wandb" not in sys.modules
     assert "trackio" not in sys.modules
+
+
+def test_a_module_of_trl_that_asks_again_for_wandb_finds_no_run_of_it(monkeypatch):
+    """It does as a checkpoint is saved: a name that it lacks then would end the run."""
+    from types import ModuleType, SimpleNamespace
+
+    from codea1_cli.engine.trl.trainer import import_trl
+
+    late = ModuleType("trl.late")
+    late.is_wandb_available = lambda: True  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "trl", SimpleNamespace(GRPOTrainer=None))
+    monkeypatch.setitem(sys.modules, "trl.late", late)
+    import_trl("GRPOTrainer")
+    assert late.wandb.run is None

@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from codea1_cli.data.pairs import Pair
@@ -38,6 +39,9 @@ def import_trl(trainer: str) -> None:
     finally:
         for name in hidden:
             del sys.modules[name]
+    for name, module in [*sys.modules.items()]:  # asked again as a model is saved, wandb counts as installed
+        if name.startswith("trl.") and hasattr(module, "is_wandb_available") and not hasattr(module, "wandb"):
+            module.wandb = SimpleNamespace(run=None)  # type: ignore[attr-defined]
 
 
 def build_trainer(
