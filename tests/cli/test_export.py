@@ -227,6 +227,17 @@ def test_export_names_what_is_wrong(run, call, tmp_path, words, code, text):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_damaged_model_is_named_and_not_exported(run, call, tmp_path):
+    model = run.checkpoint(3) / "code" / "model.safetensors"
+    model.write_bytes(model.read_bytes()[:-8])
+    done = call(export, "first", "--role", "code", "--to", tmp_path / "out")
+    assert done.code == 2
+    assert "checkpoint 3 of run first is damaged: code/model.safetensors is truncated" in done.err
+    assert "take another checkpoint: 1, 2" in done.err
+    assert not (tmp_path / "out").exists()
+    assert call(export, "first", "--role", "code", "--step", "2", "--to", tmp_path / "out").code == 0
+
+
 def test_a_failed_export_leaves_nothing_behind(run, call, tmp_path, monkeypatch):
     def full(*_args, **_keywords):
         raise OSError(28, "No space left on device")

@@ -10,6 +10,7 @@ from codea1_cli.recipe.batching import batches, longest
 from codea1_cli.recipe.files import load_recipe, recipe_text
 from codea1_cli.runs.policy_folders import find_model
 from codea1_cli.tiny import model_path
+from tests.cli.fake_run import weights
 
 
 def self_play(*overrides, name="tiny"):
@@ -87,7 +88,7 @@ def test_its_sequences_are_as_long_as_either_role_needs():
 def test_one_folder_answers_for_both_roles(tmp_path):
     folder = tmp_path / "one" / "checkpoints" / "step-000002"
     (folder / "code").mkdir(parents=True)
-    (folder / "code" / "model.safetensors").touch()
+    (folder / "code" / "model.safetensors").write_bytes(weights(200))
     (folder / "COMMITTED").touch()
     (tmp_path / "one" / "recipe.yaml").write_text(recipe_text(self_play()))
     for role in ("code", "test"):

@@ -13,6 +13,7 @@ from codea1_cli.models.loading import resolve_model
 from codea1_cli.models.sampler import ModelRef, SamplingSettings, cut_at_stop, open_sampler, prompt_seed
 from codea1_cli.models.sampler_engines import TransformersSampler, _picker
 from codea1_cli.runs.policy_folders import find_model
+from tests.cli.fake_run import weights
 
 TINY = ModelRef(resolve_model("builtin:tiny"), label="builtin:tiny")
 
@@ -190,7 +191,7 @@ def test_a_runs_policy(tmp_path):
     for step in (2, 4):
         folder = run / "checkpoints" / f"step-{step:06d}"
         (folder / "code").mkdir(parents=True)
-        (folder / "code" / "model.safetensors").touch()
+        (folder / "code" / "model.safetensors").write_bytes(weights(200))
         (folder / "COMMITTED").touch()
     (run / "recipe.yaml").write_text(recipe_text(load_recipe("tiny")))
     newest = find_model(None, runs_root=tmp_path)

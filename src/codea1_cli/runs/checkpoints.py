@@ -80,6 +80,12 @@ def damage(folder: Path, step: int, policies: Sequence[str]) -> str | None:
     return next((f"{name} {fault}" for name, size in there.items() if (fault := _fault(folder / name, size))), None)
 
 
+def model_damage(folder: Path) -> str | None:
+    """What is wrong with the model in a policy's folder, as far as its files' formats tell; None for a whole one."""
+    files = [path for path in sorted(folder.iterdir()) if path.suffix in (".json", ".safetensors", ".bin")]
+    return next((f"{path.name} {fault}" for path in files if (fault := _fault(path, path.stat().st_size))), None)
+
+
 def _fault(path: Path, size: int) -> str | None:
     """What is wrong with a file, as far as its own format tells."""
     try:

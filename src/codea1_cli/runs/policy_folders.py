@@ -14,6 +14,7 @@ from codea1_cli.files import kept_json, user_path
 from codea1_cli.methods.registry import method_of
 from codea1_cli.models.loading import BUILTIN, from_library, load_tokenizer, resolve_model
 from codea1_cli.models.sampler import ModelRef
+from codea1_cli.runs.checkpoints import model_damage
 from codea1_cli.runs.publish import is_new, model_card, send
 from codea1_cli.runs.run_dir import RunDir, find_run, list_runs, named_run
 from codea1_cli.runs.run_dir import runs_root as default_root
@@ -155,7 +156,7 @@ def policy_folder(run: RunDir, role: str, step: int | None = None) -> tuple[Path
     checkpoint's step.
 
     Raises:
-        UserError: there is no such checkpoint, or it holds no weights of that policy.
+        UserError: there is no such checkpoint, or it holds no weights of that policy, or damaged ones.
     """
     steps = run.committed_steps()
     if not steps:
@@ -173,6 +174,12 @@ def policy_folder(run: RunDir, role: str, step: int | None = None) -> tuple[Path
     source = run.checkpoint(step) / method_of(run.recipe()).policy(role)
     if not any(source.glob("*.safetensors")) and not any(source.glob("pytorch_model[.-]*bin")):
         raise UserError(f"checkpoint {step} of run {run.name} holds no weights of the {role} policy")
+    if fault := model_damage(source):
+        others = [str(other) for other in steps if other != step]
+        raise UserError(
+            f"checkpoint {step} of run {run.name} is damaged: {source.name}/{fault}",
+            hint=f"take another checkpoint: {', '.join(others)}" if others else "the run has no other checkpoint",
+        )
     return source, step
 
 
