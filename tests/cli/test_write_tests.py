@@ -117,7 +117,7 @@ def test_alarms_are_shown_with_their_evidence_and_nothing_is_written(written, tm
     done, _ = written("--find-bugs")
     assert done.code == 0
     first, second, third, fourth = done.out.splitlines()
-    assert first == "mine.py:1  sign(-3) gives -1; 1 of 1 samples state 1"
+    assert first == "mine.py:1  sign(-3) gives -1; 1 of 1 state 1"
     assert second.strip() == "0 state what it gives; The sign."
     assert third.startswith("mine.py:16  lost(1) raises NameError: ")
     assert fourth.strip() == "0 state what it gives; no docstring"

@@ -68,5 +68,5 @@ def test_one_rank_that_plays_both_roles_posts_both_before_the_verdict(tmp_path, 
     if suite.startswith("assert"):
         asyncio.run(play())
         return
-    with pytest.raises(UserError, match="no suite parses: none of 1 replies"):
+    with pytest.raises(UserError, match="no suite parses: none of 1 reply "):
         asyncio.run(play())

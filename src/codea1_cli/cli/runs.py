@@ -183,7 +183,7 @@ def prune(
 
     named, root = run_of(name, run), runs_root(runs)
     if whole and named is None:
-        raise UserError("--whole deletes one run, and none is named", hint="name it: `codea1 runs prune RUN --whole`")
+        raise UserError("--whole deletes one run, and none is named", hint="name one that `codea1 runs list` shows")
     chosen = [find_run(named, root)] if named is not None else list_runs(root)
     busy = [item for item in chosen if item.locked_by() is not None]
     if busy and named is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -16,7 +17,7 @@ from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOp
 from codea1_cli.cli.judge import EndpointOption, PythonOption, RequireOption, SandboxOption, WorkersOption, open_sandbox
 from codea1_cli.cli.shell import panels, run_names
 from codea1_cli.environment import cores
-from codea1_cli.errors import UserError, command, counted
+from codea1_cli.errors import UserError, counted
 
 if TYPE_CHECKING:
     from codea1_cli.evals.test_generation import Function
@@ -201,7 +202,7 @@ def _show_alarms(files: Sequence[_File], alarms: list[tuple[Path, Alarm]] | None
         console.emit([{"file": str(path), **asdict(alarm)} for path, alarm in alarms])
         return
     for path, one in alarms[:limit]:
-        console.say(f"{path}:{one.line}  {one.call} {one.given}; {one.votes} of {one.asked} samples state {one.stated}")
+        console.say(f"{path}:{one.line}  {one.call} {one.given}; {one.votes} of {one.asked} state {one.stated}")
         console.say(f"    {one.against} state what it gives; {one.word or 'no docstring'}", "muted", indent=4)
     if len(alarms) > limit:
         console.note(f"and {counted(len(alarms) - limit, 'alarm')} more: --limit {len(alarms)} shows all")
@@ -284,5 +285,5 @@ def _pytest(found: dict[str, Any]) -> str:
     from codea1_cli.evals.test_generation.pytest_files import module_of
 
     root = module_of(Path(found["file"]))[1]
-    words = command("-m", "pytest", found["tests_file"]).partition(" ")[2]
-    return f"python {words}" if root == Path.cwd() else f"PYTHONPATH={command(root).partition(' ')[2]} python {words}"
+    words = shlex.join(["python", "-m", "pytest", str(found["tests_file"])])
+    return words if root == Path.cwd() else f"PYTHONPATH={shlex.quote(str(root))} {words}"
