@@ -194,10 +194,15 @@ def _replace_variables(old: dict[str, str], new: dict[str, str]) -> None:
 
 
 def _join(ray: Any, address: str) -> None:
-    host, _, port = address.rpartition(":")
-    if port.isdigit():  # Ray would try for minutes
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_S).close()
+    _knock(address)
     ray.init(address=address, namespace="codea1", log_to_driver=False, logging_level=logging.ERROR)
+
+
+def _knock(address: str) -> None:
+    """Raises OSError where nobody listens: Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_S).close()
 
 
 @contextlib.contextmanager
@@ -220,8 +225,9 @@ def lets_anybody_in(address: str) -> bool:
     stranger = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     stranger["RAY_AUTH_MODE"], asking = "disabled", [sys.executable, "-c", ask, address]
     try:
+        _knock(address)
         done = subprocess.run(asking, env=stranger, capture_output=True, timeout=_STRANGER_S)
-    except subprocess.TimeoutExpired:
+    except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
 
