@@ -151,17 +151,16 @@ def _answered(patience_s: float) -> Iterator[None]:
 
 
 def main(path: str, name: str, patience: str, within: str = "") -> None:
-    """The process of one tracker. It ends with its starter, which says on stdin how the run ended."""
+    """The process of one tracker. It ends with its starter, who has its stdin open and says there how the run ended."""
     os.nice(10)
     run, ended, failed = RunDir(path, RunDir(within) if within else None), threading.Event(), threading.Event()
 
     def listen() -> None:
-        word = sys.stdin.readline().strip()
-        if not word:
-            os._exit(0)
-        if word == "failed":
-            failed.set()
-        ended.set()
+        for word in sys.stdin:
+            if word.strip() == "failed":
+                failed.set()
+            ended.set()
+        os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
     try:
