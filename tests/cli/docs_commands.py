@@ -97,7 +97,7 @@ COMMANDS: dict[str, Typed] = {
     "eval-code humaneval --model RUN --step 40": Typed("HumanEval+", FEW, {"40": "1"}),
     "eval-code humaneval --samples FILE": Typed("HumanEval+"),
     "eval-code compare A B": Typed("B - A"),
-    "eval-code sanitise humaneval RAW.jsonl": Typed("solutions"),
+    "eval-code sanitise humaneval RAW.jsonl": Typed("1 solution: "),
     "eval-tests ult": Typed("results in", "--limit 1 --max-new-tokens 24 --out eval-tests/fetched"),
     "eval-tests ult --data CLONE --model my-run --step 200": Typed(
         "results in", "--limit 1 --max-new-tokens 24", {"200": "1"}
