@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from codea1_cli.durable import held_by, only_writer, take_lock, write_atomic
+from codea1_cli.durable import check_target, held_by, only_writer, take_lock, write_atomic
 from codea1_cli.errors import EnvironmentFault, UserError
 from tests.sandbox.shared import soon
 
@@ -133,3 +133,14 @@ def test_a_file_that_cannot_be_written_is_named_not_the_one_before_it(tmp_path):
         assert caught.value.filename == str(target)
         assert ".tmp" not in str(caught.value)
     assert {path.name for path in tmp_path.iterdir()} == {"file", "folder"}
+
+
+def test_a_folder_is_no_file_to_write(tmp_path):
+    with pytest.raises(UserError, match="is a folder"):
+        check_target(tmp_path, force=True)
+    (tmp_path / "there").touch()
+    with pytest.raises(UserError, match="exists"):
+        check_target(tmp_path / "there", force=False)
+    check_target(tmp_path / "there", force=True)
+    check_target(tmp_path / "new", force=False)
+    check_target(None, force=False)

@@ -44,6 +44,18 @@ def write_atomic(path: Path, data: str | bytes) -> None:
     fsync_folder(path.parent)
 
 
+def check_target(path: Path | None, force: bool) -> None:
+    """Before a command works out what it writes to a file that a user names.
+
+    Raises:
+        UserError: a folder is there, or a file that is not to be replaced.
+    """
+    if path is not None and path.is_dir():
+        raise UserError(f"{path} is a folder", hint="give the name of a file in it")
+    if path is not None and path.exists() and not force:
+        raise UserError(f"{path} exists", hint="add --force to replace it")
+
+
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Writes JSON lines, whole or not at all."""
     write_atomic(path, "".join(json.dumps(row) + "\n" for row in rows))

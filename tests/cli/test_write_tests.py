@@ -127,3 +127,12 @@ def test_alarms_are_shown_with_their_evidence_and_nothing_is_written(written, tm
         ("mine.py", "sign(-3)", 1, 0), ("mine.py", "lost(1)", 1, 0),
     ]  # fmt: skip
     assert not list(tmp_path.glob("tests/*"))
+
+
+def test_a_file_that_no_test_can_import_is_named_and_so_is_an_out_that_is_a_file(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-mod.py").write_text(FILE)
+    done = call(app, "write-tests", "my-mod.py", "--model", "builtin:tiny")
+    assert "a test cannot import my-mod.py: its name is none of a module" in done.out + done.err
+    done = call(app, "write-tests", "my-mod.py", "--out", "my-mod.py")
+    assert (done.code, "error: my-mod.py is a file\nhint: --out names the folder" in done.err) == (2, True)

@@ -102,12 +102,11 @@ def report(
 
     A run may be in progress or damaged: the page says what is missing.
     """
-    from codea1_cli.durable import only_writer, write_atomic
+    from codea1_cli.durable import check_target, only_writer, write_atomic
     from codea1_cli.report import page, page_data
     from codea1_cli.runs.run_dir import runs_root
 
-    if out.exists() and not force:
-        raise UserError(f"{out} exists", hint="add --force to replace it")
+    check_target(out, force)
     short = [Path(name).name for name in names]
     labels = short if len(set(short)) == len(names) else names
     chosen = {label: _named(name, runs_root(runs), damaged=True) for label, name in zip(labels, names, strict=True)}

@@ -126,10 +126,11 @@ def export(
     verbose: VerboseOption = False,
 ) -> None:
     """Write the live tests as jsonl or as a pytest file. The latter passes on the references."""
+    from codea1_cli.durable import check_target
+
     if as_json and to is None:
         raise UserError("--json needs --to: the exported file itself would go to stdout", hint="add --to FILE.jsonl")
-    if to is not None and to.exists() and not force:
-        raise UserError(f"{to} exists", hint="add --force to replace it")
+    check_target(to, force)
     kind = format_ or ("pytest" if to is not None and to.suffix == ".py" else "jsonl")
     run_dir, store = _open(run_of(name, run), runs)
     with store:

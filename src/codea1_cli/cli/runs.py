@@ -125,14 +125,13 @@ def export_figures(
 ) -> None:
     """Write the figures of runs as one table. A row per line of metrics.jsonl, a column per name in it, `arena.exposed`
     for `exposed` in `arena`; lists are JSON. --json without --out has the rows as objects."""
-    from codea1_cli.durable import only_writer, write_atomic
+    from codea1_cli.durable import check_target, only_writer, write_atomic
     from codea1_cli.recipe.files import flat
     from codea1_cli.runs.run_dir import find_run, runs_root
 
     if as_csv == as_json and out is None:
         raise UserError("stdout takes the table in one format", hint="--csv or --json; or --out FILE.csv")
-    if out is not None and out.exists() and not force:
-        raise UserError(f"{out} exists", hint="add --force to replace it")
+    check_target(out, force)
     wanted: list[str | None] = [*names] if names else [None]
     chosen = [find_run(name, runs_root(runs)) for name in wanted]
     short = len({run.name for run in chosen}) == len(chosen)

@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -140,6 +141,8 @@ def _files(target: Path, suites: Sequence[Path], out: Path) -> list[_File]:
     target = user_path(target)
     if not target.exists():
         raise UserError(f"no such file or folder: {target}", hint="a Python file, or a folder of them")
+    if out.is_file():
+        raise UserError(f"{out} is a file", hint="--out names the folder for the tests")
     texts = [read_source(user_path(suite)) for suite in suites]
     files = [_file(path, texts, out) for path in (PythonFolder(target).files if target.is_dir() else [target])]
     files = [file for file in files if file.functions or file.faults]
@@ -151,13 +154,16 @@ def _files(target: Path, suites: Sequence[Path], out: Path) -> list[_File]:
 def _file(path: Path, texts: Sequence[str], out: Path) -> _File:
     from codea1_cli.data.sources.python_folder import doctests
     from codea1_cli.evals.test_generation import functions_of, untestable
-    from codea1_cli.evals.test_generation.pytest_files import path_of_tests, written_before
+    from codea1_cli.evals.test_generation.pytest_files import module_of, path_of_tests, written_before
     from codea1_cli.extract.pytests import convert_tests
     from codea1_cli.files import parse_source
     from codea1_cli.judging.judge import well_formed
 
     source, _ = parse_source(path)
     file = _File(path, [], untestable(source))
+    if not all(name.isidentifier() and not iskeyword(name) for name in module_of(path)[0].split(".")):
+        why = f"a test cannot import {path.name}: its name is none of a module"
+        return replace(file, faults=file.faults | {one.name: why for one in functions_of(source, path.as_posix())})
     modules = [text for text in (*texts, written_before(path_of_tests(path, out))) if text]
     unread: Counter[str] | None = None
     for one in (one for one in functions_of(source, path.as_posix()) if one.name not in file.faults):
