@@ -43,6 +43,13 @@ def parse(source: str) -> ast.Module | None:
         return None
 
 
+def parse_call(text: str) -> ast.Call:
+    """The call that `text` is; it is known to be one."""
+    node = ast.parse(text, mode="eval").body
+    assert isinstance(node, ast.Call)
+    return node
+
+
 def unparse(node: ast.AST) -> str | None:
     """Source of `node` in one normal form, or None where it has none (an integer too long to print, deep nesting)."""
     try:

@@ -129,17 +129,19 @@ def trace_all(source, entry, tests):
     return [trace(source, entry, test) for test in tests]
 
 
+def answer(source, code, call):
+    """What a call gives on a module loaded afresh, `code` being its `source` compiled; raises what either raises."""
+    module = types.ModuleType(MODULE)
+    sys.modules[MODULE] = module
+    offer(module.__dict__, source)
+    exec(code, module.__dict__)
+    return eval(compile(call, "<call>", "eval"), module.__dict__)
+
+
 def answers(source, calls):
     """What each call gives, each on a module loaded afresh; raises what the first failing one raises."""
     code = compile(source, "<function>", "exec")
-    found = []
-    for call in calls:
-        module = types.ModuleType(MODULE)
-        sys.modules[MODULE] = module
-        offer(module.__dict__, source)
-        exec(code, module.__dict__)
-        found.append(eval(compile(call, "<call>", "eval"), module.__dict__))
-    return found
+    return [answer(source, code, call) for call in calls]
 
 
 def each(source, calls):
@@ -147,12 +149,8 @@ def each(source, calls):
     code = compile(source, "<function>", "exec")
     found = []
     for call in calls:
-        module = types.ModuleType(MODULE)
-        sys.modules[MODULE] = module
-        offer(module.__dict__, source)
         try:
-            exec(code, module.__dict__)
-            found.append([eval(compile(call, "<call>", "eval"), module.__dict__)])
+            found.append([answer(source, code, call)])
         except BaseException:
             found.append([])
     return found

@@ -67,9 +67,9 @@ class CallRunner:
         for chunk in self._chunks(calls):
             began = time.monotonic()
             sources = [self.program, *(mutant.source or "" for mutant in mutants)]
-            self._run("each", sources[:1], chunk, self.judge.limits.time_s)
-            seconds = MutantLimits().seconds(time.monotonic() - began)
-            answers = self._run("each", sources[1:], chunk, seconds)
+            self._answers(sources[:1], chunk, self.judge.limits.time_s, "each")
+            seconds = self.mutant_limits.seconds(time.monotonic() - began)
+            answers = self._answers(sources[1:], chunk, seconds, "each")
             for mutant, answer, failing in zip(mutants, answers, found, strict=True):
                 if answer.kind is AnswerKind.UNSCORED:
                     return None
@@ -104,10 +104,9 @@ class CallRunner:
             return None
         return [not self._right(answer, calls) for answer in answers]
 
-    def _answers(self, sources: Sequence[str], calls: Sequence[str], seconds: float) -> list[Answer]:
-        return self._run("answers", sources, calls, seconds)
-
-    def _run(self, name: str, sources: Sequence[str], calls: Sequence[str], seconds: float) -> list[Answer]:
+    def _answers(
+        self, sources: Sequence[str], calls: Sequence[str], seconds: float, name: str = "answers"
+    ) -> list[Answer]:
         jobs = [jail_call(name, source, list(calls)) for source in sources]
         limits = replace(self.judge.limits, time_s=seconds, patience=_MANY)
         return self.judge.sandbox.run(jail_program(), name, jobs, limits).answers

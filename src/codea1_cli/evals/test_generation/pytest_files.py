@@ -14,7 +14,7 @@ from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError, counted, some
 from codea1_cli.evals.test_generation.execution import coverage_of, jail_call, jail_program
 from codea1_cli.evals.test_generation.writing import Case, Studied, changed_line
-from codea1_cli.extract.source import parse
+from codea1_cli.extract.source import parse, parse_call
 from codea1_cli.files import read_source
 from codea1_cli.sandbox.base import Limits, Sandbox
 
@@ -93,7 +93,7 @@ def _functions(one: Studied, taken: set[str]) -> list[TestFunction]:
 
 def _table(one: Studied, name: str, about: str, shape: tuple[str, ...], group: Sequence[Case]) -> list[str]:
     rows = [line for case in group for line in (*(f"        # {text}" for text in _remarks(one, case)), _row(case))]
-    given = len(_call(group[0].call).args)
+    given = len(parse_call(group[0].call).args)
     passed = ", ".join((*shape[:given], *(f"{word}={word}" for word in shape[given:])))
     columns = (*shape, "expected")
     return [
@@ -146,15 +146,9 @@ def _remarks(one: Studied, case: Case) -> list[str]:
     return found
 
 
-def _call(text: str) -> ast.Call:
-    node = ast.parse(text, mode="eval").body
-    assert isinstance(node, ast.Call)
-    return node
-
-
 def _names(call: str, function: str) -> tuple[str, ...] | None:
     """The parameters that a call's arguments go to, in its order; None where they cannot be columns of a table."""
-    tree, node = parse(function), _call(call)
+    tree, node = parse(function), parse_call(call)
     head = tree.body[0] if tree is not None and tree.body else None
     if not isinstance(head, ast.FunctionDef) or any(isinstance(one, ast.Starred) for one in node.args):
         return None
@@ -166,7 +160,7 @@ def _names(call: str, function: str) -> tuple[str, ...] | None:
 
 
 def _row(case: Case) -> str:
-    node = _call(case.call)
+    node = parse_call(case.call)
     parts = [*map(ast.unparse, node.args), *(ast.unparse(word.value) for word in node.keywords), _answer(case)]
     return f"        ({', '.join(parts)}),"
 

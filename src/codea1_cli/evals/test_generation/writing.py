@@ -18,7 +18,7 @@ from codea1_cli.evals.test_generation.execution import Arcs, TestRunner
 from codea1_cli.evals.test_generation.one_shot import CallRunner
 from codea1_cli.extract import parse_suite
 from codea1_cli.extract.folding import Stated, fold
-from codea1_cli.extract.source import parse
+from codea1_cli.extract.source import parse, parse_call
 from codea1_cli.judging.judge import Judge, well_formed
 from codea1_cli.sandbox.values import show
 from codea1_cli.sandbox.verdicts import Expected
@@ -179,8 +179,9 @@ class Student:
         if kills is None or arcs is None:
             return Studied(function, unscored=True)
         loading, inside = arcs[0], range(function.first, function.last + 1)
+        taken_by = dict(zip(usable, arcs[1:], strict=True))
         every = {}
-        for call, taken in zip(usable, arcs[1:], strict=True):
+        for call, taken in taken_by.items():
             new = frozenset(arc for arc in taken - loading if abs(arc[0]) in inside or abs(arc[1]) in inside)
             dead = frozenset(at for at, failing in enumerate(kills) if call in failing)
             every[call] = self._case(expected[call], stated.get(call, []), dead, new)
@@ -188,7 +189,6 @@ class Student:
         found.failing = [one.source for one in old if str(one.call) not in passing]
         found.cases = [case for call, case in every.items() if call not in passing and call in stated]
         found.kept = fewest(found.cases, found.existing)
-        taken_by = dict(zip(usable, arcs[1:], strict=True))
         found.arcs_before = loading.union(*(taken_by[case.call] for case in found.existing))
         found.arcs_after = found.arcs_before.union(*(taken_by[case.call] for case in found.kept))
         if not found.cases and not found.existing:
@@ -247,9 +247,7 @@ def votes(suites: Sequence[str], entry_point: str) -> dict[str, list[Stated]]:
 
 def readable(call: str) -> bool:
     """Whether no argument of a call is a comparison: a suite cut off or garbled reads as one."""
-    node = ast.parse(call, mode="eval").body
-    assert isinstance(node, ast.Call)
-    return not any(isinstance(one, ast.Compare | ast.BoolOp) for one in node.args)
+    return not any(isinstance(one, ast.Compare | ast.BoolOp) for one in parse_call(call).args)
 
 
 def written(answer: Expected) -> bool:
@@ -288,7 +286,7 @@ def _why(
 ) -> str:
     """Why no call of a model's became a test."""
     asserts = [one for suite in suites for one in parse_suite(suite, function.name)]
-    replies = f"{len(suites)} repl{'y' if len(suites) == 1 else 'ies'}"
+    replies = counted(len(suites), "reply", "replies")
     if not stated:
         reasons = Counter(one.invalid for one in asserts if one.invalid)
         mostly = f", mostly {reasons.most_common(1)[0][0]}" if reasons else ""
