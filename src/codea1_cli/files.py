@@ -53,9 +53,11 @@ def user_path(text: str | Path) -> Path:
     """A path that a user gave, `~` and `~name` expanded.
 
     Raises:
-        UserError: there is no such user, or it is no path at all.
+        UserError: there is no such user, or it is no path at all: an empty one would be the current folder.
     """
     try:
+        if not str(text).strip():
+            raise UserError(f"{str(text)!r} is not a path", hint='the current folder is "."')
         if "\0" in str(text):
             raise UserError(f"{str(text)!r} is not a path", hint="a path holds no NUL character")
         return Path(text).expanduser()

@@ -1,6 +1,7 @@
 """The whole command line: help without heavy imports, every command documented, and what a shell completes."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from codea1_cli import __version__
 from codea1_cli.cli import app
 from codea1_cli.cli.console import run_app
 from codea1_cli.cli.shell import complete
+from codea1_cli.errors import UserError
 
 HEAVY = ("torch", "ray", "trl", "transformers", "datasets", "numpy", "pyarrow", "peft", "vllm", "accelerate")
 
@@ -68,6 +70,31 @@ def test_every_command_helps_speaks_json_and_hides_tracebacks(path, call):
         command = command.commands[name]
     assert command.help
     assert all(param.help for param in command.params if param.name != "help"), "an option without a help text"
+
+
+def test_an_empty_value_is_refused_wherever_one_is_taken(call):
+    """By every option and argument of every command: as a path it would be the current folder."""
+    root, taken = typer.main.get_command(app), 0
+    for path in COMMANDS:
+        command = root
+        for name in path:
+            command = command.commands[name]
+        arguments = 0
+        for param in command.params:
+            if getattr(param, "is_flag", False):
+                continue
+            taken += 1
+            if param.param_type_name == "option":
+                name = max(param.opts, key=len)
+                words = [f"{name}="]
+            else:
+                name, words = (param.metavar or param.name).strip("[]."), [*["x"] * arguments, " "]
+                arguments += 1
+            with pytest.raises(UserError, match=f"^{re.escape(name)} is empty$"):
+                command.make_context(path[-1], words)
+    assert taken > 200
+    done = call(app, "prepare-data", "x.jsonl", "--out", "")
+    assert (done.code, done.out, done.err.splitlines()[0]) == (2, "", "error: --out is empty")
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

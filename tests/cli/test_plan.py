@@ -65,7 +65,7 @@ def test_a_step_follows_the_problems_that_there_are(call):
     assert "100 problems per step, where the recipe asks for 256: there are 100" in done.out + done.err
     done = call(app, "train", "-r", "tiny", "--dry-run", "--json", "data.limit=7")
     assert done.code == 0
-    assert "7 problems per step, where the recipe asks for 12" in done.err
+    assert "7 problems per step, where the recipe asks for 12" in done.data["notes"][-1]
     assert done.data["code"]["rows trained a step"] == 56
 
 
@@ -94,7 +94,7 @@ def test_the_dry_run_carries_the_estimate(call):
             "1 problem cannot fill a step that 1 rank of a policy and train.updates",
         ),
         (("--run", "../../evil"), "'../../evil' is no name for a run"),
-        (("--run", ""), "'' is no name for a run"),
+        (("--run", ""), "--run is empty"),
         (("--run", "a/b c"), "'a/b c' is no name for a run"),
         (("train.max_steps=",), "override 'train.max_steps=' has no value"),
     ],

@@ -8,6 +8,8 @@ from codea1_cli.cli import app
 from codea1_cli.cli.console import run_app
 from codea1_cli.cli.recipes import with_training_data
 from codea1_cli.errors import UserError
+from codea1_cli.planning import gpu_assignment
+from codea1_cli.planning.gpu_assignment import Gpu, Target
 from codea1_cli.problems.problem import read_problems
 from codea1_cli.recipe.files import load_recipe
 
@@ -91,10 +93,30 @@ def test_a_plan_says_what_a_first_use_takes_and_asks_nobody(hub, monkeypatch, ca
     assert hub.asked == []
 
 
-def test_a_dry_run_without_gpus_still_says_what_a_first_use_takes(hub, monkeypatch, capfd):
-    monkeypatch.setattr("codea1_cli.planning.gpu_assignment.visible_gpus", list)
-    assert run_app(app, ["train", "--recipe", "1.5b", "--dry-run"]) == 3
-    told = capfd.readouterr().err
-    for words in ("Qwen/Qwen2.5-Coder-1.5B-Instruct, about 3.1 GB", "kodcode, 2.6 GB", "there is no GPU"):
-        assert words in told
+SMALL = Gpu(0, "0", "NVIDIA H100", "GPU-0", 8_000)
+QWEN, SMOL = "Qwen/Qwen2.5-Coder-1.5B-Instruct, about 3.1 GB (about", "SmolLM2-135M-Instruct, about 269.0 MB (about"
+
+
+@pytest.mark.parametrize(
+    ("words", "gpus", "says"),
+    [
+        ("train --recipe 1.5b --dry-run", [], (QWEN, "kodcode, 2.6 GB", "there is no GPU")),
+        ("train --recipe 135m --dry-run", [], (SMOL, "mbpp, 166 kB", "this machine has 1.0 GiB")),
+        ("train --recipe 1.5b code.gpus=1 test.gpus=1 --dry-run", [SMALL], (QWEN, "kodcode", "this machine offers 1")),
+        ("train --recipe 135m eval.benchmarks=[humaneval] --dry-run", [SMALL],
+         (SMOL, "mbpp, 166 kB", "427 problems to train on, 47 held out", "the benchmark humaneval", "has 7.8 GiB")),
+        ("plan --recipe 135m test.model=a/b", [], (SMOL, "fetches a/b", "mbpp", "the shape of a/b is not known here")),
+    ],
+)  # fmt: skip
+def test_a_look_ahead_that_ends_in_an_error_says_before_it_what_a_first_use_takes(
+    hub, monkeypatch, capfd, words, gpus, says
+):
+    """Whatever the error: no GPU, too few or too small ones, a model of which nothing is known."""
+    monkeypatch.setattr(gpu_assignment, "visible_gpus", lambda: gpus)
+    monkeypatch.setattr(gpu_assignment, "_target", lambda device, vllm: Target(device, 2, 2**30, vllm))
+    code, told = run_app(app, words.split()), capfd.readouterr().err
+    places = [told.find(words) for words in says]
+    assert code in (2, 3)
+    assert -1 not in places, told
+    assert max(places[:-1]) < told.index("error: ") < places[-1]
     assert hub.asked == []

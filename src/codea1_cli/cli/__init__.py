@@ -36,13 +36,13 @@ _TRAIN, _DATA, _RUNS = "Train", "Data", "Runs: see, compare, export"
 _EVALUATE, _HERE = "Evaluate", "Sandbox and machine"
 app.command(rich_help_panel=_TRAIN)(train.train)
 app.command(rich_help_panel=_TRAIN)(plan.plan)
-app.command("prepare-data", rich_help_panel=_DATA, cls=Command)(prepare_data.prepare_data)
+app.command("prepare-data", rich_help_panel=_DATA)(prepare_data.prepare_data)
 app.command("make-pairs", rich_help_panel=_DATA)(make_pairs.make_pairs)
 app.command(rich_help_panel=_RUNS)(compare.compare)
 app.command(rich_help_panel=_RUNS)(compare.report)
 app.command(rich_help_panel=_RUNS)(runs.export)
 app.command("write-tests", rich_help_panel=_DATA)(write_tests.write_tests)
-app.command("eval-tests", rich_help_panel=_EVALUATE, cls=Command)(eval_tests.eval_tests)
+app.command("eval-tests", rich_help_panel=_EVALUATE)(eval_tests.eval_tests)
 app.command(rich_help_panel=_HERE)(judge.judge)
 app.command(rich_help_panel=_HERE)(judge.doctor)
 app.add_typer(recipes.app, name="recipes", cls=Group, rich_help_panel=_TRAIN)
@@ -50,6 +50,9 @@ app.add_typer(runs.app, name="runs", cls=Group, rich_help_panel=_RUNS)
 app.add_typer(mistakes.app, name="mistakes", cls=Group, rich_help_panel=_RUNS)
 app.add_typer(eval_code.app, name="eval-code", cls=Group, rich_help_panel=_EVALUATE)
 app.add_typer(judge.sandbox_app, name="sandbox", cls=Group, rich_help_panel=_HERE)
+for _group in (app, *(one.typer_instance for one in app.registered_groups)):
+    for _command in _group.registered_commands if _group is not None else ():
+        _command.cls = Command
 
 
 def _version(show: bool) -> None:

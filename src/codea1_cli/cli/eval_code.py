@@ -13,7 +13,7 @@ from typer import Argument, Option
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.judge import EndpointOption, RequireOption, SandboxOption, WorkersOption
-from codea1_cli.cli.shell import Command, benchmark_names, panels, run_names
+from codea1_cli.cli.shell import benchmark_names, panels, run_names
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError, counted
 from codea1_cli.evals import registry
@@ -161,7 +161,7 @@ def evaluate(
 
 for _row in registry.ROWS.values():
     if _row.role == "code":
-        app.command(_row.name, help=f"{_row.title}: {_row.about}. {evaluate.__doc__}", cls=Command)(evaluate)
+        app.command(_row.name, help=f"{_row.title}: {_row.about}. {evaluate.__doc__}")(evaluate)
 
 
 @app.command()

@@ -1,6 +1,8 @@
 """`codea1 plan`: what a run would need and take, before it is launched."""
 
+import contextlib
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +12,7 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.cli.shell import RecipeOption, override_values
 from codea1_cli.environment import cores, hub_cache
-from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, counted, left_out, size_text
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, counted, left_out
 from codea1_cli.methods.registry import method_of
 
 if TYPE_CHECKING:
@@ -65,15 +67,15 @@ def plan(
     if recipe is None:
         raise UserError("no recipe given", hint=f"--recipe NAME, one of {', '.join(recipe_names())}, or a file")
     chosen = load_recipe(recipe, overrides or [])
-    shapes = known_shapes(chosen)
     notes: list[str] = []
-    chosen, count, _ = first_use(chosen, problems, notes)
-    blind = len(notes)
-    notes += uninstalled(chosen.tracker)
-    target, assignment = _target(chosen, gpu, gpus, notes)
-    chosen, fewer = fitted(chosen, count, {role: len(group) for role, group in assignment.items()})
-    target = replace(target, prompt=mean_prompt, completion=mean_completion)
-    estimate = estimate_run(chosen, shapes, gpu_ids(assignment), target, count)
+    with told_first(notes):
+        chosen, count, _ = first_use(chosen, problems, notes)
+        shapes, blind = known_shapes(chosen), len(notes)
+        notes += uninstalled(chosen.tracker)
+        target, assignment = _target(chosen, gpu, gpus, notes)
+        chosen, fewer = fitted(chosen, count, {role: len(group) for role, group in assignment.items()})
+        target = replace(target, prompt=mean_prompt, completion=mean_completion)
+        estimate = estimate_run(chosen, shapes, gpu_ids(assignment), target, count)
     refusal: CodeA1Error | None = None
     try:
         if warning := check_fits(estimate, count):
@@ -97,17 +99,12 @@ def plan(
     return console.EXIT_OK
 
 
-def gpus_here(recipe: "Recipe", notes: list[str]) -> "GpuAssignment":
-    """What each rank gets of this machine. `notes` are said before an error: a dry run was asked for both.
-
-    Raises:
-        EnvironmentFault: there is not what the recipe asks for.
-    """
-    from codea1_cli.planning.gpu_assignment import assign_gpus, visible_gpus
-
+@contextlib.contextmanager
+def told_first(notes: Sequence[str]) -> Iterator[None]:
+    """Around a look ahead: an error that ends it comes after the notes that it had got, which were asked for too."""
     try:
-        return assign_gpus(recipe, visible_gpus(), cores())
-    except EnvironmentFault:
+        yield
+    except CodeA1Error:
         for line in notes:
             console.note(line)
         raise
@@ -169,6 +166,7 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
     and how many its source will hold out where that is not prepared yet; `notes` gets what a first use would fetch and
     make, how much, where and how long. Nothing is fetched."""
     from codea1_cli.cli.make_pairs import pairs_ahead
+    from codea1_cli.cli.plan_view import fetching
     from codea1_cli.cli.recipes import ahead, with_training_data
     from codea1_cli.models.loading import check_model, resolve_model
     from codea1_cli.planning.shapes import find_shape
@@ -179,7 +177,7 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
     for model in dict.fromkeys(map(recipe.model_of, method_of(recipe).policies)):
         if resolve_model(model, get=False) == model:
             shape = find_shape(model)
-            size = f"about {size_text(2 * shape.parameters)}" if shape else "whose size the hub tells then"
+            size = f"about {fetching(2 * shape.parameters)}" if shape else "whose size the hub tells then"
             notes.append(f"first use: fetches {model}, {size}, kept in {hub_cache()}")
     recipe = with_training_data(recipe, look=True)
     source = recipe.data.source if recipe.data.train is None else None

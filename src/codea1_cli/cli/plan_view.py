@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.cli import console
-from codea1_cli.errors import counted
+from codea1_cli.errors import counted, size_text
 from codea1_cli.planning import constants as c
 from codea1_cli.planning.estimate import gib
 
@@ -285,3 +285,9 @@ def seconds(value: float) -> str:
     if value < 120:
         return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
     return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
+
+
+def fetching(size: float) -> str:
+    """So many bytes, and how long they take over the network that is assumed."""
+    takes = f"about {seconds(size / c.FETCH_BYTES_S)}" if size > c.FETCH_BYTES_S else "less than a second"
+    return f"{size_text(size)} ({takes} at {size_text(c.FETCH_BYTES_S)} per second)"

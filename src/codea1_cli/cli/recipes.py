@@ -228,7 +228,7 @@ def _kept(source: "DataSource") -> list[Path]:
 
 def ahead(source: "DataSource") -> tuple[str, int | None]:
     """What preparing would fetch and make, in words, and at most how many problems; nothing is asked of the network."""
-    from codea1_cli.cli.plan_view import seconds
+    from codea1_cli.cli.plan_view import fetching, seconds
     from codea1_cli.data.sources import expected
     from codea1_cli.planning import constants as c
 
@@ -237,11 +237,10 @@ def ahead(source: "DataSource") -> tuple[str, int | None]:
     rows, problems = min(rows, options.limit or rows), min(problems, options.limit or problems)
     if not rows:
         return f"first use: prepares {source.name}, whose size the hub tells then, in {_data_folder(source)}", None
-    fetching, making = size / c.FETCH_BYTES_S, rows / c.READ_ROWS_S + problems / (c.VERIFY_ROWS_S * cores())
+    making = rows / c.READ_ROWS_S + problems / (c.VERIFY_ROWS_S * cores())
     return (
-        f"first use: fetches {source.name}, {size_text(size)} (about {seconds(fetching)} at "
-        f"{size_text(c.FETCH_BYTES_S)} per second), kept in {hub_cache()}, and what it is decontaminated against, "
-        f"{size_text(c.BENCHMARK_BYTES)}; reads {rows:,} rows and verifies up to {problems:,} problems (about "
+        f"first use: fetches {source.name}, {fetching(size)}, kept in {hub_cache()}, and what it is decontaminated "
+        f"against, {size_text(c.BENCHMARK_BYTES)}; reads {rows:,} rows and verifies up to {problems:,} problems (about "
         f"{seconds(making)} on {counted(cores(), 'core')}), kept in {_data_folder(source)}",
         problems,
     )

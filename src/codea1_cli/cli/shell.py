@@ -68,7 +68,24 @@ def panels(words: Mapping[str, str]) -> Callable[[Any], Any]:
 
 
 class Command(TyperCommand):
-    """A command whose options stand under the headings of its `panels` in help."""
+    """A command whose options stand under the headings of its `panels` in help, and which takes no empty value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the command line.
+
+        Raises:
+            UserError: a value is empty, which as a path would be the current folder.
+        """
+        values = {} if ctx.resilient_parsing else self.make_parser(ctx).parse_args(args=list(args))[0]
+        for param in self.get_params(ctx):
+            given = values.get(str(param.name))
+            if not all(str(one).strip() for one in (given if isinstance(given, list | tuple) else [given])):
+                option = param.param_type_name == "option"
+                name = max(param.opts, key=len) if option else (param.metavar or str(param.name)).strip("[].")
+                raise UserError(
+                    f"{name} is empty", hint='a shell variable that is not set is one cause; the current folder is "."'
+                )
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Writes arguments, then options."""

@@ -11,7 +11,7 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.shell import RecipeOption, override_values, run_names
 from codea1_cli.cli.watch import TrackerOption
-from codea1_cli.environment import demand_linux
+from codea1_cli.environment import cores, demand_linux
 from codea1_cli.errors import UserError, command, counted
 
 if TYPE_CHECKING:
@@ -59,15 +59,16 @@ def train(
     verbose: VerboseOption = False,
 ) -> int:
     """Train both policies. A run directory holds everything that it leaves."""
-    from codea1_cli.cli.plan import estimate_here, first_use, free_disk, gpus_here
+    from codea1_cli.cli.plan import estimate_here, first_use, free_disk, told_first
     from codea1_cli.cli.plan_view import headline, run_data, show_run
     from codea1_cli.cli.recipes import fetched
     from codea1_cli.data.pairs import most_rows
+    from codea1_cli.engine.ranks import survey
     from codea1_cli.engine.resume import begin_anew
     from codea1_cli.engine.run_setup import run_length
     from codea1_cli.engine.shutdown import stoppable
     from codea1_cli.planning.estimate import check_disk
-    from codea1_cli.planning.gpu_assignment import assign_gpus, settle_precision
+    from codea1_cli.planning.gpu_assignment import assign_gpus, settle_precision, visible_gpus
     from codea1_cli.recipe.batching import fitted
     from codea1_cli.recipe.files import resumed_recipe
     from codea1_cli.recipe.resources import check_benchmarks, heldout_problems, split_notes, unread_problems
@@ -92,42 +93,41 @@ def train(
         directory = _directory(chosen.name, run, root, resume, options)
     check_trackers(chosen.tracker)
     notes: list[str] = []
-    to_hold_out = 0
-    if dry_run:
-        chosen, count, to_hold_out = first_use(chosen, None, notes)
-    ranks = gpus_here(chosen, notes) if address is None else {}
-    if not dry_run:
-        demand_linux("training", "--dry-run works here")
-        chosen, problems = fetched(chosen, ranks, wait, directory if resume else None)
-        count = most_rows(problems) - len(unread_problems(chosen, problems))
-    # A broken held-out file or a missing benchmark shall be found now, not after an hour.
-    notes += split_notes(chosen, count, heldout_problems(chosen), to_hold_out)
-    notes += check_benchmarks(chosen, look=dry_run)
-    if address is not None:
-        from codea1_cli.engine.ranks import survey
-
-        nodes = survey(address)
-        each = ", ".join(f"{node.host} ({counted(len(node.gpus), 'GPU')})" for node in nodes)
-        console.note(f"cluster of {counted(len(nodes), 'node')}: {each}")
-        if not nodes[0].asks_for_token:
-            console.warn(
-                f"the cluster at {address} asks for no token: whoever reaches its ports can run programs as the user "
-                "that started it, and read and change this run (docs/cluster.md says how to start it with one)"
-            )
-        offered = [gpu for node in nodes for gpu in node.gpus]
-        ranks = assign_gpus(chosen, offered, sum(node.cores for node in nodes), f"the cluster at {address}")
-    chosen, fewer = fitted(chosen, count, {role: len(group) for role, group in ranks.items()})
-    if fewer:
-        console.note(fewer)
-    chosen = settle_precision(chosen, on_gpu=any(gpu is not None for group in ranks.values() for gpu in group))
-    done = 0 if start_over or not resume else directory.latest_step()
-    length = run_length(chosen, count)
-    if dry_run and done:
-        _refuse_finished(directory, done, length, max_steps, list(given))
-    ahead = max(min(length, max_steps or length) - done, 1)
-    rest = chosen.model_copy(update={"train": chosen.train.model_copy(update={"max_steps": ahead})})
-    rest.warmup = None if done else rest.warmup
-    estimate = estimate_here(rest, count, ranks, hosts=max(len(nodes), 1))
+    with told_first(notes):
+        ranks, to_hold_out = {}, 0
+        if dry_run:
+            chosen, count, to_hold_out = first_use(chosen, None, notes)
+        else:
+            demand_linux("training", "--dry-run works here")
+            ranks = assign_gpus(chosen, visible_gpus(), cores()) if address is None else {}
+            chosen, problems = fetched(chosen, ranks, wait, directory if resume else None)
+            count = most_rows(problems) - len(unread_problems(chosen, problems))
+        # A broken held-out file or a missing benchmark shall be found now, not after an hour.
+        notes += split_notes(chosen, count, heldout_problems(chosen), to_hold_out)
+        notes += check_benchmarks(chosen, look=dry_run)
+        if address is not None:
+            nodes = survey(address)
+            each = ", ".join(f"{node.host} ({counted(len(node.gpus), 'GPU')})" for node in nodes)
+            console.note(f"cluster of {counted(len(nodes), 'node')}: {each}")
+            if not nodes[0].asks_for_token:
+                console.warn(
+                    f"the cluster at {address} asks for no token: whoever reaches its ports can run programs as the "
+                    "user that started it, and read and change this run (docs/cluster.md says how to start it with one)"
+                )
+            offered = [gpu for node in nodes for gpu in node.gpus]
+            ranks = assign_gpus(chosen, offered, sum(node.cores for node in nodes), f"the cluster at {address}")
+        ranks = ranks or assign_gpus(chosen, visible_gpus(), cores())
+        chosen, fewer = fitted(chosen, count, {role: len(group) for role, group in ranks.items()})
+        notes += [fewer] if fewer else []
+        chosen = settle_precision(chosen, on_gpu=any(gpu is not None for group in ranks.values() for gpu in group))
+        done = 0 if start_over or not resume else directory.latest_step()
+        length = run_length(chosen, count)
+        if dry_run and done:
+            _refuse_finished(directory, done, length, max_steps, list(given))
+        ahead = max(min(length, max_steps or length) - done, 1)
+        rest = chosen.model_copy(update={"train": chosen.train.model_copy(update={"max_steps": ahead})})
+        rest.warmup = None if done else rest.warmup
+        estimate = estimate_here(rest, count, ranks, hosts=max(len(nodes), 1))
     if dry_run:
         plan = run_data(chosen, count, ranks, estimate, done + 1, max_steps) | {"notes": notes}
         if as_json:
