@@ -313,6 +313,32 @@ def test_the_line_that_it_prints_names_the_files_that_it_wrote(tmp_path, rows, c
     assert problems_file(heldout).name == "val.parquet"
 
 
+KNOWN = (
+    'def both(xs: list[int], ys: list[int]) -> list[int]:\n    """Which items of xs are also in ys?"""\n    return xs\n'
+)
+STRANGE = 'def fib(n: int) -> int:\n    """Evaluate the Fibonacci recurrence."""\n    return n\n'
+FOREIGN = 'def mean(values: list[float]) -> float:\n    """Return the sum of the values."""\n    return sum(values)\n'
+
+
+@pytest.mark.parametrize(
+    ("sources", "recipe", "says"),
+    [
+        ([KNOWN], "tiny", []),
+        ([KNOWN, STRANGE], "tiny", ["can read 1 of 2 problems", "has not seen words of the question: evaluate, fib"]),
+        ([STRANGE, FOREIGN], "135m", ["can read 0 of 2 problems", "no function of the arguments: (list[float]) 1"]),
+    ],
+)
+def test_the_embedded_model_is_offered_for_what_it_can_read(tmp_path, capsys, sources, recipe, says):
+    """Arguments and words that it knows; what it does not is said, and where that is most, a model that does is offered."""
+    for number, text in enumerate(sources):
+        (tmp_path / f"m{number}.py").write_text(text)
+    code, shown = prepare(capsys, tmp_path, tmp_path / "out", "--min-tests", 0, "--no-verify", "--val", 0)
+    assert code == 0
+    assert f"next: codea1 train --recipe {recipe} data.train=" in shown.err
+    assert [text for text in says if text not in shown.err] == []
+    assert says or "embedded model" not in shown.err
+
+
 def test_text_that_no_file_can_hold_is_kept_out(tmp_path, capsys):
     source = write(tmp_path / "s.jsonl", [row(1), {**row(2), "question": "\ud800"}, row(3)])
     assert prepare(capsys, source, tmp_path / "out", "--no-verify")[0] == 0

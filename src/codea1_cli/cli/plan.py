@@ -1,7 +1,7 @@
 """`codea1 plan`: what a run would need and take, before it is launched."""
 
 import contextlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,13 +12,14 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.cli.shell import RecipeOption, override_values
 from codea1_cli.environment import cores, hub_cache
-from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, counted, left_out
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, counted, left_out, some
 from codea1_cli.methods.registry import method_of
 
 if TYPE_CHECKING:
     from codea1_cli.planning.estimate import RunEstimate
     from codea1_cli.planning.gpu_assignment import GpuAssignment, Target
     from codea1_cli.planning.shapes import ModelShape
+    from codea1_cli.problems.problem import Problem
     from codea1_cli.recipe.schema import Recipe
 
 _PROBLEMS = 9688
@@ -195,7 +196,7 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
         problems, by_reason = training_problems(recipe), defaultdict[str, list[str]](list)
         for pid, why in unread_problems(recipe, problems).items():
             by_reason[why].append(pid)
-        notes += left_out(by_reason)
+        notes += [*left_out(by_reason), *guessed(recipe, problems)]
         count = len(problems) - sum(map(len, by_reason.values()))
     count = pairs_ahead(recipe, count, notes)
     if recipe.data.train is not None:
@@ -203,6 +204,44 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
     why = "as many as there may be" if source is not None else "the paper's number: the recipe names no data"
     notes.append(f"planned for {counted(count, 'problem')}, {why} (--problems N of the plan takes another number)")
     return recipe, count, held_out
+
+
+def guessed(recipe: "Recipe", problems: "Sequence[Problem]") -> list[str]:
+    """What a run of the embedded model can only guess at: problems that are not left out and that it cannot read."""
+    from codea1_cli.models.loading import BUILTIN
+    from codea1_cli.recipe.resources import unread_problems
+
+    method = method_of(recipe)
+    if method.pairs or BUILTIN not in map(recipe.model_of, method.policies) or recipe.data.train == f"{BUILTIN}/train":
+        return []
+    left = unread_problems(recipe, problems)
+    return tiny_reads([problem for problem in problems if problem.id not in left])[1]
+
+
+def tiny_reads(problems: "Sequence[Problem]") -> tuple[int, list[str]]:
+    """How many of these problems the embedded model can read, and in words what it cannot read of the others."""
+    from codea1_cli.judging.judge import own_calls
+    from codea1_cli.problems.prompts import unseen_words
+    from codea1_cli.tiny import unread
+
+    taken = [unread(own_calls(problem), problem.declaration) for problem in problems]
+    kinds = Counter(filter(None, taken))
+    asked = [
+        found for problem, kind in zip(problems, taken, strict=True) if not kind and (found := unseen_words(problem))
+    ]
+    readable, lines = len(problems) - kinds.total() - len(asked), []
+    if readable < len(problems):
+        lines.append(
+            f"the embedded model (--recipe tiny) can read {readable} of {counted(len(problems), 'problem')}; "
+            "--recipe 135m trains one that can read all, on a GPU"
+        )
+    if kinds:
+        each = some([f"{kind} {count}" for kind, count in kinds.most_common()])
+        lines.append(f"of {counted(kinds.total(), 'problem')} it knows no function of the arguments: {each}")
+    if asked:
+        words = some([word for word, _ in Counter(word for found in asked for word in found).most_common()], 8)
+        lines.append(f"of {counted(len(asked), 'problem')} it has not seen words of the question: {words}")
+    return readable, lines
 
 
 def _target(recipe: "Recipe", gpu: str | None, gpus: int | None, notes: list[str]) -> "tuple[Target, GpuAssignment]":

@@ -225,11 +225,10 @@ def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
 
     slow: how many references are. benchmark: these are problems that nobody should train on.
     """
+    from codea1_cli.cli.plan import tiny_reads
     from codea1_cli.data.card import buckets
-    from codea1_cli.judging.judge import own_calls
     from codea1_cli.problems.problem import read_problems
     from codea1_cli.recipe.resources import problems_file, split_text
-    from codea1_cli.tiny import unread
 
     removed = [
         (STAGES.get(stage, stage), console.cell(reason, "name"), f"-{count}")
@@ -247,16 +246,14 @@ def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
         console.note(f"{slow} slow references are kept; slow.jsonl names them with their seconds")
     console.note(f"{out / 'README.md'} is the data card, {out / 'removed.jsonl'} lists what was removed")
     if not benchmark:
-        words = ["train", "--recipe", "tiny", f"data.train={out}"]
-        kind = "jsonl" if (out / "val.jsonl").is_file() else "parquet"
-        words += [f"data.heldout={out / f'val.{kind}'}"] if card.splits.get("val") else []
         console.note(split_text(card.splits["train"], card.splits.get("val", 0), "--val 0.3 holds out more"))
         problems = read_problems(problems_file(str(out)), _LOOKED_AT) if card.splits["train"] else []
-        if left := sum(bool(unread(own_calls(problem), problem.declaration)) for problem in problems):
-            console.note(
-                f"the embedded model (--recipe tiny) can read {len(problems) - left} of {len(problems)} of them; "
-                "--recipe 135m trains one that can read all, on a GPU"
-            )
+        readable, lines = tiny_reads(problems)
+        for line in lines:
+            console.note(line)
+        words = ["train", "--recipe", "tiny" if 2 * readable >= len(problems) else "135m", f"data.train={out}"]
+        kind = "jsonl" if (out / "val.jsonl").is_file() else "parquet"
+        words += [f"data.heldout={out / f'val.{kind}'}"] if card.splits.get("val") else []
         console.note(f"next: {typed(*words)}")
 
 

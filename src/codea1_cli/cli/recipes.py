@@ -202,7 +202,7 @@ def fetched(
         UserError, EnvironmentFault: a model or the data cannot be used, or fetched.
     """
     from codea1_cli.cli.make_pairs import recipe_pairs
-    from codea1_cli.cli.plan import estimate_here, first_use
+    from codea1_cli.cli.plan import estimate_here, first_use, guessed
     from codea1_cli.engine.sft import kept_pairs
     from codea1_cli.models.loading import check_model
     from codea1_cli.recipe.resources import training_problems
@@ -213,7 +213,10 @@ def fetched(
         check_model(recipe.model_of(policy))
     recipe, method = with_training_data(recipe, wait), method_of(recipe)
     if not method.pairs:
-        return recipe, training_problems(recipe)
+        problems = training_problems(recipe)
+        for line in guessed(recipe, problems):
+            console.note(line)
+        return recipe, problems
     if run is not None and (run.path / "pairs").is_dir():
         return recipe, kept_pairs(run)
     return recipe, recipe_pairs(recipe, method.roles, wait=wait)

@@ -4,6 +4,7 @@ Models are trained on exactly these strings: a change here unlearns them.
 """
 
 import ast
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 
 from codea1_cli.extract.source import parse
 from codea1_cli.problems.problem import Problem, argument_types
+from codea1_cli.tiny import model_path, unseen
 
 Message = dict[str, str]
 
@@ -98,6 +100,12 @@ def shown_problem(problem: Problem, names: KnownNames | None) -> Problem:
         declaration = ast.unparse(head).partition("\n")[0]
     shown = {"question": question, "declaration": declaration, "entry_point": names.entry_point}
     return problem.model_copy(update=shown)
+
+
+def unseen_words(problem: Problem) -> list[str]:
+    """The words of a problem's question that the embedded model has not seen, see `tiny.unseen`."""
+    named = json.loads((model_path() / "tokenizer_config.json").read_text(encoding="utf-8"))["known_names"]
+    return unseen(shown_problem(problem, KnownNames(**named)).question)
 
 
 def shown_code(source: str, entry_point: str, names: KnownNames | None) -> str:

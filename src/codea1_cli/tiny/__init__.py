@@ -1,8 +1,10 @@
 """The embedded default: a small model and its problems, shipped so that `train --recipe tiny` needs nothing else."""
 
 import ast
+import json
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 from codea1_cli.errors import UserError
@@ -53,6 +55,21 @@ def unread(calls: Iterable[str], declaration: str) -> str:
         if tuple(_EMPTY.get(kind, kind) for kind in kinds) not in KNOWN.values():
             return f"({', '.join(kinds)})"
     return ""
+
+
+def unseen(question: str) -> list[str]:
+    """The words of a question, as the embedded model is shown it, that its corpus does not have, in their order. Empty
+    where a quarter of its words or fewer are: those of its own problems, which are worded anew, have more."""
+    words = [word.lower() for word in re.findall(r"[^\W\d_]{2,}", question)]
+    strange = [word for word in words if word not in _vocabulary()]
+    return list(dict.fromkeys(strange)) if 4 * len(strange) > len(words) else []
+
+
+@cache
+def _vocabulary() -> frozenset[str]:
+    """What the tokenizer has as one token, words of the corpus among them, in small letters."""
+    tokens = json.loads((model_path() / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+    return frozenset(token.removeprefix("Ġ").lower() for token in tokens)
 
 
 def _annotated(declaration: str) -> list[str] | None:
