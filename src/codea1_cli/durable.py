@@ -61,6 +61,15 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     write_atomic(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
+def append_row(path: Path, row: Mapping[str, Any]) -> None:
+    """Adds a JSON line, flushed to disk; a line that a crash tore is ended first."""
+    with open(path, "a+b") as file:
+        torn = file.tell() > 0 and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n"
+        file.write(b"\n" * torn + json.dumps(row).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def fsync_folder(folder: Path) -> None:
     """Flushes the entries of a folder, or a file, to disk."""
     handle = os.open(folder, os.O_RDONLY)

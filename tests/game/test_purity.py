@@ -11,7 +11,7 @@ HEAVY |= {"codea1_cli.judging.judge", "codea1_cli.sandbox.local", "codea1_cli.re
     ("modules", "barred"),
     [
         ("codea1_cli.game.scoring, codea1_cli.game.judged_tests, codea1_cli.evals.statistics", HEAVY),
-        ("codea1_cli.extract, codea1_cli.extract.folding, codea1_cli.evals.statistics", HEAVY | {"pydantic"}),
+        ("codea1_cli.extract, codea1_cli.extract.folding, codea1_cli.evals.selection", HEAVY | {"pydantic"}),
     ],
 )
 def test_the_game_and_the_reading_of_replies_load_nothing_heavy(modules: str, barred: set[str]) -> None:

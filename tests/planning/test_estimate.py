@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from codea1_cli import planning as c
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.planning import constants as c
 from codea1_cli.planning.costs import PolicyTime, step_seconds
 from codea1_cli.planning.estimate import best_gpu_splits, check_disk, check_fits, estimate_run, suggestions
 from codea1_cli.planning.gpu_assignment import assign_gpus, gpu_ids, named_target, this_target

@@ -15,7 +15,7 @@ from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOp
 from codea1_cli.cli.judge import EndpointOption, RequireOption, SandboxOption, WorkersOption
 from codea1_cli.cli.shell import benchmark_names, panels, run_names
 from codea1_cli.environment import cores
-from codea1_cli.errors import UserError, counted
+from codea1_cli.errors import UserError, counted, some
 from codea1_cli.evals import registry
 from codea1_cli.files import no_file
 
@@ -34,6 +34,7 @@ app = typer.Typer(
     {
         "Model and tasks": "model step runs samples sanitize data subset limit out",
         "Sampling": "n temperature top_p max_new_tokens seed prompt engine sample_only",
+        "Best of n": "select test_model test_step suites each tests",
         "Scoring": "workers sandbox_python require sandbox endpoint cache fail_under per_task",
     }
 )
@@ -72,6 +73,17 @@ def evaluate(
     engine: Annotated[str, Option(metavar="auto|vllm|transformers", help="What samples.")] = "auto",
     limit: Annotated[int | None, Option(min=1, help="Only the first tasks.")] = None,
     sample_only: Annotated[bool, Option("--sample-only", help="Write samples, and score nothing.")] = False,
+    select: Annotated[
+        str | None,
+        Option(metavar="tests|codet|consensus", help="Choose one of a task's samples by generated tests."),
+    ] = None,
+    test_model: Annotated[
+        str | None, Option(metavar="MODEL", help="Writes the tests; that of --model else.", autocompletion=run_names)
+    ] = None,
+    test_step: Annotated[int | None, Option(min=0, help="Of its run; the newest checkpoint, or --step, else.")] = None,
+    suites: Annotated[int, Option(min=1, help="Suites a task, or a sample with --each.")] = 8,
+    each: Annotated[bool, Option("--each", help="Suites against each sample, not from the statement alone.")] = False,
+    tests: Annotated[int, Option(min=1, help="Tests a suite is asked for.")] = 8,
     workers: WorkersOption = None,
     sandbox_python: Annotated[
         str | None, Option(metavar="PATH", help="The samples' interpreter; this one else.")
@@ -93,15 +105,27 @@ def evaluate(
     from codea1_cli.cli.streams import Bar, interruptible
     from codea1_cli.durable import only_writer, write_atomic
     from codea1_cli.evals.benchmark import ScoreOptions
-    from codea1_cli.evals.results import read_origin, result_file, samples_hash, writable
+    from codea1_cli.evals.best_of_n import Plan, candidates_of, choose_all
+    from codea1_cli.evals.results import kept_result, read_origin, result_file, samples_hash, writable
     from codea1_cli.evals.samples import missing_tasks
-    from codea1_cli.evals.scoring import record, score_samples
-    from codea1_cli.models.sampler import SamplingSettings
+    from codea1_cli.evals.scoring import record, sampled, score_samples
+    from codea1_cli.evals.selection import SELECTORS
+    from codea1_cli.models.sampler import SamplingSettings, reply_tokens
     from codea1_cli.runs.policy_folders import find_model
+    from codea1_cli.sandbox.make import make_sandbox
 
     view.refuse_what_has_no_effect(context)
     benchmark = registry.open_benchmark(context.info_name or "", subset)
     style = _one_of(prompt, benchmark.styles, "--prompt")
+    plan = None
+    if select is not None:
+        _one_of(select, tuple(SELECTORS), "--select")
+        writer = None
+        if samples is None or test_model is not None:
+            at = step if test_model is None and test_step is None else test_step
+            writer = find_model(test_model or model, role="test", step=at, runs_root=runs)
+        longest = reply_tokens(writer, 1024) if writer is not None else 1024
+        plan = Plan(writer, SamplingSettings(suites, 1.0, top_p, longest, seed), tests, each, engine)
     options = ScoreOptions(
         workers or cores(), sandbox_python, tuple(require or ()), view.usable_cache(cache), sandbox, endpoint
     )
@@ -109,8 +133,9 @@ def evaluate(
     if samples is not None and not (samples.is_file() or samples.is_dir()):
         raise UserError(f"cannot read {samples}: {no_file(samples)}", hint="without --samples the model is sampled")
     tasks = benchmark.load(data)[:limit]
-    if not sample_only:
+    if not sample_only or plan is not None:
         view.warn_of_layers(options)
+    if not sample_only:
         view.tell_missing(benchmark, tasks, options)
     said = _SCORES_AGAIN if samples is not None else "the same command goes on where it stopped"
     with interruptible(said), Bar() as bar, ExitStack() as stack:
@@ -128,19 +153,31 @@ def evaluate(
             file = out or view.default_file(benchmark, ref.label, style, settings)
             target = writable(result_file(file))
             stack.enter_context(only_writer(target, file, wait))
-            made, about = view.sampled(benchmark, tasks, ref, settings, style, engine, file, bar)
+            made, about = sampled(benchmark, tasks, ref, settings, style, engine, file, bar, console.note)
+        choice = None
+        if plan is not None and select is not None:
+            candidates = candidates_of(tasks, made)
+            choice = choose_all(candidates, plan, select, target, lambda: make_sandbox(options.of_sandbox()), bar)
+            if choice.unscored:
+                lost = some(choice.unscored)
+                console.warn(f"nothing chosen, the sandbox failed on {lost}; the same command tries again")
+        whole = console.EXIT_ENVIRONMENT if choice is not None and choice.unscored else console.EXIT_OK
         if sample_only:
             console.note(f"{counted(len(made), 'sample')} of {counted(len(tasks), 'task')}: {file}")
             if as_json:
-                console.emit({"samples_file": file, "samples": len(made), **about})
-            return console.EXIT_OK
+                console.emit({"samples_file": file, "samples": len(made), **about, **(choice.files if choice else {})})
+            return whole
         missing = len(missing_tasks(made, tasks))
-        about |= {"samples_hash": samples_hash(file), "limit": limit, "tasks_without_sample": missing}
-        try:
-            outcome = score_samples(benchmark, made, options, bar)
-        finally:
-            benchmark.close()
-        result = record(benchmark, outcome, options, about, file)
+        of = {"samples_hash": samples_hash(file), "data_hash": benchmark.data_hash(), "limit": limit}
+        result = kept_result(target, sandbox_python, **of) if choice and not sanitize else None
+        if result is None:
+            try:
+                outcome = score_samples(benchmark, made, options, bar)
+            finally:
+                benchmark.close()
+            result = record(benchmark, outcome, options, {**about, **of, "tasks_without_sample": missing}, file)
+        if choice is not None:
+            result["selection"] = choice.record(result["verdicts"], result["columns"])
         write_atomic(target, json.dumps(console.jsonable(result), indent=1) + "\n")
     if as_json:
         console.emit(result)
@@ -156,7 +193,7 @@ def evaluate(
                 shown = f"without a sample: {missing} of {counted(len(tasks), 'task')}"
             console.note(f"{shown}, below --fail-under {fail_under}", style="bad")
             return console.EXIT_BELOW
-    return console.EXIT_OK
+    return whole
 
 
 for _row in registry.ROWS.values():

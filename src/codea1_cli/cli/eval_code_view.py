@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +14,12 @@ from codea1_cli.cli import console
 from codea1_cli.errors import EnvironmentFault, UserError, command, counted, some
 from codea1_cli.evals import registry
 from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample, ScoreOptions
-from codea1_cli.evals.samples import SampleFile, missing_tasks, read_samples
+from codea1_cli.evals.samples import as_file_name, missing_tasks, read_samples
 from codea1_cli.extract.source import parse
 
 if TYPE_CHECKING:
     from codea1_cli.evals.results import Compared
-    from codea1_cli.models.sampler import ModelRef, SamplingSettings
+    from codea1_cli.models.sampler import SamplingSettings
 
 _LOOKED_AT = 1_000  # samples parsed before scoring
 _LISTED = 20  # task ids in a list
@@ -44,6 +43,8 @@ def show_result(result: Mapping[str, Any], per_task: bool, file: Path) -> None:
             rows.append([f"{column}, references that pass", *cells, "", valid["tasks"]])
     columns = ["", *(f">{name}" for name in (*names, "95 % of pass@1", "tasks"))]
     console.show(console.table(f"{result['title']}: {result['label']}", columns, rows, framed=True))
+    if "selection" in result:
+        _selection(result["selection"])
     _references(result["references"], result["benchmark"])
     if per_task:
         _tasks(result)
@@ -53,6 +54,31 @@ def show_result(result: Mapping[str, Any], per_task: bool, file: Path) -> None:
     spent = f"references {seconds['references']:.0f} s, scoring {seconds['scoring']:.0f} s"
     console.note(f"sampling {sampling:.0f} s{speed}, {spent}")
     console.note(f"samples {result['samples_file']}, result {file}")
+
+
+def _selection(told: Mapping[str, Any]) -> None:
+    """What each selector's choice is worth, between a random one and one that knows the verdicts."""
+    every = told["figures"]
+    first = next(iter(every.values()))
+    columns = [name for name, part in first.items() if part["tasks"]]
+
+    def row(name: str, figures: Mapping[str, Any], key: str) -> list[str]:
+        spreads = [figures[column][key] for column in columns]
+        spreads += [figures[column]["gap_closed"] if key == "selected" else None for column in columns[-1:]]
+        return [name, *(text for one in spreads for text in _spread(one))]
+
+    rows = [row("random: pass@1", first, "pass@1")]
+    rows += [row(f"by {name}", figures, "selected") for name, figures in every.items()]
+    head = [text for column in (*columns, "gap closed") for text in (f">{column}", ">95 %")]
+    title = f"one of the samples, by {counted(told['asserts'], 'assert')} of {told['tag']}"
+    if columns:
+        rows.append(row("oracle: pass@n", first, "oracle"))
+        console.show(console.table(title, ["", *head], rows, framed=True))
+    console.note(f"chosen by {told['selector']}: {told['chosen']}; of each sample what it passes: {told['matrix']}")
+
+
+def _spread(one: Mapping[str, float] | None) -> tuple[str, str]:
+    return (percent(one["mean"]), f"{percent(one['low'])} to {percent(one['high'])}") if one else ("", "")
 
 
 def _references(told: Mapping[str, Any], benchmark: str) -> None:
@@ -105,6 +131,7 @@ _OF_SAMPLING = (
     "model", "step", "n", "temperature", "top_p", "max_new_tokens", "seed", "prompt", "engine", "sample_only",
 )  # fmt: skip
 _OF_SCORING = ("fail_under", "per_task")  # what a user would wait for in vain
+_OF_TESTS = ("test_model", "test_step", "suites", "each", "tests")
 
 
 def refuse_what_has_no_effect(context: typer.Context) -> None:
@@ -120,10 +147,16 @@ def refuse_what_has_no_effect(context: typer.Context) -> None:
     }
     if "samples" not in given and "sanitize" in given:
         raise UserError("--sanitise is for --samples: what is sampled here is sanitised anyway")
-    if "samples" in given and (idle := [given[name] for name in _OF_SAMPLING if name in given]):
-        raise UserError(f"--samples are there already, so nothing is sampled with {', '.join(idle)}")
-    if "sample_only" in given and (idle := [given[name] for name in _OF_SCORING if name in given]):
-        raise UserError(f"--sample-only scores nothing, so {', '.join(idle)} would have no effect")
+    if "select" in given and registry.ROWS[context.info_name or ""].setup is not None:
+        raise UserError(f"--select is not for {context.info_name}: an assert can state few of its functions' results")
+    by_tests = {"top_p", "seed", "engine", "sample_only"} if "select" in given else set[str]()
+    for holds, names, text in (
+        ("samples" in given, _OF_SAMPLING, "--samples are there already, so nothing is sampled with {}"),
+        ("sample_only" in given, _OF_SCORING, "--sample-only scores nothing, so {} would have no effect"),
+        ("select" not in given, _OF_TESTS, "without --select no tests are written, so {} would have no effect"),
+    ):
+        if holds and (idle := [given[name] for name in names if name in given and name not in by_tests]):
+            raise UserError(text.format(", ".join(idle)))
 
 
 def usable_cache(given: Path | None) -> Path | None:
@@ -178,9 +211,8 @@ def _warn_of_replies(samples: Sequence[Sample]) -> None:
 
 def default_file(benchmark: CodeBenchmark, label: str, style: str, settings: SamplingSettings) -> Path:
     """The sample file of a job that names none."""
-    name = "".join(c if c.isalnum() or c in "-_.@" else "-" for c in label).strip("-.") or "model"
     tail = f"{style}-n{settings.n}-t{settings.temperature:g}-s{settings.seed}"
-    return Path("evals") / benchmark.name / f"{name}-{tail}.jsonl"
+    return Path("evals") / benchmark.name / f"{as_file_name(label)}-{tail}.jsonl"
 
 
 def warn_of_layers(options: ScoreOptions) -> None:
@@ -236,37 +268,3 @@ def set_up(benchmark: str, to: Path | None, python: str, dry_run: bool, as_json:
     console.note(f"next: {command(*words)}")
     if as_json:
         console.emit({"python": plan.python, "base": plan.base, "libraries": plan.libraries, "made": not dry_run})
-
-
-def sampled(
-    benchmark: CodeBenchmark,
-    tasks: list[CodeTask],
-    ref: ModelRef,
-    settings: SamplingSettings,
-    style: str,
-    engine: str,
-    file: Path,
-    bar: Any,
-) -> tuple[list[Sample], dict[str, Any]]:
-    """The samples of these tasks, sampled as far as `file` lacks them, and what a result says of their making."""
-    import time
-
-    from codea1_cli.evals.results import keep_origin, read_origin
-    from codea1_cli.evals.scoring import sample_tasks
-    from codea1_cli.models.sampler import open_sampler, speed
-
-    kept = {key: value for key, value in asdict(settings).items() if key != "stop"}
-    kept |= {"model": ref.path, "adapter": ref.adapter, "style": style, "data": benchmark.data_hash()}
-    target = SampleFile(file, kept)
-    about: dict[str, Any] = {"label": ref.label, "style": style, "sampling": asdict(settings), "seconds_sampling": 0.0}
-    if all(target.counts[task.id] >= settings.n for task in tasks):
-        console.note(f"all samples are there: {file}")
-        about["model"] = {"model": ref.path, "label": ref.label}
-        return read_samples(file, benchmark, tasks), {**about, **read_origin(file)}
-    with closing(open_sampler(ref, engine)) as sampler:
-        began = time.monotonic()
-        made = sample_tasks(benchmark, tasks, sampler, replace(settings), style, target, bar)
-        about["seconds_sampling"] = time.monotonic() - began
-        about |= {"model": sampler.describe(), **speed(sampler.tokens, sampler.seconds)}
-    keep_origin(file, about)
-    return made, about

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from codea1_cli import planning as c
 from codea1_cli.cli import console
 from codea1_cli.errors import counted, size_text
-from codea1_cli.planning import constants as c
 from codea1_cli.planning.estimate import gib
 
 if TYPE_CHECKING:

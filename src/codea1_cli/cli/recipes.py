@@ -231,9 +231,9 @@ def _kept(source: "DataSource") -> list[Path]:
 
 def ahead(source: "DataSource") -> tuple[str, int | None]:
     """What preparing would fetch and make, in words, and at most how many problems; nothing is asked of the network."""
+    from codea1_cli import planning as c
     from codea1_cli.cli.plan_view import fetching, seconds
     from codea1_cli.data.sources import expected
-    from codea1_cli.planning import constants as c
 
     given, options = source.options()
     size, rows, problems = expected(source.name, given)

@@ -244,7 +244,12 @@ def _sampled(
     room = (context_of(model) or 16_384) - settings.max_new_tokens
     sampler = open_sampler(model, engine)
     try:
-        return sample_replies(sampler, functions, tests, settings, room, bar)
+        found = list[list[str]]()
+        shown = [(one.problem, one.shown or one.program) for one in functions]
+        for replies in sample_replies(sampler, shown, tests, settings, room):
+            found.append(replies)
+            bar("sampling", len(found), len(functions))
+        return found
     finally:
         sampler.close()
 

@@ -6,17 +6,21 @@ share of the items, and samples their prompts: what scores the texts stays away 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from codea1_cli.extract.source import declaration, parse
 from codea1_cli.models.sampler import SamplingSettings
 
 if TYPE_CHECKING:
     from codea1_cli.evals.test_generation import Function
     from codea1_cli.problems.benchmark_files import Task
+    from codea1_cli.problems.problem import Problem
     from codea1_cli.sandbox.make import SandboxOptions
 
 
@@ -45,6 +49,28 @@ class CodeTask:
     prompt: str
     reference: str
     data: Any = field(default=None, repr=False, compare=False)
+
+
+def statement(task_id: str, entry_point: str, prompt: str) -> Problem:
+    """A task as the Test LLM is asked for it, made of the benchmark's prompt and the function's name alone.
+
+    Where the prompt holds no function (MBPP's), its example says how many arguments the function takes.
+    """
+    from codea1_cli.problems.benchmark_files import docstring_of
+    from codea1_cli.problems.problem import Problem, public_problem
+
+    tree, text = parse(prompt) or ast.Module([], []), cleandoc(docstring_of(prompt)).strip()
+    heads = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == entry_point]
+    examples = [line for line in text.splitlines() if line.startswith("assert ") and parse(line)]
+    if heads:
+        head = declaration(heads[-1])
+    else:
+        calls = [node for line in examples for node in ast.walk(parse(line) or ast.Module([], []))]
+        counts = [len(n.args) for n in calls if isinstance(n, ast.Call) and getattr(n.func, "id", "") == entry_point]
+        names = [chr(ord("a") + at) for at in range(min(counts, default=0))]
+        head = f"def {entry_point}({', '.join(names) if counts else '*args'}):"
+    shown = Problem(id=task_id, question=text or prompt, declaration=head, entry_point=entry_point, tests=examples)
+    return public_problem(shown)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import EnvironmentFault, UserError, command
 from codea1_cli.evals import registry
-from codea1_cli.evals.benchmark import ReferenceReport, Scored, Status
+from codea1_cli.evals.benchmark import COUNTED, ReferenceReport, Scored, Status
 from codea1_cli.evals.statistics import Interval, paired_bootstrap
 from codea1_cli.files import kept_json, read_json
 
@@ -90,6 +90,27 @@ def verdict_rows(scored: Sequence[Scored]) -> list[dict[str, Any]]:
         | ({"detail": one.detail} if one.detail else {})
         for one in scored
     ]
+
+
+def passed_by_task(verdicts: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> dict[str, list[bool]]:
+    """Which of a task's samples pass all of these columns, by number; a task with one that has no verdict is left
+    out."""
+    found: dict[str, list[bool]] = {}
+    without = set()
+    for row in sorted(verdicts, key=lambda row: int(row["number"])):
+        statuses = [Status(row[column]) for column in columns]
+        found.setdefault(row["task_id"], []).append(all(status is Status.PASS for status in statuses))
+        without |= set() if all(status in COUNTED for status in statuses) else {row["task_id"]}
+    return {task: passed for task, passed in found.items() if task not in without}
+
+
+def kept_result(file: Path, python: str | None, **about: Any) -> dict[str, Any] | None:
+    """The result in a file, if it is of what `about` says under that interpreter, of samples as they are, and each has
+    its verdict; else None."""
+    result = kept_json(file)
+    same = result.get("format") == FORMAT and all(result.get(key) == value for key, value in about.items())
+    whole = not result.get("unscored") and not result.get("sanitised") and "verdicts" in result
+    return result if same and whole and result.get("options", {}).get("python") == python else None
 
 
 def read_result(path: Path) -> dict[str, Any]:

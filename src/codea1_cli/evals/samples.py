@@ -29,6 +29,11 @@ def raw_file(file: Path) -> Path:
     return file.with_name(file.name.removesuffix(".jsonl") + ".raw.jsonl")
 
 
+def as_file_name(label: str) -> str:
+    """A model's label as part of a file's name."""
+    return "".join(c if c.isalnum() or c in "-_.@" else "-" for c in label).strip("-.") or "model"
+
+
 def read_samples(
     path: Path, benchmark: CodeBenchmark, tasks: Sequence[CodeTask], strangers: list[str] | None = None
 ) -> list[Sample]:
@@ -78,6 +83,22 @@ def _folder(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield str(file), {"task_id": folder.name.replace("_", "/"), "solution": read_source(file)}
 
 
+def keep_settings(path: Path, note: Path, settings: Mapping[str, Any], way_out: str) -> None:
+    """Writes what `path` is sampled with to `note`, before there is any of it.
+
+    Raises:
+        UserError: it was sampled with other settings.
+    """
+    if not path.exists():
+        write_atomic(note, json.dumps(settings, indent=1, sort_keys=True) + "\n")
+        return
+    before, now = kept_json(note), json.loads(json.dumps(settings))
+    differing = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+    if differing:
+        shown = ", ".join(f"{key} {before.get(key)!r} there, {now.get(key)!r} now" for key in differing[:3])
+        raise UserError(f"{path} was sampled with other settings: {shown}", hint=way_out)
+
+
 class SampleFile:
     """The sample file of a job that may be interrupted: what is in it need not be sampled again.
 
@@ -94,26 +115,13 @@ class SampleFile:
         note = path.with_name(path.name.removesuffix(".jsonl") + ".settings.json")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            keep_settings(path, note, settings, "choose another --out, or score it with --samples")
             if path.exists():
-                self._check(note, settings)
                 self._repair()
-            else:
-                write_atomic(note, json.dumps(settings, indent=1, sort_keys=True) + "\n")
         except OSError as fault:
             if isinstance(fault, EnvironmentFault):
                 raise
             raise EnvironmentFault(f"cannot write {path}: {fault.strerror}", hint="choose another --out") from None
-
-    def _check(self, note: Path, settings: Mapping[str, Any]) -> None:
-        before = kept_json(note)
-        now = json.loads(json.dumps(settings))
-        differing = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
-        if differing:
-            shown = ", ".join(f"{key} {before.get(key)!r} there, {now.get(key)!r} now" for key in differing[:3])
-            raise UserError(
-                f"{self.path} was sampled with other settings: {shown}",
-                hint="choose another --out, or score it with --samples",
-            )
 
     def _repair(self) -> None:
         """Cuts off what a crash left: a torn line, or a sample that is in one file only. The raw file is written first,

@@ -5,19 +5,18 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from codea1_cli.environment import cores
 from codea1_cli.evals import statistics
 from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, ReferenceReport, Sample, Scored, ScoreOptions, Status
-from codea1_cli.evals.results import FORMAT, references_record, verdict_rows
+from codea1_cli.evals.results import FORMAT, keep_origin, read_origin, references_record, verdict_rows
 from codea1_cli.evals.samples import SampleFile, read_samples
+from codea1_cli.models.sampler import ModelRef, Sampler, SamplingSettings, open_sampler, speed
 from codea1_cli.problems.prompts import known_names, real_reply
-
-if TYPE_CHECKING:
-    from codea1_cli.models.sampler import Sampler, SamplingSettings
 
 BATCH = 2048  # sequences between two writes where the engine makes its own batches
 Told = Callable[[str, int, int], None]
@@ -53,6 +52,35 @@ def sample_tasks(
         progress("sampling", done, len(tasks))
     place = {task.id: number for number, task in enumerate(tasks)}
     return sorted(read_samples(file.path, benchmark, tasks), key=lambda s: (place[s.task_id], s.number))
+
+
+def sampled(
+    benchmark: CodeBenchmark,
+    tasks: list[CodeTask],
+    ref: ModelRef,
+    settings: SamplingSettings,
+    style: str,
+    engine: str,
+    file: Path,
+    progress: Told,
+    note: Callable[[str], None],
+) -> tuple[list[Sample], dict[str, Any]]:
+    """The samples of these tasks, sampled as far as `file` lacks them, and what a result says of their making."""
+    kept = {key: value for key, value in asdict(settings).items() if key != "stop"}
+    kept |= {"model": ref.path, "adapter": ref.adapter, "style": style, "data": benchmark.data_hash()}
+    target = SampleFile(file, kept)
+    about: dict[str, Any] = {"label": ref.label, "style": style, "sampling": asdict(settings), "seconds_sampling": 0.0}
+    if all(target.counts[task.id] >= settings.n for task in tasks):
+        note(f"all samples are there: {file}")
+        about["model"] = {"model": ref.path, "label": ref.label}
+        return read_samples(file, benchmark, tasks), {**about, **read_origin(file)}
+    with closing(open_sampler(ref, engine)) as sampler:
+        began = time.monotonic()
+        made = sample_tasks(benchmark, tasks, sampler, settings, style, target, progress)
+        about["seconds_sampling"] = time.monotonic() - began
+        about |= {"model": sampler.describe(), **speed(sampler.tokens, sampler.seconds)}
+    keep_origin(file, about)
+    return made, about
 
 
 @dataclass

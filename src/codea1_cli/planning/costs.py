@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from codea1_cli import planning as c
 from codea1_cli.methods.registry import method_of
-from codea1_cli.planning import constants as c
 from codea1_cli.planning.shapes import ModelShape
 from codea1_cli.recipe.batching import Batches, longest
 from codea1_cli.recipe.schema import Recipe

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
+from codea1_cli import planning as c
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.methods.registry import method_of
-from codea1_cli.planning import constants as c
 from codea1_cli.planning.costs import (
     GpuLoad,
     Lengths,

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from codea1_cli import planning as c
 from codea1_cli.environment import cores
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.methods.registry import method_of
-from codea1_cli.planning import constants as c
 from codea1_cli.recipe.schema import Recipe
 
 Wish = int | list[int] | None

@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from codea1_cli.models.sampler import SamplingSettings
-from codea1_cli.planning.constants import CHUNK
+from codea1_cli.planning import CHUNK
 from codea1_cli.recipe.batching import longest
 from codea1_cli.recipe.schema import Recipe
 

@@ -3,7 +3,7 @@ from a file that holds one JSON line per function."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -191,25 +191,23 @@ def sample_suites(
 
 def sample_replies(
     sampler: Sampler,
-    functions: Sequence[Function],
+    shown: Sequence[tuple[Problem, str | None]],
     tests_per_suite: int,
     settings: SamplingSettings,
     room: int,
-    progress: Progress,
     chunk: int = 16,
-) -> list[list[str]]:
-    """`settings.n` suites for each function, asked for as in training; none where a prompt is longer than `room`."""
-    names, found = known_names(sampler.tokenizer), list[list[str]]()
-    for at in range(0, len(functions), chunk):
-        part = functions[at : at + chunk]
-        prompts = suite_prompts(sampler.tokenizer, part, tests_per_suite)
+) -> Iterator[list[str]]:
+    """`settings.n` suites against each program, or of the problem where it is None, asked for as in training; none
+    where a prompt is longer than `room`. Prompts are sampled `chunk` at a time, as they are asked for."""
+    names = known_names(sampler.tokenizer)
+    for at in range(0, len(shown), chunk):
+        part = shown[at : at + chunk]
+        prompts = attack_prompts(sampler.tokenizer, part, tests_per_suite)
         fitting = [prompt for prompt in prompts if len(prompt) <= room]
         texts = iter(sampler.generate(fitting, settings) if fitting else [])
-        for function, prompt in zip(part, prompts, strict=True):
+        for (problem, _), prompt in zip(part, prompts, strict=True):
             replies = next(texts) if len(prompt) <= room else []
-            found.append([real_reply(reply, function.name, names) for reply in replies])
-        progress("sampling", len(found), len(functions))
-    return found
+            yield [real_reply(reply, problem.entry_point, names) for reply in replies]
 
 
 def suite_prompts(tokenizer: Any, functions: Sequence[Function], tests_per_suite: int) -> list[list[int]]:

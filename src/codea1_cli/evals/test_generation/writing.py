@@ -19,6 +19,7 @@ from codea1_cli.evals.test_generation.one_shot import CallRunner
 from codea1_cli.extract import parse_suite
 from codea1_cli.extract.folding import Stated, fold
 from codea1_cli.extract.source import parse, parse_call
+from codea1_cli.judging import numbered
 from codea1_cli.judging.judge import Judge, well_formed
 from codea1_cli.sandbox.values import show
 from codea1_cli.sandbox.verdicts import Expected
@@ -222,15 +223,11 @@ class Student:
 
 def tally(judge: Judge, answer: Expected, stated: Sequence[Stated]) -> tuple[int, tuple[tuple[str, int], ...]]:
     """How many of the stated answers are the given one, and the others with how often each is stated, most first."""
-    right, others = 0, list[tuple[Stated, int]]()
-    for one in stated:
-        if answer.valid and judge.equal(answer.value, one.value):
-            right += 1
-            continue
-        at = next((at for at, (other, _) in enumerate(others) if judge.equal(other.value, one.value)), len(others))
-        others[at:] = [(one, 1)] if at == len(others) else [(others[at][0], others[at][1] + 1), *others[at + 1 :]]
-    ranked = sorted(others, key=lambda pair: -pair[1])
-    return right, tuple((show(one.value, 200), count) for one, count in ranked)
+    wrong = [one for one in stated if not (answer.valid and judge.equal(answer.value, one.value))]
+    numbers = numbered(wrong, judge.equal)
+    ranked = Counter(numbers).most_common()  # of equals the first stated
+    others = tuple((show(wrong[numbers.index(number)].value, 200), count) for number, count in ranked)
+    return len(stated) - len(wrong), others
 
 
 def votes(suites: Sequence[str], entry_point: str) -> dict[str, list[Stated]]:
