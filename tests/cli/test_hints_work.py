@@ -19,10 +19,9 @@ import pytest
 import typer
 
 import codea1_cli
-from codea1_cli import errors
+from codea1_cli import engine, errors
 from codea1_cli.cli import app, train
 from codea1_cli.cli.eval_code_view import _way_out
-from codea1_cli.engine import failures
 from codea1_cli.engine.resume import book_state
 from codea1_cli.game.mistake_book import Book
 from codea1_cli.mistakes.store import MistakeStore
@@ -397,8 +396,8 @@ def problems_are_prepared(folder: Path) -> None:
 
 # What a run, a sandbox, a file or a machine has come to, and what is said of it: a hint returned, printed or raised.
 STATES = {
-    "nothing is saved": lambda run, *_: failures.resume_hint(RunDir(run.path.rename(run.path.with_name("x")))),
-    "a step is saved": lambda run, *_: failures.resume_hint(run),
+    "nothing is saved": lambda run, *_: engine.resume_hint(RunDir(run.path.rename(run.path.with_name("x")))),
+    "a step is saved": lambda run, *_: engine.resume_hint(run),
     "stopped at a saved step": lambda run, *_: train._stopped(run),
     "the run ends early": lambda run, *_: finish(run, 3),
     "the run is at its end": lambda run, *_: finish(run, 6),

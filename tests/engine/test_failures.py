@@ -5,8 +5,8 @@ import errno
 import pytest
 from ray import exceptions
 
-from codea1_cli.engine import failures
-from codea1_cli.engine.failures import LOG_HEAD, as_error
+from codea1_cli import engine
+from codea1_cli.engine import LOG_HEAD, as_error
 from codea1_cli.errors import EnvironmentFault, RunFailed, UserError
 from codea1_cli.runs.run_dir import RunDir
 
@@ -56,7 +56,7 @@ def test_a_full_disk_is_the_environment_s_fault_whoever_says_so(run, cause):
 
 @pytest.mark.parametrize(("free", "kind"), [(2**20, EnvironmentFault), (2**40, RunFailed)])
 def test_torch_that_cannot_write_is_a_full_disk_only_on_one(run, monkeypatch, free, kind):
-    monkeypatch.setattr(failures.shutil, "disk_usage", lambda _: type("Usage", (), {"free": free}))
+    monkeypatch.setattr(engine.shutil, "disk_usage", lambda _: type("Usage", (), {"free": free}))
     error = as_error(
         raised_by_an_actor(RuntimeError("PytorchStreamWriter failed writing file data/0")), "code[0]", AT, run
     )

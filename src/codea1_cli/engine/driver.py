@@ -10,9 +10,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from codea1_cli.engine import as_error, resume_hint, stack_hint
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.cluster import ray_cluster, runtime_env
-from codea1_cli.engine.failures import as_error, resume_hint, stack_hint
 from codea1_cli.engine.policy_worker import PolicyWorker
 from codea1_cli.engine.preflight import measure_solve_rates
 from codea1_cli.engine.ranks import Node, build_order, check_shared, on_node, pinned, rank_specs

@@ -11,8 +11,8 @@ from typing import Any
 
 from codea1_cli import environment
 from codea1_cli.data.pairs import Pair
+from codea1_cli.engine import LOG_HEAD
 from codea1_cli.engine.client import ArenaClient
-from codea1_cli.engine.failures import LOG_HEAD
 from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.engine.rehearsal import rehearse_prompts, rehearse_save
 from codea1_cli.engine.run_setup import Schedule
