@@ -112,6 +112,37 @@ def test_every_way_not_to_answer_is_one_line(hub, monkeypatch, kind, fault, said
             monkeypatch.setattr(socket, "create_connection", None)
 
 
+@pytest.mark.parametrize("address", ["nonsense", "hub.invalid", "htp://hub.invalid", "https://"])
+def test_an_address_that_is_none_is_named_with_its_variable(hub, monkeypatch, capfd, tmp_path, address):
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    monkeypatch.setenv("CODEA1_GITHUB", address)
+    for words in ("prepare-data mbpp --out out", "train --recipe tiny model=me/none", "eval-code mbpp --model me/none"):
+        assert run_app(app, words.split()) in (2, 3)
+        assert f"HF_ENDPOINT={address.rstrip('/')} is no address" in capfd.readouterr().err
+    run_app(app, ["eval-tests", "ult", "--model", "builtin:tiny"])
+    assert f"CODEA1_GITHUB={address.rstrip('/')} is no address" in capfd.readouterr().err.replace(
+        "HF_ENDPOINT", "CODEA1_GITHUB"
+    )
+
+
+@pytest.mark.parametrize("offline", [False, True])
+def test_the_way_out_begins_with_what_needs_no_network(hub, monkeypatch, capfd, data, offline):
+    """And speaks of no mirror to whoever has switched the network off."""
+    hub.fault = "503"
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1" if offline else "")
+    for words, own in (
+        ("train --recipe tiny model=me/none", "a folder with the model, or builtin:tiny"),
+        ("prepare-data me/set --out out", "a file or folder that is here; `codea1 train --recipe tiny` needs none"),
+        ("eval-code mbpp --model builtin:tiny", "--data FILE, or CODEA1_BENCHMARKS=FOLDER with it"),
+    ):
+        assert run_app(app, words.split()) == 3
+        told = capfd.readouterr().err
+        assert (
+            f"hint: without a network: {own}; with one: {'unset HF_HUB_OFFLINE' if offline else 'HF_ENDPOINT names'}"
+            in told
+        )
+
+
 def test_a_proxy_that_cannot_be_reached_is_named(monkeypatch):
     monkeypatch.setattr(hub_module, "_unreachable", {})
     monkeypatch.setenv("HF_HUB_OFFLINE", "")

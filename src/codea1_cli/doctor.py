@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.durable import check_writable
 from codea1_cli.engine.rehearsal import rehearse_commit
 from codea1_cli.environment import KEEP, SYSTEM, cores, home, home_fault, installed_version, settle
 from codea1_cli.errors import EnvironmentFault, counted
@@ -189,8 +190,10 @@ def _disk(runs: Path) -> Check:
     folder = runs.absolute()
     while not folder.exists():
         folder = folder.parent
-    if not os.access(folder, os.W_OK):
-        return Check("runs folder", Status.BROKEN, f"{folder} cannot be written", "set CODEA1_RUNS or --runs")
+    try:
+        check_writable(runs, "--runs")
+    except EnvironmentFault as fault:
+        return Check("runs folder", Status.BROKEN, fault.what, "set CODEA1_RUNS or --runs")
     with tempfile.TemporaryDirectory(dir=folder, prefix=".codea1-doctor-") as place:
         try:
             rehearse_commit(RunDir(place))

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -54,6 +55,36 @@ def check_target(path: Path | None, force: bool) -> None:
         raise UserError(f"{path} is a folder", hint="give the name of a file in it")
     if path is not None and path.exists() and not force:
         raise UserError(f"{path} exists", hint="add --force to replace it")
+
+
+def check_folder(path: Path, named: str) -> None:
+    """Where a folder is wanted, which need not be there yet.
+
+    Raises:
+        UserError: a file stands at `path`, which `named` gives, or above it.
+    """
+    there = _nearest(path)
+    if not there.is_dir():
+        below = f"lies below {there}, which is a file" if there != path.absolute() else "is a file"
+        raise UserError(f"{named} {path} {below}".strip(), hint="a folder is wanted: one that is there, or a new name")
+
+
+def check_writable(folder: Path, option: str) -> None:
+    """Before anything is made for a folder, which need not be there yet, and which `option` names.
+
+    Raises:
+        EnvironmentFault: nothing can be written there.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=_nearest(folder)):
+            pass
+    except OSError as error:
+        raise EnvironmentFault(f"cannot write {folder}: {error.strerror}", hint=f"choose another {option}") from None
+
+
+def _nearest(path: Path) -> Path:
+    """What stands at `path`, or next above it."""
+    return next(one for one in (path.absolute(), *path.absolute().parents) if os.path.lexists(one))
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from codea1_cli.errors import EnvironmentFault
+from codea1_cli.errors import EnvironmentFault, UserError, command
 
 SYSTEM = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
 
@@ -204,9 +204,13 @@ def home_fault() -> str | None:
     return None if os.access(home(), os.W_OK | os.X_OK) else f"HOME={home()} cannot be written"
 
 
+HUB, GITHUB = "HF_ENDPOINT", "CODEA1_GITHUB"
+"""The variables that name where files are fetched from, in place of the public hub and of GitHub's raw files."""
+
+
 def endpoint() -> str:
     """The address of the Hugging Face hub."""
-    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+    return (os.environ.get(HUB) or "https://huggingface.co").rstrip("/")
 
 
 def proxy_to(url: str) -> str | None:
@@ -222,7 +226,15 @@ def proxy_to(url: str) -> str | None:
 
 
 def connect(where: str) -> None:
-    """Raises ConnectionError where nobody takes a connection, be it a server or the proxy before it."""
+    """Asks for a connection, which ends at once.
+
+    Raises:
+        ConnectionError: nobody takes it, be it a server or the proxy before it.
+        UserError: that is no address, as the variable may have it that names it.
+    """
+    if urlsplit(where).scheme not in ("http", "https") or not urlsplit(where).hostname:
+        named = next((name for name in (HUB, GITHUB) if (os.environ.get(name) or "").rstrip("/") == where), "")
+        raise UserError(f"{named}{named and '='}{where} is no address", hint="one begins with http:// or https://")
     there = urlsplit(f"//{proxy_to(where) or urlsplit(where).netloc}")
     try:
         socket.create_connection((there.hostname, there.port or (80 if where.startswith("http:") else 443))).close()
@@ -233,6 +245,17 @@ def connect(where: str) -> None:
 def offline() -> bool:
     """Whether nobody of the network is to be asked."""
     return bool(_looking) or (os.environ.get("HF_HUB_OFFLINE") or "").upper() in {"1", "ON", "YES", "TRUE"}
+
+
+def way_out(kind: str) -> str:
+    """The hint of a model or dataset that cannot be fetched, or of what has `kind` for a way out of its own: what needs
+    no network comes first."""
+    own = {
+        "model": "a folder with the model, or builtin:tiny",
+        "dataset": f"a file or folder that is here; `{command('train', '--recipe', 'tiny')}` needs none",
+    }
+    online = "unset HF_HUB_OFFLINE" if offline() else f"{HUB} names a mirror, HTTPS_PROXY a proxy"
+    return f"without a network: {own.get(kind, kind)}; with one: {online}"
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from codea1_cli.durable import write_atomic
-from codea1_cli.environment import cache_folder, connect, endpoint, hub_cache, offline, proxy_to
+from codea1_cli.environment import cache_folder, connect, endpoint, hub_cache, offline, proxy_to, way_out
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, Unreachable, UserError, first_line, no_logins, size_text
 from codea1_cli.files import kept_json
 
@@ -114,10 +114,10 @@ def within(ask: Callable[[Any], T], what: str, kind: Kind, where: str, fault: Fa
         UserError, EnvironmentFault: as `find_repo`, and `what` is named; or what `fault` makes of the library's error.
     """
     if offline():
-        raise Unreachable(f"the {what} is not here, and {_OFFLINE}", _way_out(kind), _OFFLINE)
+        raise Unreachable(f"the {what} is not here, and {_OFFLINE}", way_out(kind), _OFFLINE)
     since, why = _unreachable.get(where, (0.0, ""))
     if why and time.monotonic() - since < _AGAIN_S:
-        raise Unreachable(f"cannot fetch the {what}: {why}", _way_out(kind), why)
+        raise Unreachable(f"cannot fetch the {what}: {why}", way_out(kind), why)
     try:
         _bounded(lambda: connect(where), _patience(CONNECT_S))
         import huggingface_hub  # half a second, which nobody waits for where there is no network
@@ -162,7 +162,7 @@ def _fault(error: Exception, what: str, kind: Kind, where: str, folder: Path | N
     if isinstance(error, CodeA1Error):
         return error
     if why := unreached(error, where):
-        return Unreachable(f"cannot fetch the {what}: {why}", _way_out(kind), why)
+        return Unreachable(f"cannot fetch the {what}: {why}", way_out(kind), why)
     from huggingface_hub import errors as hub
 
     page = f"{where}/{'datasets/' if kind == 'dataset' else ''}{what.split()[-1]}"
@@ -184,12 +184,7 @@ def _fault(error: Exception, what: str, kind: Kind, where: str, folder: Path | N
     if isinstance(error, OSError) and error.errno in _CANNOT_KEEP:
         why = f"cannot keep the {what}: {error.strerror}: {error.filename}"
         return EnvironmentFault(why, hint="HF_HOME=FOLDER keeps it elsewhere")
-    return EnvironmentFault(f"cannot fetch the {what}: {first_line(error)}", hint=_way_out(kind))
-
-
-def _way_out(kind: Kind) -> str:
-    own = "a folder with the model" if kind == "model" else "a downloaded file or folder"
-    return f"{own} needs no network; HF_ENDPOINT names a mirror, HTTPS_PROXY a proxy"
+    return EnvironmentFault(f"cannot fetch the {what}: {first_line(error)}", hint=way_out(kind))
 
 
 def no_room(what: str, folder: Path, need: int = 0) -> EnvironmentFault:
@@ -242,7 +237,7 @@ def fetch(repo: HubRepo, name: str) -> Path:
         return there
     what = f"{repo.kind} {repo.id}"
     if offline():
-        raise Unreachable(f"{name} of the {what} is not here, and {_OFFLINE}", _way_out(repo.kind), _OFFLINE)
+        raise Unreachable(f"{name} of the {what} is not here, and {_OFFLINE}", way_out(repo.kind), _OFFLINE)
     for left in range(_TRIES - 1, -1, -1):
         try:
             with transfer(f"file {name} of the {what}", repo.kind, endpoint(), hub_cache()):

@@ -50,6 +50,19 @@ def rows_of(data, kind="heldout"):
     return {(row["figure"], row["run"]): row for row in data["sets"][kind]}
 
 
+def test_the_current_folder_is_what_it_holds(call, tmp_path, monkeypatch):
+    """Not the runs below ./runs: a run, or runs over seeds, by the name of the folder."""
+    for seed in (1, 2):
+        make(tmp_path / "runs" / f"golden-{seed}", seed=seed)
+    monkeypatch.chdir(tmp_path)
+    assert "the folder . is no run" in call(app, "compare", ".").err
+    monkeypatch.chdir(tmp_path / "runs")
+    (both,) = call(app, "compare", ".", "--json").data["runs"]
+    assert (both["run"], both["seeds"]) == ("runs", [1, 2])
+    monkeypatch.chdir(tmp_path / "runs" / "golden-2")
+    assert call(app, "compare", ".", "--json").data["runs"][0]["run"] == "golden-2"
+
+
 def test_recipes_figures_and_costs_side_by_side(call, tmp_path):
     one = make(tmp_path / "one", exposed=(0, 1, 1), gpu="0")
     two = make(tmp_path / "two", "method=golden-tests", "optim.learning_rate=1e-5", solved=(6, 4, 8), gpu="0")

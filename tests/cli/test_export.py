@@ -26,6 +26,15 @@ def test_export_takes_the_newest_or_the_named_step_and_model_files_only(run, cal
     assert (tmp_path / "empty" / "model.safetensors").stat().st_size == 1000
 
 
+@pytest.mark.parametrize("place", ["model", "evaluation/code", "checkpoints/best"])
+def test_a_runs_own_folder_takes_no_export(run, call, place):
+    there = sorted(run.path.rglob("*"))
+    done = call(export, "first", "--role", "code", "--to", run.path / place)
+    assert done.code == 2
+    assert f"{place} lies in the run first" in done.err
+    assert sorted(run.path.rglob("*")) == there
+
+
 def test_the_card_says_what_the_policy_is_and_what_it_was_measured_at(run, call, tmp_path):
     rows = [{"problem_id": pid, "passed": [True, pid == "a"], "unscored": 0} for pid in "abcd"]
     (run.path / "evaluation").mkdir()

@@ -97,6 +97,30 @@ def test_an_empty_value_is_refused_wherever_one_is_taken(call):
     assert (done.code, done.out, done.err.splitlines()[0]) == (2, "", "error: --out is empty")
 
 
+@pytest.mark.parametrize("below", ["", "/new"])
+def test_a_file_where_a_folder_is_wanted_is_refused_wherever_one_is(call, tmp_path, below):
+    """By every option of every command that takes DIR, be the folder read or made."""
+    (tmp_path / "file").touch()
+    root, wanted = typer.main.get_command(app), set()
+    for path in COMMANDS:
+        command = root
+        for name in path:
+            command = command.commands[name]
+        needed = [param for param in command.params if param.required]
+        words = [[] if param.param_type_name == "argument" else [max(param.opts, key=len)] for param in needed]
+        given = [word for param, option in zip(needed, words, strict=True)
+                 for word in (*option, "code" if param.name == "role" else "x")]  # fmt: skip
+        for param in command.params:
+            if param.metavar == "DIR":
+                name = max(param.opts, key=len)
+                wanted.add(name)
+                with pytest.raises(UserError, match=rf"^{name} \S*/file{below} .*is a file$"):
+                    command.make_context(path[-1], [*given, f"{name}={tmp_path / 'file'}{below}"])
+    assert wanted == {"--runs", "--out", "--to", "--cache", "--benchmarks"}
+    done = call(app, "runs", "list", "--runs", tmp_path / "file")
+    assert (done.code, "hint: a folder is wanted" in done.err) == (2, True)
+
+
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_an_unknown_option_is_one_error_and_exit_2(path, call):
     done = call(app, *path, "--no-such-thing")

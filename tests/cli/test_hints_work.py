@@ -245,6 +245,7 @@ MISTAKES = {
     "what recipes there are": "recipes list",
     "a benchmark that needs no interpreter": "eval-code setup humaneval",
     "what a setup would do": "eval-code setup bigcodebench --dry-run --to {tmp}/é",
+    "a data set without a network": "prepare-data mbpp --out {tmp}/o",
     "an unknown recipe key to see": "recipes show tiny train.zzz=1",
 }  # fmt: skip
 

@@ -106,6 +106,13 @@ def test_what_cannot_start_is_refused_by_the_dry_run_too(call, tmp_path, words, 
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("words", [("plan",), ("train", "--dry-run"), ("train",)])
+def test_a_place_that_takes_no_run_is_told_before_anything_is_done(call, words):
+    done = call(app, *words, "-r", "tiny", "--runs", "/proc/runs")
+    assert (done.code, done.err.splitlines()[-2:]) == (3, ["error: cannot write /proc/runs: No such file or directory",
+                                                           "hint: choose another --runs"])  # fmt: skip
+
+
 def test_train_refuses_before_it_launches(call, monkeypatch, tmp_path):
     from codea1_cli.planning import gpu_assignment
 

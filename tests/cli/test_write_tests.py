@@ -135,4 +135,7 @@ def test_a_file_that_no_test_can_import_is_named_and_so_is_an_out_that_is_a_file
     done = call(app, "write-tests", "my-mod.py", "--model", "builtin:tiny")
     assert "a test cannot import my-mod.py: its name is none of a module" in done.out + done.err
     done = call(app, "write-tests", "my-mod.py", "--out", "my-mod.py")
-    assert (done.code, "error: my-mod.py is a file\nhint: --out names the folder" in done.err) == (2, True)
+    assert (done.code, "error: --out my-mod.py is a file\nhint: a folder is wanted" in done.err) == (2, True)
+    (tmp_path / "tests").touch()
+    done = call(app, "write-tests", "my-mod.py")
+    assert (done.code, "error: --out tests is a file\nhint: a folder is wanted" in done.err) == (2, True)

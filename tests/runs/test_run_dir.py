@@ -9,7 +9,7 @@ import pytest
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.runs.run_dir import COMMITTED, RunDir, find_run
+from codea1_cli.runs.run_dir import COMMITTED, RunDir, find_run, run_places, runs_root
 
 
 @pytest.fixture
@@ -137,6 +137,26 @@ def test_finding_a_run_suggests_near_names(run):
     with pytest.raises(UserError) as caught:
         find_run("my-rum", root)
     assert "my-run" in (caught.value.hint or "")
+
+
+def test_the_current_folder_is_no_name_below_the_folder_of_runs(run, monkeypatch):
+    """Else `compare .` would take all runs in ./runs for seeds of one."""
+    root = run.path.parent
+    monkeypatch.chdir(root.parent)
+    for name in (".", "..", "./src"):
+        assert run_places(name, Path(root.name)) == [Path(name)]
+    assert run_places("sweep/r", root) == [root / "sweep/r", Path("sweep/r")]
+    with pytest.raises(UserError, match=r"the folder \. is no run: there is no recipe.yaml"):
+        find_run(".", Path(root.name))
+    monkeypatch.chdir(run.path)
+    assert find_run(".", root).name == run.name
+
+
+def test_a_file_is_no_folder_of_runs(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CODEA1_RUNS", str(tmp_path / "file" / "runs"))
+    with pytest.raises(UserError, match=r"^CODEA1_RUNS .*/runs lies below .*/file, which is a file$"):
+        runs_root()
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def report(
     from codea1_cli.runs.run_dir import runs_root
 
     check_target(out, force)
-    short = [Path(name).name for name in names]
+    short = [Path(name).name or Path.cwd().name for name in names]
     labels = short if len(set(short)) == len(names) else names
     chosen = {label: _named(name, runs_root(runs), damaged=True) for label, name in zip(labels, names, strict=True)}
     data = page_data(chosen, _compared(chosen), budget=int(size * 1e6), wanted=problem or ())
@@ -147,9 +147,9 @@ def _compared(chosen: Mapping[str, Sequence[RunDir]]) -> dict[str, Any]:
 
 def _named(name: str, root: Path, *, damaged: bool = False) -> list[RunDir]:
     """The runs that an argument names; of a `damaged` one its folder is enough."""
-    from codea1_cli.runs.run_dir import RunDir, find_run, list_runs
+    from codea1_cli.runs.run_dir import RunDir, find_run, list_runs, run_places
 
-    places = [root / name, Path(name)]
+    places = run_places(name, root)
     for place in places:
         whole = RunDir(place).exists()
         if whole or (damaged and any((place / part).exists() for part in ("run.json", "metrics.jsonl", "rollouts"))):
@@ -162,7 +162,8 @@ def _arm(name: str, chosen: Sequence[RunDir]) -> Arm:
 
     by_seed = sorted(((run.info().get("seed", 0), run.name, run) for run in chosen), key=lambda one: one[:2])
     ordered = [run for *_, run in by_seed]
-    return Arm(name.rstrip("/"), ordered, [seed for seed, *_ in by_seed], [measured(run) for run in ordered])
+    label = name.rstrip("/") if Path(name).name else Path.cwd().name
+    return Arm(label, ordered, [seed for seed, *_ in by_seed], [measured(run) for run in ordered])
 
 
 def _kinds(arms: Sequence[Arm]) -> list[str]:

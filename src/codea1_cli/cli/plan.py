@@ -58,6 +58,7 @@ def plan(
     from dataclasses import replace
 
     from codea1_cli.cli.plan_view import estimate_data, show_estimate
+    from codea1_cli.durable import check_writable
     from codea1_cli.planning.estimate import best_gpu_splits, check_disk, check_fits, estimate_run, suggestions
     from codea1_cli.planning.gpu_assignment import gpu_ids
     from codea1_cli.recipe.batching import fitted
@@ -83,6 +84,7 @@ def plan(
             console.warn(warning)
         if gpu is None and len(notes) == blind:
             root = runs_root(runs)
+            check_writable(root, "--runs")
             check_disk(estimate, free_disk(root), str(root))
     except CodeA1Error as error:
         refusal = error

@@ -86,9 +86,11 @@ def prepare_data(
     interrupted, it goes on from there."""
     from codea1_cli.data.publish import check_out, removed, shown
     from codea1_cli.data.sources import make_source
+    from codea1_cli.durable import check_writable
 
     options.check()
     check_out(out)
+    check_writable(out, "--out")
     asked, benchmark = options.decontaminate, source == "evalplus"
     options = replace(
         options,

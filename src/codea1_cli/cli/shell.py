@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from codea1_cli.durable import check_folder
 from codea1_cli.errors import UserError, did_you_mean, plain_fault
 
 _COMPLETES = "_CODEA1_COMPLETE"  # set by the shell that asks; Typer's name
@@ -74,7 +75,8 @@ class Command(TyperCommand):
         """Reads the command line.
 
         Raises:
-            UserError: a value is empty, which as a path would be the current folder.
+            UserError: a value is empty, which as a path would be the current folder; a file stands where a folder is
+                wanted (`DIR`).
         """
         values = {} if ctx.resilient_parsing else self.make_parser(ctx).parse_args(args=list(args))[0]
         for param in self.get_params(ctx):
@@ -85,7 +87,12 @@ class Command(TyperCommand):
                 raise UserError(
                     f"{name} is empty", hint='a shell variable that is not set is one cause; the current folder is "."'
                 )
-        return super().parse_args(ctx, args)
+        rest = super().parse_args(ctx, args)
+        for param in self.get_params(ctx):
+            folder = ctx.params.get(str(param.name)) if param.metavar == "DIR" else None
+            if isinstance(folder, Path) and str(param.name) in values:
+                check_folder(folder, max(param.opts, key=len))
+        return rest
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Writes arguments, then options."""

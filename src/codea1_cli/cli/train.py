@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.shell import RecipeOption, override_values, run_names
 from codea1_cli.cli.watch import TrackerOption
+from codea1_cli.durable import check_writable, write_atomic
 from codea1_cli.environment import cores, demand_linux
 from codea1_cli.errors import UserError, command, counted
 
@@ -189,12 +191,11 @@ def _new(
 
 
 def _directory(recipe: str, run: str | None, root: Path, resume: bool, options: list[str]) -> "RunDir":
-    from datetime import datetime
-
     from codea1_cli.runs.run_dir import RunDir, find_run
 
     if resume:
         return find_run(run, root)
+    check_writable(root, "--runs")
     if run is not None and (run in {".", ".."} or "/" in run or not run.strip()):
         raise UserError(f"{run!r} is no name for a run", hint="a plain name; the folder of runs is --runs")
     directory = RunDir(root / (run or f"{recipe}-{datetime.now():%Y%m%d-%H%M%S}"))
@@ -264,7 +265,6 @@ def _prepare_resume(
 
 
 def _write_recipe(directory: "RunDir", recipe: "Recipe", source: str) -> None:
-    from codea1_cli.durable import write_atomic
     from codea1_cli.recipe.files import recipe_text
 
     directory.create()

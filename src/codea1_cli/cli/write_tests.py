@@ -136,13 +136,13 @@ class _File:
 def _files(target: Path, suites: Sequence[Path], out: Path) -> list[_File]:
     """The files of the target that have a function."""
     from codea1_cli.data.sources.python_folder import PythonFolder
+    from codea1_cli.durable import check_folder
     from codea1_cli.files import read_source, user_path
 
     target = user_path(target)
     if not target.exists():
         raise UserError(f"no such file or folder: {target}", hint="a Python file, or a folder of them")
-    if out.is_file():
-        raise UserError(f"{out} is a file", hint="--out names the folder for the tests")
+    check_folder(out, "--out")
     texts = [read_source(user_path(suite)) for suite in suites]
     files = [_file(path, texts, out) for path in (PythonFolder(target).files if target.is_dir() else [target])]
     files = [file for file in files if file.functions or file.faults]

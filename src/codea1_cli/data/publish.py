@@ -87,8 +87,6 @@ def sealed(path: Path) -> dict[str, Any]:
 
 def check_out(out: Path) -> None:
     """Raises UserError when the folder holds what no preparation left."""
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out} is a file", hint="give a new folder")
     strangers = sorted(p.name for p in out.iterdir() if p.name not in _OURS) if out.is_dir() else []
     if strangers or (out.is_dir() and any(out.iterdir()) and not (out / WORK).is_dir() and not (out / CARD).is_file()):
         raise UserError(

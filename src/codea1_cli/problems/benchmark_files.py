@@ -15,13 +15,12 @@ from typing import Any
 
 from codea1_cli import hub
 from codea1_cli.durable import write_atomic
-from codea1_cli.environment import cache_folder
+from codea1_cli.environment import GITHUB, cache_folder, way_out
 from codea1_cli.errors import EnvironmentFault, Unreachable, UserError, size_text
 from codea1_cli.files import kept_json, user_path
 from codea1_cli.problems.row_files import Skipped, read_rows
 
 FOLDER = "CODEA1_BENCHMARKS"
-GITHUB = "CODEA1_GITHUB"
 _ENDS = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet", ".csv")
 _DEPTH = 2  # folders below the one that is given, such as data/bench, or the datasets of a clone
 _LARGEST = 1 << 28  # bytes of a file that is looked into
@@ -80,7 +79,7 @@ def find_file(title: str, holds: Callable[[Mapping[str, Any]], bool], published:
     try:
         path = _github(published) if published.blob else _from_hub(published)
     except (EnvironmentFault, UserError) as fault:
-        hint = f"--data FILE, or {FOLDER}=FOLDER with it, needs no network; HF_ENDPOINT names a mirror"
+        hint = way_out(f"--data FILE, or {FOLDER}=FOLDER with it")
         what = f"no file of {title} is here: {fault.what}"
         if isinstance(fault, Unreachable):
             raise Unreachable(what, hint, fault.why) from None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli import __version__
-from codea1_cli.environment import endpoint, offline
+from codea1_cli.environment import endpoint, offline, way_out
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, counted, first_line, size_text
 from codea1_cli.evals.registry import ROWS
 from codea1_cli.evals.statistics import levels
@@ -219,12 +219,13 @@ def _refused(error: Exception, repo: str) -> CodeA1Error:
     """What an error of the hub means to whoever sends a model to `repo`."""
     from huggingface_hub.errors import HfHubHTTPError
 
+    if isinstance(error, CodeA1Error):
+        return error
     where = endpoint()
     if isinstance(error, RuntimeError) and isinstance(error.__cause__, Exception):  # names the file, hides the reason
         error = error.__cause__
     if why := unreached(error, where):
-        hint = "HF_ENDPOINT names a mirror, HTTPS_PROXY a proxy"
-        return EnvironmentFault(f"cannot send to {repo}: {why}", hint=hint)
+        return EnvironmentFault(f"cannot send to {repo}: {why}", hint=way_out("leave --push out"))
     status = error.response.status_code if isinstance(error, HfHubHTTPError) else 0
     said = " ".join(str(getattr(error, "server_message", None) or error).split()) or type(error).__name__
     if status == 401:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.durable import fsync_folder, fsync_tree, held_by, locked_folder, write_atomic
+from codea1_cli.durable import check_folder, fsync_folder, fsync_tree, held_by, locked_folder, write_atomic
 from codea1_cli.errors import UserError, command, did_you_mean
 from codea1_cli.files import kept_json, kept_rows, read_json, user_path
 from codea1_cli.methods.registry import method_of
@@ -26,8 +26,14 @@ from codea1_cli.runs.checkpoints import COMMITTED, commit_note, prunable
 
 
 def runs_root(root: str | Path | None = None) -> Path:
-    """Where runs lie: the argument, else CODEA1_RUNS, else ./runs."""
-    return Path(root or os.environ.get("CODEA1_RUNS") or "runs")
+    """Where runs lie: the argument, else CODEA1_RUNS, else ./runs.
+
+    Raises:
+        UserError: a file stands there.
+    """
+    found = Path(root or os.environ.get("CODEA1_RUNS") or "runs")
+    check_folder(found, "--runs" if root else "CODEA1_RUNS" if os.environ.get("CODEA1_RUNS") else "")
+    return found
 
 
 def runs_option(root: Path) -> list[str]:
@@ -259,7 +265,12 @@ def list_runs(root: Path) -> list[RunDir]:
 
 def named_run(name: str, root: Path) -> RunDir | None:
     """The run of that name, or at that path; None where there is none."""
-    return next((run for run in (RunDir(root / name), RunDir(user_path(name))) if run.exists()), None)
+    return next((run for run in map(RunDir, run_places(name, root)) if run.exists()), None)
+
+
+def run_places(name: str, root: Path) -> list[Path]:
+    """Where what is named may lie: below `root`, or at that path. `.` and `..` are of the current folder alone."""
+    return [*([] if name.split("/")[0] in {".", ".."} else [root / name]), user_path(name)]
 
 
 def find_run(name: str | None, root: Path) -> RunDir:
@@ -281,6 +292,8 @@ def find_run(name: str | None, root: Path) -> RunDir:
         return found
     listed = command("runs", "list", *runs_option(root))
     raise UserError(
-        f"no run named {name!r} in {root}",
+        f"the folder {name} is no run: there is no recipe.yaml in it"
+        if Path(name).is_dir()
+        else f"no run named {name!r} in {root}",
         hint=did_you_mean(name, [run.name for run in runs]) or f"`{listed}` shows what there is",
     )

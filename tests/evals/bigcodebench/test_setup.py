@@ -73,6 +73,42 @@ def test_a_dry_run_says_what_is_made_and_where(call, cache):  # noqa: F811
     assert call(app, "eval-code", "setup", "humaneval").code == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--python", "nonsense"), "--python nonsense is neither a version of Python 3 nor an interpreter"),
+        (("--python", "2.7"), "--python 2.7 is neither"),
+        (("--python", "/bin/echo"), "--python /bin/echo is neither"),
+        (("--python", "3.99"), "--python 3.99: uv knows no such version"),
+        (("--to", "{full}"), "full holds other files"),
+        (("--to", "/proc/new"), "cannot write /proc/new"),
+    ],
+)
+@pytest.mark.parametrize("more", [("--dry-run",), ()])
+def test_a_python_that_is_none_and_a_place_in_use_are_refused_by_a_dry_run_too(
+    call,  # noqa: F811
+    cache,
+    tmp_path,
+    monkeypatch,
+    words,
+    says,
+    more,
+):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").touch()
+    uv = tmp_path / "uv"
+    uv.write_text('#!/bin/sh\n[ "$2" = list ]\n')
+    uv.chmod(0o755)
+    with_tools(monkeypatch, uv=str(uv))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "none"))
+    told = call(
+        app, "eval-code", "setup", "bigcodebench", *(word.format(full=tmp_path / "full") for word in words), *more
+    )
+    assert told.code in (2, 3)
+    assert says in told.err
+    assert not cache.exists()
+
+
 def test_a_step_that_fails_is_named_and_nothing_is_found(call, cache, tmp_path, monkeypatch):  # noqa: F811
     with_tools(monkeypatch, uv=uv_that(tmp_path, 2))
     told = call(app, "eval-code", "setup", "bigcodebench", "--python", "3.10")

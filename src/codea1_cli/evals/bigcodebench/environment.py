@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.durable import write_atomic
+from codea1_cli.durable import check_writable, write_atomic
 from codea1_cli.environment import cache_folder
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.benchmark import ScoreOptions
@@ -169,8 +170,16 @@ def plan_environment(folder: Path | None = None, wish: str = "3.10") -> Environm
     """What would be made in `folder` (the place where it is found) with an interpreter: a version or a path.
 
     Raises:
-        EnvironmentFault: there is neither uv nor an interpreter of that version.
+        UserError: the wish is neither a version nor an interpreter; the folder holds something else.
+        EnvironmentFault: there is neither uv nor an interpreter of that version; the folder cannot be written.
     """
+    if not (re.fullmatch(r"3\.\d+(\.\d+)?", wish) or _is_python(wish)):
+        raise UserError(
+            f"--python {wish} is neither a version of Python 3 nor an interpreter", hint="such as 3.10, or its path"
+        )
+    if folder is not None and folder.is_dir() and any(folder.iterdir()) and not (folder / "pyvenv.cfg").is_file():
+        raise UserError(f"--to {folder} holds other files", hint="give a new folder, or one that setup has begun")
+    check_writable(folder or environment_folder(), "--to" if folder else "CODEA1_CACHE")
     lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
     libraries = sum(bool(line.strip()) and not line.startswith("#") for line in lines)
     folder = (folder or environment_folder()).resolve()
@@ -201,8 +210,25 @@ def _for_uv(uv: str, wish: str) -> str:
     """What uv shall take for a wish such as 3.10: pyenv's newest, where uv itself finds none. A shim of pyenv's on PATH
     works only for the versions that are switched on, so uv does not see the others."""
     look = [uv, "python", "find", "--no-project", "--no-python-downloads", wish]
-    found = subprocess.run(look, capture_output=True, check=False)
-    return wish if found.returncode == 0 else _of_pyenv(wish) or wish
+    if subprocess.run(look, capture_output=True, check=False).returncode == 0:
+        return wish
+    if own := _of_pyenv(wish):
+        return own
+    known = subprocess.run([uv, "python", "list", "--offline", wish], capture_output=True, check=False)
+    if known.returncode == 0 and not known.stdout.strip():
+        raise UserError(
+            f"--python {wish}: uv knows no such version", hint="--python 3.10 is what the libraries are for"
+        )
+    return wish
+
+
+def _is_python(word: str) -> bool:
+    """Whether a word names an interpreter, as a path or on PATH, that runs and is Python 3."""
+    look = [word, "-I", "-c", "import sys; print(sys.version_info[0])"]
+    try:
+        return subprocess.run(look, capture_output=True, timeout=60, check=False).stdout.strip() == b"3"
+    except (OSError, subprocess.SubprocessError):
+        return False
 
 
 def _of_pyenv(wish: str) -> str | None:
