@@ -12,7 +12,7 @@ from codea1_cli.cli import app, console
 from codea1_cli.cli.eval_code_view import show_comparison as show_code_comparison
 from codea1_cli.cli.eval_code_view import show_result
 from codea1_cli.cli.eval_tests import show_comparison, show_file, show_ult
-from codea1_cli.cli.layout import Table, figures, folded
+from codea1_cli.cli.layout import Table, folded, join_figures
 from codea1_cli.cli.views import show_problem
 from codea1_cli.evals.results import Compared
 from codea1_cli.evals.statistics import Interval
@@ -112,9 +112,9 @@ def test_a_command_stays_whole_wherever_its_line_is_folded():
 
 def test_a_step_folds_between_groups_and_a_longer_group_between_figures():
     groups = ["step  3/26", "code reward 0.850  signal 100%", "test reward 0.284  false alarm 80%", "12.1 s  4:20 left"]
-    assert figures(groups, 200) == "  ".join(groups)
-    assert figures(groups, 50).splitlines() == [f"{groups[0]}  {groups[1]}", f"  {groups[2]}", f"  {groups[3]}"]
-    assert figures(groups, 24).splitlines() == [
+    assert join_figures(groups, 200) == "  ".join(groups)
+    assert join_figures(groups, 50).splitlines() == [f"{groups[0]}  {groups[1]}", f"  {groups[2]}", f"  {groups[3]}"]
+    assert join_figures(groups, 24).splitlines() == [
         "step  3/26", "  code reward 0.850", "  signal 100%", "  test reward 0.284", "  false alarm 80%",
         "  12.1 s  4:20 left",
     ]  # fmt: skip

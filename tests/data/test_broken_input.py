@@ -11,7 +11,7 @@ import pytest
 
 from codea1_cli.data.sources.kodcode import KodCode, Mbpp
 from codea1_cli.data.sources.rows import FileRows, file_identity
-from codea1_cli.data.sources.table import Table
+from codea1_cli.data.sources.table import MappedRows
 from codea1_cli.data.stages import PromptCounter, Stages
 from codea1_cli.errors import UserError
 from codea1_cli.problems.row_files import Skipped, read_rows
@@ -118,7 +118,7 @@ FIELDS_WRONG = [
 @pytest.mark.parametrize(("change", "reason", "detail"), FIELDS_WRONG)
 def test_a_wrong_field_is_named_with_what_is_wrong(tmp_path, change, reason, detail):
     stages = Stages.__new__(Stages)
-    stages.source = Table(FileRows(write_lines(tmp_path / "a.jsonl", [GOOD])))
+    stages.source = MappedRows(FileRows(write_lines(tmp_path / "a.jsonl", [GOOD])))
     assert "problem" in stages._converted("a:1", GOOD)
     line = stages._converted("a:1", {**GOOD, **change})
     assert line["reason"] == reason

@@ -15,7 +15,7 @@ from codea1_cli.cli.prepare_data import prepare_data
 from codea1_cli.data.pipeline import Pipeline
 from codea1_cli.data.publish import split_of
 from codea1_cli.data.sources.rows import FileRows
-from codea1_cli.data.sources.table import Table
+from codea1_cli.data.sources.table import MappedRows
 from codea1_cli.data.verify import Verifier
 from codea1_cli.data.work import Work
 from codea1_cli.problems.problem import read_problems
@@ -147,7 +147,7 @@ def test_shares_of_splits():
 
 
 # -- going on ----------------------------------------------------------------------------------------------------------
-class Stopping(Table):
+class Stopping(MappedRows):
     """A table whose reading is interrupted at one row."""
 
     stop: int | None = None
@@ -195,14 +195,14 @@ def test_verification_is_done_once_and_used_again(tmp_path, rows, monkeypatch):
     monkeypatch.setattr(Verifier, "check", check)
     stop = True
     with pytest.raises(KeyboardInterrupt):
-        run_pipeline(Table(FileRows(rows)), tmp_path)
+        run_pipeline(MappedRows(FileRows(rows)), tmp_path)
     stop = False
-    whole = run_pipeline(Table(FileRows(rows)), tmp_path)
+    whole = run_pipeline(MappedRows(FileRows(rows)), tmp_path)
     assert len(checked) == len(set(checked)) == 22
-    other = run_pipeline(Table(FileRows(rows)), tmp_path, min_tests=0, threshold=["near_question=0.9"])
+    other = run_pipeline(MappedRows(FileRows(rows)), tmp_path, min_tests=0, threshold=["near_question=0.9"])
     assert set(checked[22:]) == {"row-52"}  # the only row that was not verified before
     assert other.rows.count() == whole.rows.count() + 1
-    run_pipeline(Table(FileRows(rows)), tmp_path, time_limit_s=9.0)
+    run_pipeline(MappedRows(FileRows(rows)), tmp_path, time_limit_s=9.0)
     assert len(checked) == 23 + 22  # other limits, another verification
 
 

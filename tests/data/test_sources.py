@@ -11,7 +11,7 @@ import pytest
 from codea1_cli.data.sources import make_source
 from codea1_cli.data.sources.kodcode import DATASET_KODCODE, MAX_PLUS, EvalPlus, KodCode, Mbpp
 from codea1_cli.data.sources.rows import FileRows, HubRows
-from codea1_cli.data.sources.table import Table
+from codea1_cli.data.sources.table import MappedRows
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import Skipped
@@ -147,7 +147,7 @@ MAPPING = {"question": "prompt", "reference": "answer", "tests": "checks"}
 def table_file(folder, kind):
     path = folder / f"own.{kind}"
     if kind == "parquet":
-        pq.write_table(pa.Table.from_pylist(OWN), path)
+        pq.write_table(pa.MappedRows.from_pylist(OWN), path)
     elif kind == "jsonl.gz":
         with gzip.open(path, "wt") as file:
             file.writelines(json.dumps(row) + "\n" for row in OWN)
@@ -173,7 +173,7 @@ def test_tables(tmp_path, kind):
     assert (first.entry_point, first.tests, first.license) == ("d", ["assert d(2) == 4"], "MIT")
     assert second.declaration == "def t(x):"
     assert first.id != second.id
-    swapped = Table(FileRows(write_lines(tmp_path / "own.jsonl", OWN[::-1])), MAPPING)
+    swapped = MappedRows(FileRows(write_lines(tmp_path / "own.jsonl", OWN[::-1])), MAPPING)
     assert {p.id for p in converted(swapped)} == {first.id, second.id}  # ids do not depend on the place
 
 
@@ -190,12 +190,12 @@ def test_tests_come_in_several_forms(tmp_path):
         {"id": str(i), "question": "Q", "reference": "def d(x):\n  return 2*x", "tests": form}
         for i, form in enumerate(forms)
     ]
-    made = converted(Table(FileRows(write_lines(tmp_path / "t.jsonl", rows))))
+    made = converted(MappedRows(FileRows(write_lines(tmp_path / "t.jsonl", rows))))
     assert [len(p.tests) for p in made[:4]] == [2, 1, 1, 0]
     assert made[4].reason == "tests_form"
     assert made[5].tests == ["assert d(1) == 2", "assert d(2) == 4"]
     code = [{"question": "Q", "reference": rows[0]["reference"], "test_code": forms[2]}]
-    (made,) = converted(Table(FileRows(write_lines(tmp_path / "c.jsonl", code))))
+    (made,) = converted(MappedRows(FileRows(write_lines(tmp_path / "c.jsonl", code))))
     assert (made.tests, made.test_code) == (["assert d(1) == 2"], forms[2])
 
 
@@ -203,10 +203,10 @@ def test_a_wrong_mapping_names_the_columns_there_are(tmp_path):
     path = table_file(tmp_path, "jsonl")
     for mapping in ({}, {**MAPPING, "tests": "chekcs"}):
         with pytest.raises(UserError, match="no column") as failure:
-            Table(FileRows(path), mapping)
+            MappedRows(FileRows(path), mapping)
         assert "prompt, answer, checks" in (failure.value.hint or "")
     with pytest.raises(UserError, match="no field 'querstion'"):
-        Table(FileRows(path), {"querstion": "prompt"})
+        MappedRows(FileRows(path), {"querstion": "prompt"})
 
 
 def table_rows(count=2):

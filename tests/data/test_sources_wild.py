@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from codea1_cli.data.sources.kodcode import EvalPlus, KodCode, Mbpp
 from codea1_cli.data.sources.rows import FileRows
-from codea1_cli.data.sources.table import Table
+from codea1_cli.data.sources.table import MappedRows
 from codea1_cli.data.stages import Stages
 
 CODE = [
@@ -39,7 +39,7 @@ COLUMNS = {
     KodCode: ["question_id", "question", "solution", "test", "test_code", "test_info", "gpt_difficulty", "style"],
     Mbpp: ["task_id", "text", "code", "test_list", "test_setup_code", "challenge_test_list"],
     EvalPlus: ["task_id", "prompt", "canonical_solution", "entry_point", "test", "assertion", "plus_input"],
-    Table: [
+    MappedRows: [
         "id",
         "question",
         "reference",
@@ -68,13 +68,13 @@ WHOLE = {
         "entry_point": "f",
         "test": "def check(candidate):\n    assert candidate(1) == 1",
     },
-    Table: {"id": "1", "question": "Say x.", "reference": CORRECT, "tests": ["assert f(1) == 1"]},
+    MappedRows: {"id": "1", "question": "Say x.", "reference": CORRECT, "tests": ["assert f(1) == 1"]},
 }
 
 
 def make(kind, path):
     path.write_text(json.dumps(dict.fromkeys(COLUMNS[kind])) + "\n")
-    return kind(FileRows(path) if kind is Table else path)
+    return kind(FileRows(path) if kind is MappedRows else path)
 
 
 @pytest.mark.parametrize("kind", COLUMNS, ids=lambda kind: kind.__name__)

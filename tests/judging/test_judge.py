@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from codea1_cli.errors import UserError
 from codea1_cli.judging.judge import Judge
-from codea1_cli.judging.judge_rows import Row, RowJudge, read_rows
+from codea1_cli.judging.judge_rows import JudgeRow, RowJudge, read_rows
 from codea1_cli.judging.references import ReferenceCache, call_limit
 from codea1_cli.sandbox.base import Limits, ProgramRun
 from codea1_cli.sandbox.local import LocalSandbox
@@ -291,7 +291,7 @@ def report(sandbox: LocalSandbox, **fields: object) -> dict[str, object]:
         "entry_point": "f",
         **fields,
     }
-    return RowJudge(sandbox, QUICK).judge(Row(**row))  # type: ignore[arg-type]
+    return RowJudge(sandbox, QUICK).judge(JudgeRow(**row))  # type: ignore[arg-type]
 
 
 def test_a_row_of_tests_reports_every_test_in_order(sandbox: LocalSandbox) -> None:
@@ -351,7 +351,9 @@ def test_a_stream_keeps_the_order_and_few_rows_in_hand(sandbox: LocalSandbox) ->
         nonlocal handed
         for n in range(40):
             handed += 1
-            yield Row(str(n), "def f(x): return x", f"def f(x): return x + {n % 2}", "f", tests=("assert f(1) == 1",))
+            yield JudgeRow(
+                str(n), "def f(x): return x", f"def f(x): return x + {n % 2}", "f", tests=("assert f(1) == 1",)
+            )
 
     seen = []
     for found in RowJudge(sandbox, Limits(time_s=20)).stream(rows(), 2):

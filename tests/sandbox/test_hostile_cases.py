@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from codea1_cli.judging.judge_rows import Row, RowJudge
+from codea1_cli.judging.judge_rows import JudgeRow, RowJudge
 from codea1_cli.sandbox.base import Limits
 from codea1_cli.sandbox.local import LocalSandbox
 
 pytestmark = [pytest.mark.shared, pytest.mark.usefixtures("canary")]
 LIMITS = Limits(time_s=2.0, load_s=10.0, memory_mb=512, processes=32, patience=1)
 WORDS = {"wrong_answer": "failed", "runtime_error": "raised", "crash": "crashed"}
-GOOD = Row("good", "def f(x): return x + 1", "def f(x): return 1 + x", "f", tests=("assert f(1) == 2",) * 1)
+GOOD = JudgeRow("good", "def f(x): return x + 1", "def f(x): return 1 + x", "f", tests=("assert f(1) == 2",) * 1)
 
 
-def rows_of(shared: Path) -> list[tuple[Row, dict[str, Any]]]:
+def rows_of(shared: Path) -> list[tuple[JudgeRow, dict[str, Any]]]:
     folder = shared / "cases/hostile"
     rows = []
     for case in json.loads((folder / "cases.json").read_text()):
@@ -25,10 +25,10 @@ def rows_of(shared: Path) -> list[tuple[Row, dict[str, Any]]]:
         tolerance = case["expected"].get("tolerance")
         if case["side"] == "solution":
             tests = tuple(case["tests"])
-            row = Row(case["id"], reference, text, case["entry_point"], tests=tests, tolerance=tolerance)
+            row = JudgeRow(case["id"], reference, text, case["entry_point"], tests=tests, tolerance=tolerance)
         else:
             candidate = (folder / case["candidate"]).read_text()
-            row = Row(case["id"], reference, candidate, case["entry_point"], suite=text, tolerance=tolerance)
+            row = JudgeRow(case["id"], reference, candidate, case["entry_point"], suite=text, tolerance=tolerance)
         rows.append((row, case))
     return rows
 

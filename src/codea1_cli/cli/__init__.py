@@ -21,13 +21,13 @@ from codea1_cli.cli import (
     write_tests,
 )
 from codea1_cli.cli.console import run_app
-from codea1_cli.cli.shell import Command, Group, complete, completing
+from codea1_cli.cli.shell import Command, CommandGroup, complete, completing
 from codea1_cli.cli.streams import in_utf8
 from codea1_cli.environment import settle, settle_umask
 
 app = typer.Typer(
     name="codea1",
-    cls=Group,
+    cls=CommandGroup,
     no_args_is_help=True,
     help="Train a Code LLM and a Test LLM against each other.",
     rich_markup_mode=None,
@@ -45,11 +45,11 @@ app.command("write-tests", rich_help_panel=_DATA)(write_tests.write_tests)
 app.command("eval-tests", rich_help_panel=_EVALUATE)(eval_tests.eval_tests)
 app.command(rich_help_panel=_HERE)(judge.judge)
 app.command(rich_help_panel=_HERE)(judge.doctor)
-app.add_typer(recipes.app, name="recipes", cls=Group, rich_help_panel=_TRAIN)
-app.add_typer(runs.app, name="runs", cls=Group, rich_help_panel=_RUNS)
-app.add_typer(mistakes.app, name="mistakes", cls=Group, rich_help_panel=_RUNS)
-app.add_typer(eval_code.app, name="eval-code", cls=Group, rich_help_panel=_EVALUATE)
-app.add_typer(judge.sandbox_app, name="sandbox", cls=Group, rich_help_panel=_HERE)
+app.add_typer(recipes.app, name="recipes", cls=CommandGroup, rich_help_panel=_TRAIN)
+app.add_typer(runs.app, name="runs", cls=CommandGroup, rich_help_panel=_RUNS)
+app.add_typer(mistakes.app, name="mistakes", cls=CommandGroup, rich_help_panel=_RUNS)
+app.add_typer(eval_code.app, name="eval-code", cls=CommandGroup, rich_help_panel=_EVALUATE)
+app.add_typer(judge.sandbox_app, name="sandbox", cls=CommandGroup, rich_help_panel=_HERE)
 for _group in (app, *(one.typer_instance for one in app.registered_groups)):
     for _command in _group.registered_commands if _group is not None else ():
         _command.cls = Command

@@ -61,7 +61,7 @@ def _breaks(line: str, width: int, indent: int) -> list[int]:
     return places
 
 
-def figures(groups: Sequence[str], width: int) -> str:
+def join_figures(groups: Sequence[str], width: int) -> str:
     """Groups of figures, two spaces apart: on one line where they fit, else on several, each but the first indented.
 
     A group holds figures, two spaces apart too. It is broken only where it is longer than a line.
@@ -80,7 +80,7 @@ def figures(groups: Sequence[str], width: int) -> str:
 
 def print_figures(console: Console, groups: Sequence[str]) -> None:
     """Prints `figures` as wide as the terminal is; on one line in a pipe."""
-    console.print(figures(groups, room(console, messages=True)), markup=False, soft_wrap=True)
+    console.print(join_figures(groups, room(console, messages=True)), markup=False, soft_wrap=True)
 
 
 def commented(line: str, about: str, column: int, width: int) -> list[str]:

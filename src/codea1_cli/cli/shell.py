@@ -44,7 +44,7 @@ def usage_fault(error: typer.TyperException) -> tuple[str, str | None]:
 
 
 # -- help --------------------------------------------------------------------------------------------------------------
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """Commands: in help they stand under their `rich_help_panel`, each with the whole first sentence of its help."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -28,7 +28,7 @@ _WORST_FIRST = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class JudgeRow:
     """One line: `tests` (assert statements) or `suite` (text as a model wrote it), and the limits that it sets."""
 
     id: str
@@ -42,13 +42,13 @@ class Row:
     memory_mb: int | None = None
 
 
-def read_rows(path: Path) -> Iterator[Row]:
+def read_rows(path: Path) -> Iterator[JudgeRow]:
     """The rows of a file (`row_files.read_rows`). Raises UserError naming the line and the field that is wrong."""
     for where, raw in whole_rows(path):
         yield row_of(raw, where)
 
 
-def row_of(raw: dict[str, Any], where: str) -> Row:
+def row_of(raw: dict[str, Any], where: str) -> JudgeRow:
     """A row from its fields; `where` is for messages. Raises UserError naming the field that is wrong."""
     for name in _TEXTS:
         if not isinstance(raw.get(name), str):
@@ -69,7 +69,7 @@ def row_of(raw: dict[str, Any], where: str) -> Row:
     if "memory_mb" in numbers:
         numbers["memory_mb"] = int(numbers["memory_mb"])
     texts = {name: raw[name] for name in _TEXTS}
-    return Row(**texts, tests=None if tests is None else tuple(tests), suite=suite, **numbers)
+    return JudgeRow(**texts, tests=None if tests is None else tuple(tests), suite=suite, **numbers)
 
 
 class RowJudge:
@@ -82,7 +82,7 @@ class RowJudge:
         self._judges: dict[tuple[Limits, float], Judge] = {}
         self._lock = threading.Lock()
 
-    def _judge(self, row: Row) -> Judge:
+    def _judge(self, row: JudgeRow) -> Judge:
         limits = self.limits
         if row.time_limit_s is not None:
             limits = replace(limits, time_s=row.time_limit_s)
@@ -94,7 +94,7 @@ class RowJudge:
                 self._judges[limits, tolerance] = Judge(self.sandbox, limits=limits, tolerance=tolerance)
             return self._judges[limits, tolerance]
 
-    def judge(self, row: Row) -> dict[str, Any]:
+    def judge(self, row: JudgeRow) -> dict[str, Any]:
         """`id, status, tests` of a row: the status is `ok` when the candidate passes every valid test, else the worst
         verdict, and `no_valid_test` when nothing could be tested."""
         judge = self._judge(row)
@@ -129,7 +129,7 @@ class RowJudge:
         status = worst or ("ok" if verdicts else NO_VALID_TEST)
         return {"id": row.id, "status": status, "load_detail": result.load_detail or None, "tests": tests}
 
-    def stream(self, rows: Iterable[Row], workers: int) -> Iterator[dict[str, Any]]:
+    def stream(self, rows: Iterable[JudgeRow], workers: int) -> Iterator[dict[str, Any]]:
         """The reports in the rows' order, `workers` rows at a time."""
         with closing(in_order(self.judge, rows, workers)) as judged:
             for _, report in judged:

@@ -4,7 +4,7 @@ import pytest
 
 from codea1_cli.evals.test_generation import Mutant
 from codea1_cli.evals.test_generation.execution import MutantLimits, TestRunner
-from codea1_cli.evals.test_generation.figures import Row
+from codea1_cli.evals.test_generation.figures import FunctionScore
 from codea1_cli.evals.test_generation.figures import one_shot_figures as figures
 from codea1_cli.evals.test_generation.one_shot import CallRunner, score
 from tests.evals.test_generation.hand_made import ADD, NEG, SIGN, function
@@ -102,7 +102,7 @@ def test_a_mutant_has_the_seconds_that_were_asked_for(suite_judge, runner, monke
 
 def test_figures():
     rows = [
-        Row(
+        FunctionScore(
             "a",
             asserts=4,
             valid=4,
@@ -119,7 +119,7 @@ def test_figures():
             all_branches=4,
             invalid={"raised": 1},
         ),
-        Row(
+        FunctionScore(
             "b",
             asserts=2,
             valid=0,
@@ -136,7 +136,7 @@ def test_figures():
             all_branches=0,
             invalid={"raised": 1, "syntax": 1},
         ),
-        Row(
+        FunctionScore(
             "c",
             asserts=4,
             valid=2,
@@ -152,7 +152,7 @@ def test_figures():
             branches=2,
             all_branches=2,
         ),
-        Row("d", unscored=True),
+        FunctionScore("d", unscored=True),
     ]
     found = figures(rows, 4)
     assert (found["functions"], found["unscored"]) == (3, 1)

@@ -3,7 +3,7 @@
 import pytest
 
 from codea1_cli.evals.test_generation.evaluation import score_published as score
-from codea1_cli.evals.test_generation.figures import PUBLISHED, Row, mul, values
+from codea1_cli.evals.test_generation.figures import PUBLISHED, FunctionScore, mul, values
 from codea1_cli.evals.test_generation.figures import published_figures as figures
 from tests.evals.test_generation.hand_made import ADD, NEG, SIGN, function
 
@@ -67,10 +67,10 @@ def test_an_empty_conditional_set_is_no_zero(rows):
 
 def test_figures_of_bare_counts():
     rows = [
-        Row("a", ["passed"] * 5, lines=10, all_lines=10, branches=4, all_branches=4, mutants=20, killed=15),
-        Row("b", ["passed"] * 5, lines=5, all_lines=10, branches=1, all_branches=4, mutants=10, killed=10),
-        Row("c", ["passed"] * 5, lines=1, all_lines=1, branches=0, all_branches=0, mutants=0, killed=0),
-        Row(
+        FunctionScore("a", ["passed"] * 5, lines=10, all_lines=10, branches=4, all_branches=4, mutants=20, killed=15),
+        FunctionScore("b", ["passed"] * 5, lines=5, all_lines=10, branches=1, all_branches=4, mutants=10, killed=10),
+        FunctionScore("c", ["passed"] * 5, lines=1, all_lines=1, branches=0, all_branches=0, mutants=0, killed=0),
+        FunctionScore(
             "d",
             ["failed", "passed", "passed", "timeout", "crashed"],
             lines=4,
@@ -80,7 +80,7 @@ def test_figures_of_bare_counts():
             mutants=10,
             killed=5,
         ),
-        Row("e", ["unscored"] * 5, unscored=True),
+        FunctionScore("e", ["unscored"] * 5, unscored=True),
     ]
     found = figures(rows, 5, {"a", "c", "d", "e"})
     assert (found["functions"], found["unscored"]) == (4, 1)

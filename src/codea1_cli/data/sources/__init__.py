@@ -199,7 +199,7 @@ def make_source(spec: str, options: SourceOptions = _NO_OPTIONS, benchmarks: Pat
     from codea1_cli.data.sources.kodcode import DIFFICULTIES, EvalPlus, KodCode, Mbpp
     from codea1_cli.data.sources.python_folder import PythonFolder
     from codea1_cli.data.sources.rows import FileRows, HubRows
-    from codea1_cli.data.sources.table import Table, read_mapping
+    from codea1_cli.data.sources.table import MappedRows, read_mapping
 
     o, path = options, user_path(spec)
     mapping = read_mapping(o.maps or [], o.mapping)
@@ -220,14 +220,14 @@ def make_source(spec: str, options: SourceOptions = _NO_OPTIONS, benchmarks: Pat
     if path.is_file() and path.suffix == ".py":
         return PythonFolder(path, o.license)
     if path.is_file():
-        return Table(FileRows(path), mapping, o.license)
+        return MappedRows(FileRows(path), mapping, o.license)
     if path.is_dir():
         return _folder(path, mapping, o.license)
     if format_of(path) or spec.startswith((".", "/", "~")) or path.suffix == ".py":
         raise UserError(f"cannot read {spec}: {no_file(path)}", hint=f"a {', '.join(FORMATS)} or .py file, or a folder")
     if _HUB_ID.fullmatch(spec):
         hint = f"no file or folder is called {spec}, so it was taken for a dataset of the hub"
-        return Table(HubRows(spec, o.split or "train", o.revision, o.config, hint), mapping, o.license)
+        return MappedRows(HubRows(spec, o.split or "train", o.revision, o.config, hint), mapping, o.license)
     known = f"{', '.join(BUILT_IN)}, a file, a folder of Python files, or a hub id OWNER/NAME"
     raise UserError(f"no source {spec!r}", hint=did_you_mean(spec, BUILT_IN) or known)
 
@@ -248,7 +248,7 @@ def _folder(path: Path, mapping: Mapping[str, str] | None, license: str | None) 
     """Tables at a folder's top make it a folder of tables, else Python files below it one of those."""
     from codea1_cli.data.sources.python_folder import PythonFolder
     from codea1_cli.data.sources.rows import FolderRows, named, visible_files
-    from codea1_cli.data.sources.table import Table
+    from codea1_cli.data.sources.table import MappedRows
 
     top = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
     tables = [file for file in top if format_of(file)]
@@ -262,7 +262,7 @@ def _folder(path: Path, mapping: Mapping[str, str] | None, license: str | None) 
     if not tables and (any(file.suffix == ".py" for file in below) or not any(map(format_of, below))):
         _refuse(bool(mapping), "--map and --mapping", "a file, a folder of tables or a hub dataset")
         return PythonFolder(path, license)
-    return Table(FolderRows(path), mapping, license)
+    return MappedRows(FolderRows(path), mapping, license)
 
 
 def _refuse(wrong: bool, option: str, sources: str) -> None:

@@ -27,7 +27,7 @@ _ENTRY = "--map FIELD=COLUMN, such as --map question=prompt"
 _SAMPLE = 100  # rows looked at for the names of the columns: one row may leave some out
 
 
-class Table:
+class MappedRows:
     """Rows of a .jsonl, .jsonl.gz, .parquet or .csv file, of a folder of them, or of a hub dataset.
 
     `mapping` gives a column for each field of TARGETS; a field that it leaves out is looked for under its own name.

@@ -15,7 +15,7 @@ from codea1_cli.durable import write_rows
 from codea1_cli.evals.benchmark import BENCHMARK_SEED, Figures, SetOptions, TestBenchmark, Texts
 from codea1_cli.evals.test_generation import Function, Mutant, fixed_sample, make_mutants, one_shot
 from codea1_cli.evals.test_generation.execution import MutantLimits, Outcome, TestRun, TestRunner, coverage_of
-from codea1_cli.evals.test_generation.figures import ONE_SHOT, PUBLISHED, Row, Scoring, summary, values
+from codea1_cli.evals.test_generation.figures import ONE_SHOT, PUBLISHED, FunctionScore, Scoring, summary, values
 from codea1_cli.evals.test_generation.sampling import Progress, Suite, suite_of_text, suite_prompts
 from codea1_cli.files import kept_rows
 from codea1_cli.judging.judge import Judge
@@ -26,12 +26,12 @@ FUNCTIONS = 64  # scored during training where the recipe sets no limit
 WARM = ("numpy", "coverage", "sqlite3")  # what a sandbox for this should have loaded
 
 
-def score_published(runner: TestRunner, function: Function, tests: Sequence[str | None], k: int) -> Row:
+def score_published(runner: TestRunner, function: Function, tests: Sequence[str | None], k: int) -> FunctionScore:
     """Runs the first k tests, on the function and on its mutants; a missing test counts as failing."""
     chosen = [*tests[:k], *[None] * (k - len(tests))]
     runs = [runner.run(function.program, function.name, test, trace=True) for test in chosen]
     outcomes = [run.outcome.value for run in runs]
-    unscored = Row(function.id, outcomes, unscored=True)
+    unscored = FunctionScore(function.id, outcomes, unscored=True)
     if Outcome.UNSCORED.value in outcomes:
         return unscored
     mutants = make_mutants(function.program)
@@ -44,7 +44,7 @@ def score_published(runner: TestRunner, function: Function, tests: Sequence[str 
         arcs |= loaded
     if killed is None:
         return unscored
-    return Row(
+    return FunctionScore(
         function.id,
         outcomes,
         **asdict(coverage_of(function.program, arcs)),
@@ -83,7 +83,7 @@ class Scorer:
     def _fault(self, function: Function) -> str | None:
         return self.runner.load(function.program, function.name) if function.name else "no function"
 
-    def score(self, protocol: str, function: Function, suite: Suite) -> Row:
+    def score(self, protocol: str, function: Function, suite: Suite) -> FunctionScore:
         """One function's row under a protocol. Blocking."""
         if protocol == PUBLISHED:
             return score_published(self.runner, function, suite.tests, self.scoring.k)
@@ -99,17 +99,17 @@ def score_all(
     *,
     workers: int,
     progress: Progress | None = None,
-) -> list[Row]:
+) -> list[FunctionScore]:
     """One row per function, in order; a function without a suite has an empty one. Rows that `file` holds for the same
     suite, function and settings are taken from it, others are appended as they are made, and what the sandbox failed on
     is tried again next time."""
     stored = kept_rows(file) if file is not None else []
-    known = {one["key"]: Row(**one["row"]) for one in stored if not one["row"]["unscored"]}
+    known = {one["key"]: FunctionScore(**one["row"]) for one in stored if not one["row"]["unscored"]}
     jobs = [(function, suites.get(function.id, Suite(function.id, (), ""))) for function in functions]
     keys = [_key(scorer.scoring, function, suite) for function, suite in jobs]
     due = [(key, job) for key, job in zip(keys, jobs, strict=True) if key not in known]
     done = len(jobs) - len(due)
-    fresh: dict[str, Row] = {}
+    fresh: dict[str, FunctionScore] = {}
     with closing(in_order(lambda one: scorer.score(protocol, *one[1]), due, workers)) as scored:
         for (key, _), row in scored:
             fresh[key] = row

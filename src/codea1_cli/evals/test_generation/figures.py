@@ -48,7 +48,7 @@ class Scoring:
 
 
 @dataclass(frozen=True)
-class Row:
+class FunctionScore:
     """One function and its tests under one protocol; what belongs to the other protocol keeps its default.
 
     Both: `tests` as they were run; lines and branches covered, of all; `killed` of `mutants`; `unscored` when the
@@ -93,7 +93,7 @@ class Row:
         return {name: getattr(self, name) for name in _FIELDS[protocol]}
 
 
-def published_figures(rows: Sequence[Row], k: int, sample: Collection[str]) -> dict[str, Any]:
+def published_figures(rows: Sequence[FunctionScore], k: int, sample: Collection[str]) -> dict[str, Any]:
     """The published protocol's figures, in percent; None where there is nothing to take a figure of.
 
     `pass@j`: passed among the first j tests of each function, over functions x j. `line_coverage`, `branch_coverage`:
@@ -127,7 +127,7 @@ def mul(pass_at_k: float | None, mut_at_k: float | None) -> float | None:
     return None if pass_at_k is None or mut_at_k is None else pass_at_k * mut_at_k / 100
 
 
-def one_shot_figures(rows: Sequence[Row], k: int) -> dict[str, Any]:
+def one_shot_figures(rows: Sequence[FunctionScore], k: int) -> dict[str, Any]:
     """The one-shot protocol's figures: means over all functions, in percent unless said otherwise; None where there is
     nothing to take a mean of.
 
@@ -154,7 +154,7 @@ def one_shot_figures(rows: Sequence[Row], k: int) -> dict[str, Any]:
 
 def values(protocol: str, row: Mapping[str, Any], k: int) -> dict[str, float | None]:
     """One function's share of each figure, 0 to 1, for intervals and comparisons; None where it has none. `row` as
-    `Row.dump` gives it; `k`: the tests that a suite of one-shot was asked for."""
+    `FunctionScore.dump` gives it; `k`: the tests that a suite of one-shot was asked for."""
     return _one_shot_values(row, k) if protocol == ONE_SHOT else _published_values(row)
 
 
@@ -183,7 +183,7 @@ def _one_shot_values(row: Mapping[str, Any], k: int) -> dict[str, float | None]:
     }
 
 
-def summary(protocol: str, rows: Sequence[Row], scoring: Scoring, sample: Collection[str]) -> dict[str, Any]:
+def summary(protocol: str, rows: Sequence[FunctionScore], scoring: Scoring, sample: Collection[str]) -> dict[str, Any]:
     """A protocol's figures, with 95 % intervals over functions (in percent) of their per-function means."""
     if protocol == PUBLISHED:
         found = published_figures(rows, scoring.k, sample)
@@ -200,14 +200,14 @@ def summary(protocol: str, rows: Sequence[Row], scoring: Scoring, sample: Collec
     return found
 
 
-def _coverage(rows: Sequence[Row]) -> dict[str, float | None]:
+def _coverage(rows: Sequence[FunctionScore]) -> dict[str, float | None]:
     return {
         "line_coverage": _percent(sum(row.lines for row in rows), sum(row.all_lines for row in rows)),
         "branch_coverage": _percent(sum(row.branches for row in rows), sum(row.all_branches for row in rows)),
     }
 
 
-def _killed(row: Row) -> float:
+def _killed(row: FunctionScore) -> float:
     return 100.0 * row.killed / row.mutants if row.mutants else 100.0
 
 

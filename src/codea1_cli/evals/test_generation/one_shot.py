@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 
 from codea1_cli.evals.test_generation import Function, Mutant, make_mutants
 from codea1_cli.evals.test_generation.execution import MutantLimits, TestRunner, coverage_of, jail_call, jail_program
-from codea1_cli.evals.test_generation.figures import Row
+from codea1_cli.evals.test_generation.figures import FunctionScore
 from codea1_cli.extract import parse_suite
 from codea1_cli.extract.source import parse
 from codea1_cli.game.judged_tests import JudgedTest, judged_suite
@@ -135,7 +135,7 @@ class CallRunner:
         return chunks
 
 
-def score(judge: Judge, runner: TestRunner, function: Function, text: str, k: int) -> Row:
+def score(judge: Judge, runner: TestRunner, function: Function, text: str, k: int) -> FunctionScore:
     """Judges one suite of which the first `k` tests count; `judge` and `runner` share a sandbox."""
     name, program = function.name, function.program
     rules = Game(tests_per_suite=k)
@@ -146,7 +146,7 @@ def score(judge: Judge, runner: TestRunner, function: Function, text: str, k: in
     expected = judge.expected(function.standalone, name, [*asked, *own_calls], own_calls)
     suite = judged_suite(rules, text, statements, expected, {}, judge.equal)
     if any(known.reason == "unscored" for known in expected.values()):
-        return Row(function.id, unscored=True)
+        return FunctionScore(function.id, unscored=True)
     valid = [test for test in suite.tests if test.valid]
     first = valid[:k]
     calls = [test.call for test in first if test.call is not None]
@@ -155,16 +155,16 @@ def score(judge: Judge, runner: TestRunner, function: Function, text: str, k: in
     runner_of_calls = CallRunner(judge, program, expected, runner.mutant_limits)
     by_right = runner_of_calls.exposed(mutants, sorted(right, key=calls.index))
     if by_right is None:
-        return Row(function.id, unscored=True)
+        return FunctionScore(function.id, unscored=True)
     alive = [mutant for mutant, dead in zip(mutants, by_right, strict=True) if not dead]
     by_rest = runner_of_calls.exposed(alive, [call for call in calls if call not in right])
     wrong = known_wrong(runner_of_calls, mutants, [call for call in own_calls if expected[call].valid])
     arcs = runner.trace_calls(program, name, calls)
     if by_rest is None or wrong is None or arcs is None:
-        return Row(function.id, unscored=True)
+        return FunctionScore(function.id, unscored=True)
     rest = iter(by_rest)
     killed = [dead or next(rest) for dead in by_right]
-    return Row(
+    return FunctionScore(
         function.id,
         asserts=len(statements),
         valid=len(valid),

@@ -86,7 +86,7 @@ def _count(file: Path, name: str) -> int:
     return next((int(line[1]) for line in lines if line[0] == name), 0)
 
 
-class Group:
+class Cgroup:
     """The control group of one worker."""
 
     def __init__(self, parents: dict[str, Path], name: str) -> None:

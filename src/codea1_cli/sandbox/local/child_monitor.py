@@ -15,7 +15,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from codea1_cli.sandbox.local.cgroup import Group
+from codea1_cli.sandbox.local.cgroup import Cgroup
 
 MAX_PAYLOAD = 8 << 20
 MAX_TOTAL = 64 << 20
@@ -150,7 +150,7 @@ def follow(
     pid: int,
     load_s: float,
     call_s: float,
-    group: Group | None,
+    group: Cgroup | None,
     cpu_s: float = math.inf,
     total_s: float = math.inf,
 ) -> None:

@@ -96,7 +96,7 @@ class LocalSandbox:
             name = str(self._count)
 
         def start() -> Worker:
-            group = cgroup.Group(self._parents, f"{id(self):x}-{name}") if self._parents else None
+            group = cgroup.Cgroup(self._parents, f"{id(self):x}-{name}") if self._parents else None
             return Worker(self.python, seed, self._setup, group)
 
         return self._starts.submit(start).result()

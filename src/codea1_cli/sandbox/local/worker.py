@@ -15,7 +15,7 @@ from typing import Any
 
 from codea1_cli.environment import program_environment
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.sandbox.local.cgroup import Group, oom_kills
+from codea1_cli.sandbox.local.cgroup import Cgroup, oom_kills
 from codea1_cli.sandbox.local.child_monitor import ChildReport, FrameReader, Kind, cpu_seconds, follow
 
 ZYGOTE = Path(__file__).parent / "jailed" / "zygote.py"
@@ -36,7 +36,7 @@ class Worker:
     Raises EnvironmentFault when the interpreter cannot be started, WorkerLost when it goes away later.
     """
 
-    def __init__(self, python: str, hash_seed: int, setup: dict[str, object], group: Group | None = None) -> None:
+    def __init__(self, python: str, hash_seed: int, setup: dict[str, object], group: Cgroup | None = None) -> None:
         self.group = group
         self._alone = True
         self.stage = tempfile.mkdtemp(prefix=f"{STAGE}{os.getpid()}-")
