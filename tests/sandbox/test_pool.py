@@ -100,6 +100,34 @@ def test_a_program_is_compiled_with_no_settings_of_ours(sandbox: LocalSandbox) -
     assert kinds(sandbox.run("def f(x): assert x", "f", ["f(0)"], QUICK)) == ["raised"]
 
 
+HARNESS = """
+import os
+AT = os.getpid()
+def load(code, given, stateless):
+    space = {}
+    exec(code, space)
+    def ask(x):
+        return [space["f"](x + given["more"]), stateless, os.getpid() == AT]
+    return {"ask": ask}
+"""
+
+
+def test_a_harness_loads_every_program() -> None:
+    def run(program: str, apart: bool = False) -> ProgramRun:
+        sandbox.apart = apart
+        return sandbox.run(program, "ask", ["ask(1)", "ask(2)"], QUICK, given='{"more": 3}')
+
+    def values(run: ProgramRun) -> list[object]:
+        return [answer.value.data for answer in run.answers if answer.value]
+
+    stateful = "n = []\ndef f(x):\n    n.append(x)\n    return len(n)\n"
+    with LocalSandbox(1, environment=SandboxEnvironment(harness=HARNESS)) as sandbox:
+        assert values(run("def f(x): return x")) == [[4, True, False], [5, True, False]]
+        assert values(run("def f(x): return x", apart=True)) == [[4, False, False], [5, False, False]]
+        assert values(run(stateful)) == [[1, False, False], [1, False, False]]  # a fork for each call
+        assert run("def f(").loaded is run("import nothing_at_all").loaded is False
+
+
 def test_no_calls_only_load(sandbox: LocalSandbox) -> None:
     assert sandbox.run("def f(): pass", "f", [], QUICK).loaded is True
     assert sandbox.run("def g(): pass", "f", [], QUICK).loaded is False

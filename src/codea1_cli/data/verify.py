@@ -143,9 +143,9 @@ class _Timed:
         self.slowest = 0.0
 
     def run(
-        self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0
+        self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0, **more: str
     ) -> ProgramRun:
-        run = self._sandbox.run(program, entry_point, calls, limits, hash_seed)
+        run = self._sandbox.run(program, entry_point, calls, limits, hash_seed, **more)
         self.slowest = max(self.slowest, run.seconds)
         return run
 

@@ -25,12 +25,9 @@ class TestVerdict(Protocol):
     """What a candidate made of one call: the verdict, and what it gave as text."""
 
     @property
-    def verdict(self) -> Verdict:
-        """What the candidate did on the test's call."""
-
+    def verdict(self) -> Verdict: ...
     @property
-    def got(self) -> str:
-        """What the candidate gave, as text."""
+    def got(self) -> str: ...
 
 
 @dataclass(frozen=True)

@@ -144,8 +144,7 @@ class Rank(Protocol):
         """The step at work, counted from 1."""
 
     @property
-    def tokenizer(self) -> Any:
-        """The policy's own."""
+    def tokenizer(self) -> Any: ...
 
     @property
     def reports_logprobs(self) -> bool:

@@ -22,12 +22,10 @@ class Named(Protocol):
     """A recipe, as far as this module knows it."""
 
     @property
-    def method(self) -> str:
-        """Its name."""
+    def method(self) -> str: ...
 
     @property
-    def sft(self) -> Any:
-        """The section of that name."""
+    def sft(self) -> Any: ...
 
 
 def method_of(recipe: Named) -> Method:

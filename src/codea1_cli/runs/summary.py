@@ -54,11 +54,9 @@ class Outcome:
 class View(Protocol):
     """Who shows a run: the terminal, or nobody."""
 
-    def phase(self, text: str) -> None:
-        """What the run does now, until the next call."""
+    def phase(self, text: str) -> None: ...
 
-    def event(self, event: dict[str, Any]) -> None:
-        """Something that happened, as the arena tells it."""
+    def event(self, event: dict[str, Any]) -> None: ...
 
 
 def summarise(run: RunDir) -> RunSummary:

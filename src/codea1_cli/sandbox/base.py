@@ -51,7 +51,9 @@ class SandboxEnvironment:
 
     env: environment variables beyond the usual ones. loopback: whether it may talk to itself over 127.0.0.1.
     scratch_mb: the size of its own folder. proc: a stand-in for /proc with facts about the machine and no process.
-    unit: whether the worker can run unittest modules.
+    unit: whether the worker can run unittest modules. harness: the source of a module of ours that a worker runs once
+    and that loads every program: `load(code, given, stateless)` gets a program's code, what `Sandbox.run` was given
+    beside it and whether its calls share a process, and returns the names that calls may use.
     """
 
     env: dict[str, str] = field(default_factory=dict)
@@ -59,6 +61,7 @@ class SandboxEnvironment:
     scratch_mb: int = 64
     proc: bool = False
     unit: bool = False
+    harness: str = ""
 
 
 @dataclass(slots=True)
@@ -133,9 +136,19 @@ class Sandbox(Protocol):
     layers: dict[str, str]
 
     def run(
-        self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0
+        self,
+        program: str,
+        entry_point: str,
+        calls: Sequence[str],
+        limits: Limits,
+        hash_seed: int = 0,
+        *,
+        given: str = "null",
     ) -> ProgramRun:
-        """Loads a program and evaluates expressions in its module, in a process that hashes by `hash_seed`."""
+        """Loads a program and evaluates expressions in its module, in a process that hashes by `hash_seed`.
+
+        given: JSON text for the harness, where the environment has one.
+        """
 
     def close(self) -> None:
         """Ends what the backend holds; a program that is asked for afterwards is unscored."""

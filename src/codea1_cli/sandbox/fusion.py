@@ -109,13 +109,21 @@ class FusionSandbox:
         return cause and f"{self.service.name} failed: {cause}"
 
     def run(
-        self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0
+        self,
+        program: str,
+        entry_point: str,
+        calls: Sequence[str],
+        limits: Limits,
+        hash_seed: int = 0,
+        *,
+        given: str = "null",
     ) -> ProgramRun:
         """Loads a program and evaluates calls in it; `unscored` where the service fails for longer than we wait."""
         fields = {
-            "program": program, "entry": entry_point, "calls": list(calls), "limits": asdict(limits), "seed": hash_seed
+            "program": program, "entry": entry_point, "calls": list(calls), "limits": asdict(limits), "seed": hash_seed,
+            "given": given,
         }  # fmt: skip
-        job = _Job(fields, _LOADS * limits.load_limit_s + len(calls) * limits.time_s, f"{program} {calls}")
+        job = _Job(fields, _LOADS * limits.load_limit_s + len(calls) * limits.time_s, f"{program} {calls} {given}")
         result = self._result_of(job)
         if result is None:
             return ProgramRun.unscored(len(calls), job.failure)

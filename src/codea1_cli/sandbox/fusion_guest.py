@@ -93,7 +93,7 @@ def run(sandbox: Any, job: dict[str, Any]) -> dict[str, Any]:
         unit = sandbox.run_unit(module, limits, job["seed"])
         outcomes = [[one.verdict.value, one.detail] for one in (unit.whole, *unit.tests)]
         return {"loaded": unit.loaded, "detail": unit.whole.detail, "answers": outcomes, "seconds": unit.seconds}
-    seen = sandbox.run(job["program"], job["entry"], job["calls"], limits, job["seed"])
+    seen = sandbox.run(job["program"], job["entry"], job["calls"], limits, job["seed"], given=job["given"])
     answers = [
         [one.kind.value, one.value.wire if one.value is not None else one.detail, one.seconds] for one in seen.answers
     ]

@@ -1,6 +1,5 @@
 """Programs on tasks, through the sandbox: EvalPlus' ways with state, mutated inputs, time, large values and cheats."""
 
-import json
 import os
 import resource
 import subprocess
@@ -10,7 +9,7 @@ import time
 import pytest
 
 from codea1_cli.evals.evalplus import in_jail
-from codea1_cli.evals.evalplus.checking import Checker, Expected
+from codea1_cli.evals.evalplus.checking import Checker, Expected, environment
 from codea1_cli.evals.evalplus.oracle import arguments_of, shipped
 from codea1_cli.evals.evalplus.tasks import PlusTask
 from codea1_cli.sandbox.base import ProgramRun
@@ -23,7 +22,7 @@ ADD = "def f(x, y):\n    return x + y\n"
 
 @pytest.fixture(scope="module")
 def checker():
-    with LocalSandbox(workers=1, warm=("numpy",)) as sandbox:
+    with LocalSandbox(workers=1, environment=environment()) as sandbox:
         yield Checker("mbpp", sandbox)
 
 
@@ -128,12 +127,12 @@ class Recorder:
     def __init__(self, sandbox):
         self.sandbox, self.runs = sandbox, []
 
-    def run(self, program, entry, calls, limits, hash_seed=0):
+    def run(self, program, entry, calls, limits, hash_seed=0, **more):
         self.runs.append([call.partition(",")[0] for call in calls])
-        return self.sandbox.run(program, entry, calls, limits, hash_seed)
+        return self.sandbox.run(program, entry, calls, limits, hash_seed, **more)
 
 
-LOOKS, BASE = ["_part('base'", "_part('plus'"], ["_part('base')"]
+LOOKS, BASE = ["part('base'", "part('plus'"], ["part('base')"]
 
 
 @pytest.mark.parametrize(
@@ -150,6 +149,19 @@ def test_what_outlasts_its_first_look_is_run_whole_where_it_counts(checker, solu
     program = ADD.replace("return", f"{solution}\n    return")
     found = Checker("mbpp", recorder).check(problem, program, checker.expected(problem))
     assert (tuple(map(str, found.values())), recorder.runs) == (verdicts, runs)
+
+
+def test_a_long_plus_is_run_once_and_after_base_has_passed(checker):
+    expected = {"base": Expected(["3"], [0.0]), "plus": Expected(["7", "11"], [0.6, 0.6])}
+    looked, plus = ["part('base'"], ["part('plus')"]
+    for solution, verdicts, runs in [
+        (ADD, ("pass", "pass"), [looked, plus]),
+        ("def f(x, y):\n    return 3\n", ("pass", "fail"), [looked, plus]),
+        ("def f(x, y):\n    return 7\n", ("fail", "fail"), [looked]),
+    ]:
+        recorder = Recorder(checker.sandbox)
+        found = Checker("mbpp", recorder).check(task(), solution, expected)
+        assert (tuple(map(str, found.values())), recorder.runs) == (verdicts, runs)
 
 
 @pytest.mark.slow
@@ -184,7 +196,7 @@ def test_a_program_that_never_loads_is_loaded_once_and_for_no_longer_than_base_t
     runs = []
 
     class Stuck:
-        def run(self, program, entry, calls, limits, hash_seed=0):
+        def run(self, program, entry, calls, limits, hash_seed=0, **more):
             runs.append((len(calls), limits.load_limit_s))
             late = [Answer(AnswerKind.TIMEOUT, detail="while loading") for _ in calls]
             return ProgramRun(False, "late", late, load_kind=AnswerKind.TIMEOUT)
@@ -255,6 +267,6 @@ def test_inputs_are_rebuilt_by_the_tasks_own_rules():
     }
     for task_id, (stored, rebuilt) in rules.items():
         assert arguments_of(task_id, stored) == rebuilt, task_id
-    assert shipped([[1, {"a": 2.5}]]) == {"json": True, "inputs": json.dumps([[1, {"a": 2.5}]])}
+    assert shipped([[1, {"a": 2.5}]]) == {"json": True, "inputs": [[1, {"a": 2.5}]]}
     assert shipped([[(1,)]]) == {"json": False, "inputs": "[[(1,)]]"}
     assert shipped([[{1: 2}]])["json"] is False

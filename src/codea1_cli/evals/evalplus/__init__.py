@@ -15,7 +15,7 @@ from typing import Any
 from codea1_cli.environment import cache_folder
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.benchmark import CodeTask, Progress, ReferenceReport, Sample, Scored, ScoreOptions, Status
-from codea1_cli.evals.evalplus.checking import PARTS, Checker, Expected, in_jail_source
+from codea1_cli.evals.evalplus.checking import PARTS, Checker, Expected, environment, in_jail_source
 from codea1_cli.evals.evalplus.tasks import (
     MAX_NEW_TOKENS,
     STYLES,
@@ -166,7 +166,7 @@ class EvalPlusBenchmark:
         if self._checker is None:
             from codea1_cli.sandbox.make import make_sandbox
 
-            self._sandbox = make_sandbox(options.of_sandbox())
+            self._sandbox = make_sandbox(options.of_sandbox(environment=environment()))
             self._checker = Checker(self.name, self._sandbox)
         return self._checker
 

@@ -31,7 +31,7 @@ def wire(value, small):
         text = hex(value)
         return text if _len(text) <= small else "#i " + _digest(text.encode())
     if kind is str:
-        if _len(value) * 10 <= small or _len(_ascii(value)) <= small:
+        if _len(value) * 10 <= small or (_len(value) < small and _len(_ascii(value)) <= small):
             return _ascii(value)
         return "#c " + _digest(value.encode("utf-8", "surrogatepass"))
     if kind in _SCALARS:
@@ -61,31 +61,39 @@ def _large(value, kind, strange=""):
         return f"#{_KINDS[kind]}{strange.replace('i', '')} " + _digest(_dumps(value, 2))
     state.update(b"%d " % _len(value))
     for start in range(0, _len(value), 1000):
-        piece = list(value[start : start + 1000])
-        count, odd = survey(piece)
+        piece = value[start : start + 1000] if kind is list else list(value[start : start + 1000])
+        count, odd = survey(piece, False)
         if count < 0:
             return "?"
         strange += odd
         state.update(_dumps(piece, 2))
-    floats = "f" if value and set(map(_type, value)) == {float} else ""
+    floats = "f" if value and _type(value[0]) is float and _kinds(value) == {float} else ""
     return f"#{_KINDS[kind]}{'n' if 'n' in strange else ''}{floats} {state.hexdigest()}"
 
 
-def survey(value):
-    """How many parts a value has, -1 when one of them is no exact builtin; with "n" for a NaN, "i" for a long integer."""
+def _kinds(level):
+    """The types of a level's parts, most often one: counting is quicker than a set."""
+    kinds = list(map(_type, level))
+    return {kinds[0]} if kinds.count(kinds[0]) == _len(kinds) else set(kinds)
+
+
+def survey(value, integers=True):
+    """How many parts a value has, -1 when one of them is no exact builtin; with "n" for a NaN, and "i" for a long
+    integer where those are asked for."""
     level, count, strange = [value], 0, ""
     for _ in range(60):
-        kinds = set(map(_type, level))
+        kinds = _kinds(level)
         count += _len(level)
         if not (kinds <= _SCALARS or kinds <= _SCALARS | _BOXES) or count > 3_000_000:
             return -1, ""
         if float in kinds:
             floats = level if kinds == {float} else [x for x in level if _type(x) is float]
-            if any(map(_differ, floats, floats)):
+            total = sum(floats)  # NaN where one is, or where infinities meet
+            if total != total and any(map(_differ, floats, floats)):
                 strange += "n"
-        if int in kinds:
-            integers = level if kinds == {int} else [x for x in level if _type(x) is int]
-            if max(integers) >= _LONG or min(integers) <= -_LONG:
+        if integers and int in kinds:
+            whole = level if kinds == {int} else [x for x in level if _type(x) is int]
+            if max(whole) >= _LONG or min(whole) <= -_LONG:
                 strange += "i"
         boxes = kinds & _BOXES
         if not boxes:

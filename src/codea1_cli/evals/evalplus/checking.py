@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import marshal
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 from codea1_cli.evals.benchmark import Status
 from codea1_cli.evals.evalplus.oracle import Rules, post_of, shipped
 from codea1_cli.evals.evalplus.tasks import PlusTask
 from codea1_cli.evals.evalplus.values import Unreadable
-from codea1_cli.sandbox.base import Limits, Sandbox
+from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox, SandboxEnvironment
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
 PARTS = ("base", "plus")
@@ -23,6 +20,7 @@ MIN_S, FACTOR, TASK_S = 1.0, 4.0, 60.0  # of one input at least, times the refer
 GRACE_S = 2.0  # what EvalPlus adds to a task's time before it ends a process
 MEMORY_MB = 4096
 LOOK_S = 0.15  # a first look: a wrong answer among the first ones ends the matter
+LONG_S = 1.0  # what the reference needs in all, where a look would see a part of it only
 HANG_S = 1.0  # more than its first look may take a program that no alarm ends, before it is ended
 REFERENCE_S = 900.0
 # EvalPlus 0.3.1 leaves its loop before it counts an answer to HumanEval/32 as right, so no program passes there.
@@ -48,20 +46,24 @@ class Expected:
         """Seconds that all inputs together may take."""
         return min(TASK_S, sum(self.limits)) + GRACE_S
 
+    @cached_property
+    def is_long(self) -> bool:
+        """Whether the reference takes so long that a first look is no look at all of it."""
+        return sum(self.seconds) > LONG_S
+
 
 class Checker:
-    """Runs and judges programs of one benchmark. Thread-safe."""
+    """Runs and judges programs of one benchmark, in a sandbox with the environment of `environment()`. Thread-safe."""
 
     def __init__(self, benchmark: str, sandbox: Sandbox) -> None:
         self.benchmark, self.sandbox = benchmark, sandbox
-        self._texts: dict[str, tuple[PlusTask, dict[str, dict[str, Any]]]] = {}
+        self._texts: dict[str, tuple[PlusTask, Mapping[str, Expected], str]] = {}
         self.python = str(getattr(sandbox, "hello", {}).get("python", ""))
 
     def expected(self, task: PlusTask) -> dict[str, Expected] | None:
         """The reference's answers; None when the sandbox failed."""
-        program = self._program(task, task.reference, None)
         limits = Limits(REFERENCE_S, REFERENCE_S, 2 * MEMORY_MB, 1 << 20)
-        run = self.sandbox.run(program, "_part", [f"_part({name!r})" for name in PARTS], limits)
+        run = self._run(task, task.reference, None, [f"part({name!r})" for name in PARTS], limits)
         if run.loaded is None or any(answer.kind is AnswerKind.UNSCORED for answer in run.answers):
             return None
         return {name: _expected(answer, task, name) for name, answer in zip(PARTS, run.answers, strict=True)}
@@ -74,7 +76,7 @@ class Checker:
                 return f"{name}: {part.fault}"
             if sum(part.seconds) > part.total:
                 return f"{name}: takes {sum(part.seconds):.0f} s of {part.total:.0f} s"
-            verdict = self._judge(task, part, name, "\n".join(part.answers), None)
+            verdict = self._judge(task, expected, name, "\n".join(part.answers), None)
             if verdict is not Status.PASS and (self.benchmark, task.entry_point) in NEVER_PASSED:
                 return "EvalPlus 0.3.1 passes no program here"
             if verdict is not Status.PASS:
@@ -83,54 +85,60 @@ class Checker:
 
     def check(self, task: PlusTask, solution: str, expected: Mapping[str, Expected]) -> dict[str, Status]:
         """The verdicts on a program, by "base" and "plus"."""
-        program = self._program(task, solution, expected)
-        looks = [_look(expected[name]) for name in PARTS]
-        calls = [f"_part({name!r}, {look})" for name, look in zip(PARTS, looks, strict=True)]
         # Loading has base's time alone: a program that is not loaded by then fails base, and so plus with it.
         load_s = expected["base"].total
-        run = self.sandbox.run(program, "_part", calls, Limits(max(looks) + HANG_S, load_s, MEMORY_MB, 1 << 20))
+        # A right program would take a long plus twice if it were looked at, and most that pass base are right.
+        looks = {name: _look(expected[name]) for name in PARTS if name == "base" or not expected[name].is_long}
+        limits = Limits(max(looks.values()) + HANG_S, load_s, MEMORY_MB, 1 << 20)
+        calls = [f"part({name!r}, {look})" for name, look in looks.items()]
+        run = self._run(task, solution, expected, calls, limits)
         found: dict[str, Status | None] = {}
-        for name, answer in zip(PARTS, run.answers, strict=True):
+        for name, answer in zip(looks, run.answers, strict=True):
             cut = run.loaded and answer.kind in _CUT
-            found[name] = None if cut else self._verdict(task, expected[name], name, answer, program)
+            found[name] = None if cut else self._verdict(task, expected, name, answer, solution)
 
         def whole(name: str) -> Status:
             limits = Limits(expected[name].total, load_s, MEMORY_MB, 1 << 20)
-            answer = self.sandbox.run(program, "_part", [f"_part({name!r})"], limits).answers[0]
+            answer = self._run(task, solution, expected, [f"part({name!r})"], limits).answers[0]
             # A program that claims a first look where there was none has taken the task over: wrong, not unscored.
-            return self._verdict(task, expected[name], name, answer, program) or Status.FAIL
+            return self._verdict(task, expected, name, answer, solution) or Status.FAIL
 
         base = found["base"] or whole("base")
         # Plus counts only with base: without it, plus is looked at for the record and not run any longer.
-        plus = found["plus"] or (whole("plus") if base is Status.PASS else base)
+        plus = found.get("plus") or (whole("plus") if base is Status.PASS else base)
         return {"base": base, "plus": plus}
 
-    def _verdict(self, task: PlusTask, expected: Expected, name: str, answer: Answer, program: str) -> Status | None:
+    def _verdict(
+        self, task: PlusTask, expected: Mapping[str, Expected], name: str, answer: Answer, solution: str
+    ) -> Status | None:
         if answer.kind is AnswerKind.UNSCORED:
             return Status.UNSCORED
         if answer.kind is AnswerKind.TIMEOUT:
             return Status.TIMEOUT
         text = answer.value.data if answer.value is not None else None
-        if expected.fault or not isinstance(text, str):
+        if expected[name].fault or not isinstance(text, str):
             return Status.FAIL
-        return self._judge(task, expected, name, text, program)
+        return self._judge(task, expected, name, text, solution)
 
-    def _judge(self, task: PlusTask, expected: Expected, name: str, text: str, program: str | None) -> Status | None:
+    def _judge(
+        self, task: PlusTask, expected: Mapping[str, Expected], name: str, text: str, solution: str | None
+    ) -> Status | None:
         """The verdict on a set's answers; None when the first look saw nothing wrong and more are to come."""
         rules = Rules(self.benchmark, task.entry_point, task.atol)
-        lines = text.split("\n") if text or expected.answers else []
+        right_lines = expected[name].answers
+        lines = text.split("\n") if text or right_lines else []
         for number, line in enumerate(lines):
             if line == "+":
                 return None
             if line == "!Late":
                 return Status.TIMEOUT
-            if number >= len(expected.answers) or line[:1] == "!":
+            if number >= len(right_lines) or line[:1] == "!":
                 return Status.FAIL
-            right_line, arguments = expected.answers[number], task.inputs[name][number]
+            right_line, arguments = right_lines[number], task.inputs[name][number]
             try:
                 right = rules.right(line, right_line, arguments)
             except Unreadable:
-                whole = self._whole(task, name, number, line, right_line, program)
+                whole = self._whole(task, expected, f"part({name!r}, 0, {number})", line, right_line, solution)
                 try:
                     right = whole is not None and rules.right(*whole, arguments)
                 except Unreadable:
@@ -138,21 +146,26 @@ class Checker:
             if not right:
                 return Status.FAIL
         never = (self.benchmark, task.entry_point) in NEVER_PASSED
-        return Status.PASS if len(lines) == len(expected.answers) and not never else Status.FAIL
+        return Status.PASS if len(lines) == len(right_lines) and not never else Status.FAIL
 
     def _whole(
-        self, task: PlusTask, name: str, number: int, line: str, expected: str, program: str | None
+        self,
+        task: PlusTask,
+        expected: Mapping[str, Expected],
+        call: str,
+        line: str,
+        right_line: str,
+        solution: str | None,
     ) -> tuple[str, str] | None:
         """Both answers in full where one is a digest, None where they cannot be equal: texts and integers never are
         when their digests differ, and a value too large to send is taken as different."""
-        kinds = {text[1] for text in (line, expected) if text[:1] == "#"}
-        if program is None or not kinds or kinds <= {"c"} or len(kinds) > 1:
+        kinds = {text[1] for text in (line, right_line) if text[:1] == "#"}
+        if solution is None or not kinds or kinds <= {"c"} or len(kinds) > 1:
             return None
         texts = []
-        for text, source in ((line, program), (expected, self._program(task, task.reference, None))):
+        for text, source, limited in ((line, solution, expected), (right_line, task.reference, None)):
             if text[:1] == "#":
-                call = f"_part({name!r}, 0, {number})"
-                run = self.sandbox.run(source, "_part", [call], Limits(TASK_S, TASK_S, MEMORY_MB, 1 << 20))
+                run = self._run(task, source, limited, [call], Limits(TASK_S, TASK_S, MEMORY_MB, 1 << 20))
                 value = run.answers[0].value
                 if value is None or not isinstance(value.data, str) or value.data[:1] == "!":
                     return None
@@ -160,46 +173,45 @@ class Checker:
             texts.append(text)
         return texts[0], texts[1]
 
-    def _shipped(self, task: PlusTask) -> dict[str, dict[str, Any]]:
-        kept = self._texts.get(task.id)
-        if kept is None or kept[0] is not task:
-            kept = self._texts[task.id] = (task, {name: shipped(task.inputs[name]) for name in PARTS})
-        return kept[1]
+    def _run(
+        self, task: PlusTask, source: str, expected: Mapping[str, Expected] | None, calls: list[str], limits: Limits
+    ) -> ProgramRun:
+        """A program's answers to calls of `in_jail`'s `part`; `expected` is None for the reference, which may take long
+        and is trusted."""
+        return self.sandbox.run(source, "part", calls, limits, given=self._given(task, expected))
 
-    def _program(self, task: PlusTask, solution: str, expected: Mapping[str, Expected] | None) -> str:
+    def _given(self, task: PlusTask, expected: Mapping[str, Expected] | None) -> str:
+        kept = self._texts.get(task.id)
+        if kept is not None and kept[0] is task and kept[1] is expected:
+            return kept[2]
         parts = {}
         for name in PARTS:
-            slow: dict[str, float] = {}
+            slow: dict[int, float] = {}
             if expected is not None:
-                slow = {str(i): limit for i, limit in enumerate(expected[name].limits) if limit > MIN_S}
+                slow = {i: limit for i, limit in enumerate(expected[name].limits) if limit > MIN_S}
             total = expected[name].total if expected is not None else REFERENCE_S
-            parts[name] = {**self._shipped(task)[name], "limits": slow, "total": total}
+            parts[name] = {**shipped(task.inputs[name]), "limits": slow, "total": total}
         post = post_of(self.benchmark, task.entry_point)
-        made = f"Task({solution!r}, {task.entry_point!r}, {parts!r}, {post!r}, {expected is None})"
-        return f"{_in_jail(self.python)}\n_part = {made}.part\n"
+        text = json.dumps({"entry": task.entry_point, "parts": parts, "post": post, "trusted": expected is None})
+        if expected is not None:
+            self._texts[task.id] = (task, expected, text)
+        return text
+
+
+def environment() -> SandboxEnvironment:
+    """What the programs' sandbox is made with."""
+    return SandboxEnvironment(harness=in_jail_source())
 
 
 @cache
 def in_jail_source() -> str:
-    """`answers` and `in_jail` as one program; codea1 itself is nowhere to be found in the sandbox."""
+    """`answers` and `in_jail` as one module, the sandbox's harness; codea1 itself is nowhere to be found there."""
     answers, in_jail = ((Path(__file__).parent / f"{name}.py").read_text("utf-8") for name in ("answers", "in_jail"))
     return answers + "\n".join(line for line in in_jail.split("\n") if not line.startswith("from codea1_cli."))
 
 
-@cache
-def _in_jail(python: str) -> str:
-    """The source of `in_jail`; compiled where the candidates' interpreter reads this one's bytecode, which is half of
-    what a quick program costs."""
-    source = in_jail_source()
-    if python.split(".")[:2] != platform.python_version().split(".")[:2]:
-        return source
-    code = marshal.dumps(compile(source, "<jail>", "exec", dont_inherit=True, optimize=2))
-    return f"import marshal\nexec(marshal.loads({code!r}))"
-
-
 def _look(expected: Expected) -> float:
-    spent = sum(expected.seconds)
-    return LOOK_S if spent > 1.0 else max(LOOK_S, 1.5 * spent)
+    return LOOK_S if expected.is_long else max(LOOK_S, 2 * sum(expected.seconds))
 
 
 def _expected(answer: Answer, task: PlusTask, name: str) -> Expected:

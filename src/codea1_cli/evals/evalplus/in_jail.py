@@ -1,6 +1,6 @@
 """What runs beside one candidate inside the sandbox: calls it on a task's inputs and writes each answer as a line.
 
-Shipped as source, standard library only, Python 3.10 or newer. It knows inputs and time limits, never an expected value,
+The sandbox's harness, shipped as source: standard library only, Python 3.10 or newer. It knows inputs and time limits, never an expected value,
 so a candidate that takes it over can only change what it answers itself. As in EvalPlus, a set of inputs runs in one
 process, one after another, under an alarm a call, with the same functions switched off.
 
@@ -15,7 +15,9 @@ import json
 import math
 import os
 import resource
+import shutil
 import signal
+import subprocess
 import sys
 import time
 from _signal import signal as _handle  # not the one of `signal`, which costs more than most calls
@@ -52,9 +54,6 @@ class _Silent(io.StringIO):
 
 def guard():
     """Switches off what EvalPlus switches off: a program that leans on it fails there too."""
-    import shutil
-    import subprocess
-
     os.environ["OMP_NUM_THREADS"] = "1"
     for name in _OS.split():
         setattr(os, name, None)
@@ -99,18 +98,26 @@ def _sink(more, work, given):
     return work(*given) if more <= 0 else _sink(more - 1, work, given)
 
 
-class Task:
-    """One candidate and its inputs. `limits` maps the numbers of slow inputs to their seconds; 1 is the default."""
+def load(code, given, stateless):
+    """What calls may use: `part` alone."""
+    return {"part": Task(code, stateless, **given).part}
 
-    def __init__(self, source, entry, parts, post, trusted=False):
+
+class Task:
+    """One candidate and its inputs, each of which is used once. `limits` maps the numbers of slow inputs to their
+    seconds; 1 is the default."""
+
+    def __init__(self, code, stateless, entry, parts, post, trusted):
         self.parts, self.post, self.trusted = parts, post, trusted
+        self.renew = not stateless  # its alarm and handler before every call: such a program may have changed them
         self.fault = ""
-        self.rings, self.limit, self.look = 0, 1.0, False
+        self.rings, self.limit, self.look, self.calling = 0, 1.0, False, False
         if not trusted:
             guard()
-        space: dict = {"__builtins__": builtins.__dict__}  # not the copy that the sandbox keeps for itself
+        space: dict = {"__builtins__": builtins.__dict__}
+        gc.freeze()  # the inputs: no collection in a call need go through them
         try:
-            at_depth(exec, source, space)
+            at_depth(exec, code, space)
             self.function = space[entry]
         except BaseException as fault:
             self.fault = "!" + _kind(fault).__name__
@@ -120,6 +127,8 @@ class Task:
 
     def late(self, number, frame):
         """The alarm of a call. It rings once, as in EvalPlus; in a first look a program that catches it is ended."""
+        if not self.calling:
+            return
         left = self.limit - self.watch.seconds()
         if left > 2 * STALE_S:
             _alarm(_REAL, left)
@@ -136,28 +145,32 @@ class Task:
         if self.fault:
             return self.fault
         part = self.parts[name]
-        text = part["inputs"]
-        inputs = json.loads(text) if part["json"] else eval(text, {"inf": math.inf, "nan": math.nan})
-        limits, total, function, post = part["limits"], part["total"], self.function, POSTS[self.post]
+        inputs = part["inputs"] if part["json"] else eval(part["inputs"], {"inf": math.inf, "nan": math.nan})
+        limits = {int(number): limit for number, limit in part["limits"].items()}
+        total, function, post = part["total"], self.function, POSTS[self.post]
         lines: list = []
         seconds: list = []
-        size = 0
+        size, armed, self.rings = 0, 0.0, 0
         gc.collect()
         whole = self.watch = Stopwatch()
         for number, given in enumerate(inputs):
             if self.trusted or _clock() - self.watch.wall > STALE_S:
-                self.watch = Stopwatch()
-            limit = limits.get(str(number), 1.0)
+                self.watch, armed = Stopwatch(), 0.0
+            limit = limits.get(number, 1.0)
             self.look = 0 < budget < limit
             self.limit = budget if self.look else limit
             try:
                 try:
-                    if not self.trusted:
+                    if not self.trusted and (self.renew or armed != self.limit):
                         _alarm(_REAL, self.limit)
                         _handle(_ALRM, self.late)
+                        armed = self.limit
+                    self.calling = True
                     value = function(*given)
                 finally:
-                    _alarm(_REAL, 0)
+                    self.calling = False
+                    if self.renew:
+                        _alarm(_REAL, 0)
                 if self.look and self.rings:
                     return "\n".join([*lines, "+"])
                 if self.trusted:

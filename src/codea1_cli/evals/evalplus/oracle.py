@@ -7,7 +7,6 @@ for a float or a list of floats (or where the task has a tolerance) the same typ
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -67,9 +66,9 @@ def arguments_of(task_id: str, stored: list[Any]) -> list[Arguments]:
 
 
 def shipped(arguments: list[Arguments]) -> dict[str, Any]:
-    """The inputs as text: JSON where that is exact, which is quicker to read, else a Python expression."""
+    """The inputs for `in_jail`: as they are where JSON has them exactly, else a Python expression."""
     if all(map(_is_json, arguments)):
-        return {"json": True, "inputs": json.dumps(arguments)}
+        return {"json": True, "inputs": arguments}
     return {"json": False, "inputs": repr(arguments)}
 
 

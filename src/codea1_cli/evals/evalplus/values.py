@@ -17,6 +17,8 @@ MAX_TEXT = 1_200_000
 MAX_BYTES = 1 << 26  # of an array
 MAX_EQUAL_HASHES = 50
 _NUMBERS = ("inf", "nan")
+# What is read without a parser.
+_INTEGER, _FLOAT = re.compile(r"-?(?:0|[1-9][0-9]{0,17})"), re.compile(r"-?[0-9]{1,17}\.[0-9]{1,20}")
 
 
 class Unreadable(ValueError):
@@ -47,6 +49,10 @@ def read(text: str, limit: int | None = MAX_TEXT) -> Read:
     """The value of an answer's line of at most `limit` characters. Raises Unreadable, and nothing else."""
     if text == "?":
         return NOTHING
+    if _INTEGER.fullmatch(text):
+        return Read(int(text))
+    if _FLOAT.fullmatch(text):
+        return Read(float(text))
     if limit is not None and len(text) > limit:
         raise Unreadable("too long")
     try:

@@ -179,7 +179,7 @@ def follow(
             if stood_still > _STANDSTILL_S:  # this process was stopped, and its child with it: a frozen service, say
                 deadline += stood_still
             was_loaded = seen.reader.loaded
-            fresh = _drain(pipe, seen)
+            fresh, size = _drain(pipe, seen)
             if seen.reader.loaded and not was_loaded:
                 seen.load_seconds = time.monotonic() - began
             if fresh or seen.reader.loaded != was_loaded:
@@ -206,7 +206,7 @@ def follow(
                     seen.ended, seen.cpu_seconds = "timeout", now - used
                 look = time.monotonic() + max(cpu_s - (now - used), 0.01)
             else:
-                pause = min(2 * pause, longest)
+                pause = 0.001 if size else min(2 * pause, longest)  # a long answer waits for room in the pipe
                 if group is not None and not offered:
                     group.offer(pid)
                     offered = True
@@ -214,21 +214,22 @@ def follow(
         os.close(ended)
 
 
-def _drain(pipe: int, seen: ChildReport) -> int:
-    """Reads all that is there; how many answers came."""
-    fresh = 0
+def _drain(pipe: int, seen: ChildReport) -> tuple[int, int]:
+    """Reads all that is there; how many answers and bytes came."""
+    fresh = size = 0
     while True:
         try:
             data = os.read(pipe, 1 << 18)
         except BlockingIOError:
-            return fresh
+            return fresh, size
         if not data:
-            return fresh
+            return fresh, size
+        size += len(data)
         try:
             answers = seen.reader.feed(data)
         except Garbage as fault:
             seen.ended, seen.detail = "garbage", str(fault)
-            return fresh
+            return fresh, size
         seen.answers += answers
         fresh += len(answers)
 

@@ -138,12 +138,20 @@ class LocalSandbox:
         self._idle[seed].put(worker)
 
     def run(
-        self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0
+        self,
+        program: str,
+        entry_point: str,
+        calls: Sequence[str],
+        limits: Limits,
+        hash_seed: int = 0,
+        *,
+        given: str = "null",
     ) -> ProgramRun:
         """Loads a program and evaluates calls in it. Our own failure gives `loaded` None and `unscored` answers."""
         began = time.monotonic()
-        job = {"program": program, "entry": entry_point, "calls": list(calls), "apart": self.apart}
-        run = self._try_twice(json.dumps(job).encode(), hash_seed, lambda watch: run_program(watch, len(calls), limits))
+        head = json.dumps({"program": program, "entry": entry_point, "calls": list(calls), "apart": self.apart})
+        job = f'{head[:-1]}, "given": {given}}}'.encode()  # `given` is text already: it may be long
+        run = self._try_twice(job, hash_seed, lambda watch: run_program(watch, len(calls), limits))
         if isinstance(run, str):
             run = ProgramRun.unscored(len(calls), run)
         run.seconds = time.monotonic() - began

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -21,6 +22,7 @@ from codea1_cli.sandbox.local.child_monitor import ChildReport, FrameReader, Kin
 ZYGOTE = Path(__file__).parent / "jailed" / "zygote.py"
 START_S = 60.0
 REPLY_S = 30.0
+PIPE_BYTES = 1 << 18  # answers that a child sends without waiting
 NO_ROOM = 75  # as in `jailed/child.py`
 _REFUSED = (b"can't start new thread", b"Resource temporarily unavailable", b"Cannot allocate memory")
 STAGE = "codea1-stage-"  # what the folders of a worker's jail are called, below the temporary ones
@@ -119,6 +121,8 @@ class Worker:
             self.group.limit(request["memory_mb"], request["processes"])
         pipe, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
+            with contextlib.suppress(OSError):  # the kernel bounds what a user's pipes hold together
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
             os.set_blocking(theirs, True)
             try:
                 self._send({"op": "spawn", "start": start, **request}, (job, theirs))

@@ -58,14 +58,24 @@ def send(out: int, data: bytes) -> None:
 
 
 class Job:
-    """One candidate and its calls, from `start` on. `sink` takes its output, `scratch` is its folder or empty."""
+    """One candidate and its calls, from `start` on. `sink` takes its output, `scratch` is its folder or empty;
+    `harness`, if there is one, loads it (`sandbox.base.SandboxEnvironment`)."""
 
     def __init__(
-        self, text: bytes, start: int, out: int, sink: int, output_limit: int, scratch: str, alone: bool, again: bool
+        self,
+        text: bytes,
+        start: int,
+        out: int,
+        sink: int,
+        output_limit: int,
+        scratch: str,
+        alone: bool,
+        again: bool,
+        harness,
     ) -> None:
         job = _loads(text)
         self.program, self.entry, self.calls = job["program"], job["entry"], job["calls"]
-        self.apart = job["apart"]
+        self.apart, self.harness, self.given = job["apart"], harness, job.get("given")
         self.start, self.out, self.sink, self.output_limit = start, out, sink, output_limit
         self.scratch, self.alone = scratch, alone
         self.again = again
@@ -131,7 +141,10 @@ class Job:
             sys.modules["candidate"] = module
             space = module.__dict__
             try:
-                exec(code, space)
+                if self.harness is None:
+                    exec(code, space)
+                else:
+                    space = self.harness(code, self.given, self.stateless and not self.apart)
             finally:
                 if _getpid() != self.pid:  # a fork of the program's that returned
                     _exit(0)

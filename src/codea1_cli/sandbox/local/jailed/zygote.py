@@ -49,6 +49,13 @@ def load_all(folder: str, names: tuple, loaded: dict) -> dict:
     return modules
 
 
+def load_harness(source: str):
+    """The function `load` of a harness. It has a candidate's builtins, which it may change."""
+    space = {"__name__": "harness", "__builtins__": builtins}
+    exec(compile(source, "<harness>", "exec", 0, True), space)
+    return space["load"]
+
+
 class StartsThread(Exception):
     """A module that starts a thread when it is imported, as pyarrow's does, and with it pandas: the kernel makes no
     user namespace for a process of several threads."""
@@ -92,6 +99,7 @@ class Zygote:
         modules = load_all(here, _MODULES, {})
         if setup["unit"]:
             self.relay = load_all(os.path.join(here, "unit_tests"), _UNIT_MODULES, modules)["relay"]
+        self.harness = load_harness(setup["harness"]) if setup["harness"] else None
         self.child = modules["child"]
         os.environ.clear()
         os.environ.update(HOME="/tmp", TMPDIR="/tmp", PATH="/usr/bin:/bin", LANG="C.UTF-8", OMP_NUM_THREADS="1")
@@ -119,7 +127,7 @@ class Zygote:
         reader, out = os.pipe()
         sink = os.memfd_create("output", 0)
         for _ in range(10):
-            self.child.Job(text.encode(), 0, out, sink, 1 << 20, "", False, False).run()
+            self.child.Job(text.encode(), 0, out, sink, 1 << 20, "", False, False, None).run()
             os.read(reader, 1 << 16)
         sys.modules.pop("candidate", None)
         for descriptor in (reader, out, sink):
@@ -206,7 +214,7 @@ class Zygote:
         os.close(job)
         limit = request["output_kb"] * 1024
         job_run = self.child.Job(
-            text, request["start"], out, sink, limit, self.jail.scratch, self.jail.alone, request["again"]
+            text, request["start"], out, sink, limit, self.jail.scratch, self.jail.alone, request["again"], self.harness
         )
         try:
             job_run.run()
