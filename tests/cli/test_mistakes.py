@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from codea1_cli.cli import app, mistakes
-from codea1_cli.judging import same
+from codea1_cli.judging.compare import same
 from codea1_cli.mistakes.export import pytest_file, text_source, value_source
 from codea1_cli.mistakes.inspect import possible_lines, sparkline
 from codea1_cli.mistakes.replay import traced_line

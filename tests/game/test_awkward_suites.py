@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from codea1_cli.game.rules import Game
-from codea1_cli.judging import same
+from codea1_cli.judging.compare import same
 from codea1_cli.sandbox.verdicts import Verdict
 from tests.game.play import judge
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codea1_cli.game.rules import Game, SuiteCounts, code_reward, nonprintable_share, suite_reward
+from codea1_cli.game.rewards import SuiteCounts, code_reward, nonprintable_share, suite_reward
+from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import population_std, select
 
 K = 8

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import codea1_cli.sandbox.local as local
-from codea1_cli.judging import same
+from codea1_cli.judging.compare import same
 from codea1_cli.sandbox.values import Array, Member, Record, Undecodable, decode, show
 
 sys.path.insert(0, str(Path(local.__file__).parent / "jailed"))

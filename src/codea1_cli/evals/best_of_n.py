@@ -25,7 +25,7 @@ from codea1_cli.evals.selection import SELECTORS, Assert, Matrix, choose, gains
 from codea1_cli.evals.test_generation.sampling import sample_replies
 from codea1_cli.extract import AssertStatement, Stated, parse_suite
 from codea1_cli.files import kept_rows
-from codea1_cli.judging import numbered, same
+from codea1_cli.judging.compare import numbered, same
 from codea1_cli.models.sampler import ModelRef, SamplingSettings, context_of, open_sampler
 from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.base import Limits, Sandbox, in_order

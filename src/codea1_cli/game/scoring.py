@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from codea1_cli.game.judged_tests import JudgedCandidate, JudgedSuite, JudgedTest, read_book_test
 from codea1_cli.game.mistake_book import Book, BookEvent, Entries
 from codea1_cli.game.pool import JudgedPool, breaks_own, evidence, kills
-from codea1_cli.game.rules import Game, SuiteCounts, SuiteReward, code_reward, nonprintable_share, suite_reward
+from codea1_cli.game.rewards import SuiteCounts, SuiteReward, code_reward, nonprintable_share, suite_reward
+from codea1_cli.game.rules import Game
 from codea1_cli.sandbox.verdicts import Verdict
 
 MAX_BOOK_TEST_CHARS = 4_000

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from codea1_cli.extract import AssertStatement, parse_suite
 from codea1_cli.extract.pytests import convert_tests
-from codea1_cli.judging import same
+from codea1_cli.judging.compare import same
 from codea1_cli.judging.references import ReferenceCache, References, call_limit
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox
 from codea1_cli.sandbox.verdicts import Expected, Value, Verdict, verdict_of

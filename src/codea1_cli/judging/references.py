@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from codea1_cli.judging import same
+from codea1_cli.judging.compare import same
 from codea1_cli.sandbox.base import Limits, Sandbox
 from codea1_cli.sandbox.values import Unreadable, decode, show
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected

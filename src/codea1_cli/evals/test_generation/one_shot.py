@@ -19,8 +19,9 @@ from codea1_cli.evals.test_generation.figures import FunctionScore
 from codea1_cli.extract import parse_suite
 from codea1_cli.extract.source import parse
 from codea1_cli.game.judged_tests import JudgedTest, judged_suite
-from codea1_cli.game.rules import Game, SuiteCounts, suite_reward
-from codea1_cli.judging import same
+from codea1_cli.game.rewards import SuiteCounts, suite_reward
+from codea1_cli.game.rules import Game
+from codea1_cli.judging.compare import same
 from codea1_cli.judging.judge import Expected, Judge
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 

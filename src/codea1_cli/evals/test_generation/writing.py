@@ -19,7 +19,7 @@ from codea1_cli.evals.test_generation.one_shot import CallRunner
 from codea1_cli.extract import parse_suite
 from codea1_cli.extract.folding import Stated, fold
 from codea1_cli.extract.source import parse, parse_call
-from codea1_cli.judging import numbered
+from codea1_cli.judging.compare import numbered
 from codea1_cli.judging.judge import Judge, well_formed
 from codea1_cli.sandbox.values import show
 from codea1_cli.sandbox.verdicts import Expected
