@@ -98,3 +98,45 @@ def test_no_comprehension_hides_a_variable_of_an_enclosing_function() -> None:
     assert {file.name: found for file, found in wrong.items() if found} == {}
     example = "def f(ids):\n    def g():\n        return [ids for ids in [1]], ids\n    return g"
     assert list(shadows(symtable.symtable(example, "", "exec"))) == ["line 3: {'ids'}"]
+
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def _public(body: list[ast.stmt]) -> Iterator[Definition]:
+    return (each for each in body if isinstance(each, Definition) and not each.name.startswith("_"))
+
+
+def test_every_public_function_and_class_says_what_it_is() -> None:
+    """A method may leave that to the class it overrides it from; sections of a recipe are told field by field."""
+    trees = [(file, ast.parse(file.read_text(encoding="utf-8"))) for file in sorted(ROOT.rglob("*.py"))]
+    classes: dict[str, list[ast.ClassDef]] = {}
+    for _, tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, []).append(node)
+
+    def bases(node: ast.ClassDef) -> set[str]:
+        named = {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases}
+        return named | {
+            above for name in named for one in classes.get(name, ()) if one is not node for above in bases(one)
+        }
+
+    def inherited(node: ast.ClassDef, name: str) -> bool:
+        above = bases(node) - {"Protocol"}
+        ours = [one for base in above for one in classes.get(base, ())]
+        told = any(one.name == name and ast.get_docstring(one) for base in ours for one in _public(base.body))
+        return told or any(base not in classes for base in above)  # a library's
+
+    silent = []
+    for file, tree in trees:
+        if file.name == "in_jail.py":  # it runs beside a model's program; its source is the key of a cache
+            continue
+        owners = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+        for owner in (tree, *owners):
+            for each in _public(owner.body):
+                section = isinstance(each, ast.ClassDef) and "BaseModel" in bases(each)
+                overrides = isinstance(owner, ast.ClassDef) and inherited(owner, each.name)
+                if not (ast.get_docstring(each) or section or overrides):
+                    silent.append(f"{file.relative_to(ROOT)}:{each.lineno} {each.name}")
+    assert silent == []

@@ -74,7 +74,7 @@ def eval_tests(
     ] = 10.0,
     memory_mb: Annotated[int, Option(min=64, help="Memory of a test, in MiB.")] = 1024,
     only_sample: Annotated[
-        bool, Option("--only-sample", help="Score nothing; the same command without this goes on, here or elsewhere.")
+        bool, Option("--sample-only", "--only-sample", help="Score nothing; the same command without this goes on.")
     ] = False,
     table: Annotated[bool, Option("--table", help="Show every function.")] = False,
     workers: WorkersOption = None,

@@ -152,9 +152,11 @@ class Data:
     """stdout, whatever it is at the time; its faults are raised as `write` says."""
 
     def write(self, text: str) -> int:
+        """As of a text stream."""
         return int(self._tried("write", text))
 
     def flush(self) -> None:
+        """As of a text stream."""
         self._tried("flush")
 
     def _tried(self, what: str, *values: str) -> Any:
@@ -179,9 +181,11 @@ class Messages:
         self._stream = stream
 
     def write(self, text: str) -> int:
+        """As of a text stream."""
         return self._tried("write", text) or 0
 
     def flush(self) -> None:
+        """As of a text stream."""
         self._tried("flush")
 
     def _tried(self, what: str, *values: str) -> Any:

@@ -73,6 +73,7 @@ def _disk_full(cause: Any, run: RunDir) -> bool:
 
 
 def resume_hint(run: RunDir) -> str | None:
+    """What to type to go on with a run, and from where that goes on."""
     step = run.latest_step()
     typed = f"`{command('train', *run.options, '--resume')}`"
     if run.exists() and run.recipe().checkpoint.every is None:

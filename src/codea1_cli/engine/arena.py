@@ -34,6 +34,8 @@ from codea1_cli.runs.run_dir import RunDir
 
 
 class Arena:
+    """The actor where both policies meet: it judges, rewards, evaluates, and writes the run's files."""
+
     def __init__(self, recipe: Recipe, run_path: str, labels: Sequence[str]) -> None:
         settle(threads=True)
         settle_umask()
@@ -207,6 +209,7 @@ class Arena:
         return self.decisions[step]
 
     async def report(self, report: RankReport) -> None:
+        """Takes a rank's part of a step's line; the last one writes the line and tells the driver."""
         assert self.run_writer is not None
         if line := await self.in_writer(self.run_writer.report, report):
             self.tell({"kind": "step", "line": line})
@@ -224,6 +227,7 @@ class Arena:
         self.tell({"kind": "checkpoint", "step": step, "pruned": pruned})
 
     async def request_stop(self) -> None:
+        """The run is to save and end after the step that it is in."""
         self.stop_requested = True
 
     # -- evaluation ------------------------------------------------------------------------------------------------
@@ -248,6 +252,7 @@ class Arena:
 
     # -- the driver's view -----------------------------------------------------------------------------------------
     def tell(self, event: dict[str, Any]) -> None:
+        """Queues an event for the driver."""
         self.events.append(event)
         self.news.set()
 
@@ -261,6 +266,7 @@ class Arena:
         return [*events, {"kind": "doing", "ranks": self.beats.phases, "counts": counts}]
 
     async def heartbeat(self, label: str, phase: str, step: int) -> None:
+        """A rank is in a phase of a step; the first that samples starts the clock of the steps."""
         if phase == "sampling" and not self.sampling:
             self.sampling = True
             if self.run_writer is not None:

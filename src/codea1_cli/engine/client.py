@@ -121,6 +121,8 @@ class ArenaClient(Exchange):
 
 
 class Heartbeats:
+    """When each rank last made progress, and in which phase it is."""
+
     def __init__(self, file: Path) -> None:
         """`file`: where `codea1 runs watch` finds each rank's phase, its step and the time that it began."""
         self._beats: dict[str, tuple[str, int, float]] = {}

@@ -36,12 +36,13 @@ _REFERENCES_AT_ONCE = 256  # so that each call of the arena ends within the pati
 
 
 class Driver:
+    """Starts the arena and the ranks of a run, watches them, and ends them."""
+
     def __init__(
         self, recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]], view: View, nodes: Sequence[Node] = ()
     ) -> None:
         """`nodes`: those of the cluster that the run joins, the driver's first; none for a run on this machine."""
-        self.recipe, self.run, self.view = recipe, run, view
-        self.ranks, self.nodes = ranks, nodes
+        self.recipe, self.run, self.view, self.ranks, self.nodes = recipe, run, view, ranks, nodes
         self.method, self.saves = method_of(recipe), recipe.checkpoint.every is not None
         self.single = len(self.method.policies) == 1
         self.workers: dict[str, Any] = {}

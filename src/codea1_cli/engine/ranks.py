@@ -200,6 +200,7 @@ class RankSpec:
 
     @property
     def label(self) -> str:
+        """As in `code[0]`: policy and number."""
         return f"{self.policy}[{self.rank}]"
 
     @property
@@ -262,6 +263,12 @@ def build_order(specs: Sequence[RankSpec]) -> list[list[str]]:
 
 
 def wants_vllm(recipe: Recipe, gpu: Gpu | None) -> bool:
+    """Whether a rank on this GPU (None: on the CPU) samples with vLLM.
+
+    Raises:
+        EnvironmentFault: the recipe asks for vLLM, and it is not installed.
+        UserError: the recipe asks for it where it cannot be.
+    """
     from importlib.util import find_spec
 
     installed = find_spec("vllm") is not None

@@ -112,6 +112,8 @@ def outside(rates: Mapping[str, float | None], least: float, most: float) -> dic
 
 
 class RunSetup:
+    """What a run works out before its first step: the problems that it takes, their order, run.json."""
+
     def __init__(self, recipe: Recipe, run: RunDir) -> None:
         self.recipe, self.run = recipe, run
         self.first = method_of(recipe).roles[0]  # whose prompts are known before the run

@@ -51,6 +51,7 @@ class RunWriter:
         self.last_line = time.monotonic()
 
     def close(self) -> None:
+        """Closes the Mistake Book's file and removes what an unfinished checkpoint left."""
         shutil.rmtree(self.run.path / "checkpoints" / ".work", ignore_errors=True)
         self.store.close()
 
@@ -120,6 +121,7 @@ class RunWriter:
         return outcomes, self.method.figures(self.rules, outcomes) | self.summary() | left
 
     def arena_stats(self, step: int, stats: dict[str, Any]) -> None:
+        """Keeps what the arena counted of a step until the ranks have reported it."""
         with self.lock:
             self.stats[step] = stats
 
@@ -185,6 +187,7 @@ class RunWriter:
         self.run.prune(self.recipe.checkpoint.keep, pending)
 
     def summary(self) -> dict[str, Any]:
+        """How many tests and problems the Mistake Book has, and how many programs the pools."""
         return {
             "book_tests": sum(len(book.entries) for book in self.books.values()),
             "book_problems": sum(bool(book.entries) for book in self.books.values()),

@@ -91,6 +91,7 @@ class Step:
         await asyncio.gather(*(load(pid, group) for pid, group in texts.items()))
 
     async def candidates(self, problem_id: str) -> list[Candidate]:
+        """A problem's candidates; waits until all are extracted and loaded."""
         return await _slot(self._candidates, problem_id)
 
     async def views(self, problem_id: str) -> list[CandidateView]:
@@ -115,12 +116,15 @@ class Step:
         return dict(zip(draw.sample(free, count), draw.sample(members, count), strict=True))
 
     def attacked(self, candidates: Sequence[Candidate]) -> list[bool]:
+        """As `StepJudge.attacked`."""
         return self._judge.attacked(candidates)
 
     def owners(self, candidates: Sequence[Candidate]) -> list[int]:
+        """As `StepJudge.owners`."""
         return self._judge.owners(candidates)
 
     async def judge_suites(self, problem_id: str, index: int, texts: Sequence[str]) -> None:
+        """Judges the suites against one candidate of a problem."""
         await self.judge_groups([(problem_id, index, texts)])
 
     async def judge_groups(self, groups: Iterable[tuple[str, int, Sequence[str]]]) -> None:
@@ -155,9 +159,11 @@ class Step:
                     slot.set_exception(error)
 
     async def judged(self, problem_id: str, index: int) -> Judged:
+        """One candidate's judged suites; waits until they are."""
         return await _slot(self._judged, (problem_id, index))
 
     async def judge_pool(self, problem_id: str, candidates: Sequence[Judged]) -> JudgedProblem:
+        """Runs the suites of all of a problem's candidates on the problem's pool, where the rules have one."""
         if not self._judge.rules.has_pool:
             return JudgedProblem(candidates)
         started, pool = time.monotonic(), self._pool(problem_id)

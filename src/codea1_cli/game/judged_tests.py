@@ -25,9 +25,12 @@ class TestVerdict(Protocol):
     """What a candidate made of one call: the verdict, and what it gave as text."""
 
     @property
-    def verdict(self) -> Verdict: ...
+    def verdict(self) -> Verdict:
+        """What the candidate did on the test's call."""
+
     @property
-    def got(self) -> str: ...
+    def got(self) -> str:
+        """What the candidate gave, as text."""
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,8 @@ class Rank(Protocol):
         """The step at work, counted from 1."""
 
     @property
-    def tokenizer(self) -> Any: ...
+    def tokenizer(self) -> Any:
+        """The policy's own."""
 
     @property
     def reports_logprobs(self) -> bool:

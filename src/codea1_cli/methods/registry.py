@@ -22,10 +22,12 @@ class Named(Protocol):
     """A recipe, as far as this module knows it."""
 
     @property
-    def method(self) -> str: ...
+    def method(self) -> str:
+        """Its name."""
 
     @property
-    def sft(self) -> Any: ...
+    def sft(self) -> Any:
+        """The section of that name."""
 
 
 def method_of(recipe: Named) -> Method:

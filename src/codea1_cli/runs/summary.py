@@ -54,9 +54,11 @@ class Outcome:
 class View(Protocol):
     """Who shows a run: the terminal, or nobody."""
 
-    def phase(self, text: str) -> None: ...
+    def phase(self, text: str) -> None:
+        """What the run does now, until the next call."""
 
-    def event(self, event: dict[str, Any]) -> None: ...
+    def event(self, event: dict[str, Any]) -> None:
+        """Something that happened, as the arena tells it."""
 
 
 def summarise(run: RunDir) -> RunSummary:

@@ -287,7 +287,7 @@ def test_functions_without_a_suite_are_counted_and_said(files, call):
 def test_sampling_here_and_scoring_elsewhere(files, call, sampler, monkeypatch):
     monkeypatch.setattr(job, "Scorer", None)  # nothing is scored
     words = ("ult", "--data", files / "ult.json", "--k", 2, "--tests", 2, "--out", files / "r")
-    code, _, err = call(*words, "--only-sample")
+    code, _, err = call(*words, "--sample-only")
     assert (code, sampler.prompts) == (0, 3 * 2 + 3)
     assert "suites in" in err
     monkeypatch.undo()

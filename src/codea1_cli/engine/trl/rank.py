@@ -71,21 +71,27 @@ class TrainingRank:
 
     @property
     def step(self) -> int:
+        """The step that the rank is in, from 1."""
         return self.trainer.state.global_step // self.updates_per_step + 1
 
     @property
     def tokenizer(self) -> Any:
+        """The policy's own."""
         return self.trainer.processing_class
 
     @property
     def reports_logprobs(self) -> bool:
+        """Whether sampling gives log-probs: vLLM's, or those of weights that are a step old."""
         return bool(self.trainer.use_vllm or self.staleness)
 
     def scheduled(self, step: int) -> list[str]:
+        """This rank's share of the problems that a step learns from."""
         size = self.recipe.train.problems_per_step // self.spec.ranks  # TRL's ranks have neighbouring rows
         return list(self.schedule.steps[step - 1][self.spec.rank * size : (self.spec.rank + 1) * size])
 
     def problem_ids(self, step: int) -> list[str]:
+        """The problems that this rank samples in a step, spare ones last; none after the last step. Those that left the
+        schedule are replaced."""
         if step > len(self.schedule):
             return []
         spare = self.schedule.steps[step - 1][self.recipe.train.problems_per_step :]
@@ -105,27 +111,32 @@ class TrainingRank:
 
     @contextlib.contextmanager
     def waiting(self, role: str) -> Iterator[None]:
+        """Counts the time inside as waiting of a role."""
         self.phase("waiting")
         yield
         self.clock(f"{role}_waiting")
 
     @contextlib.contextmanager
     def sampling(self, role: str) -> Iterator[None]:
+        """Counts the time inside as sampling of a role."""
         self.phase("sampling")
         fault_at(role, self.spec.rank, self.step, "sampling")
         yield
         self.clock(f"{role}_sampling")
 
     def update_begins(self) -> None:
+        """What follows counts as updating."""
         self.phase("updating")
         if nan_at(self.spec.policy, self.spec.rank, self.step):
             next(self.trainer.model.parameters()).data.fill_(math.nan)
 
     def count_tokens(self, role: str, completions: Sequence[Sequence[int]]) -> None:
+        """Adds to the tokens that a role has sampled."""
         self.sampled_tokens[role] += sum(map(len, completions))
 
     # -- sampling --------------------------------------------------------------------------------------------------
     def sync_weights(self) -> None:
+        """As `sampling.sync_weights`."""
         sampling.sync_weights(self.trainer)
 
     def sample(
@@ -136,10 +147,12 @@ class TrainingRank:
         on_chunk: OnChunk | None = None,
         settings: SamplingSettings | None = None,
     ) -> tuple[list[list[Ids]], list[list[list[float]]] | None]:
+        """As `sampling.sample_groups`, with the role's length or other settings."""
         with sampling.sampling_as(self.trainer, settings or self.recipe.role(role).max_completion_tokens):
             return sampling.sample_groups(self.trainer, prompts, n, chunk=self.recipe.sampling.chunk, on_chunk=on_chunk)
 
     def log_probs(self, prompts: Sequence[Ids], completions: Sequence[Sequence[Ids]]) -> list[list[list[float]]]:
+        """As `sampling.log_probs`."""
         return sampling.log_probs(self.trainer, prompts, completions)
 
     def sample_aside(

@@ -167,6 +167,7 @@ def beside_training(trainer: Any, seed: int) -> Iterator[None]:
 
 
 def random_state() -> dict[str, Any]:
+    """The state of every random generator that sampling draws from, on this process's GPU too."""
     import numpy
     import torch
 
@@ -177,6 +178,7 @@ def random_state() -> dict[str, Any]:
 
 
 def restore_random_state(state: dict[str, Any]) -> None:
+    """Puts back what `random_state` gave."""
     import numpy
     import torch
 

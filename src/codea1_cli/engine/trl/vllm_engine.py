@@ -106,9 +106,11 @@ class WeightCheck:
         generation.sync_weights = self.sync
 
     def engine_parameters(self) -> dict[str, Any]:
+        """The weights that vLLM samples with, by its own names."""
         return dict(self.generation.llm.llm_engine.model_executor.driver_worker.model_runner.model.named_parameters())
 
     def watched(self) -> Iterator[tuple[str, Any]]:
+        """The trainer's parameters by name; notes the sum of each that vLLM takes as it is."""
         known = self.engine_parameters()
         for name, parameter in self._params():
             twin = known.get(name)

@@ -122,7 +122,7 @@ def sample_only(job: Job, progress: Progress) -> dict[str, Any]:
         UserError: suites were given, or the folder holds results of other settings.
     """
     if job.suites is not None:
-        raise UserError("given suites need no sampling", hint="leave out --suites or --only-sample")
+        raise UserError("given suites need no sampling", hint="leave out --suites or --sample-only")
     folder = JobFolder(job)
     for protocol in job.protocols:
         folder.suites(protocol, folder.functions, progress)
