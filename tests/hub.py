@@ -1,4 +1,5 @@
-"""A stand-in of the Hugging Face hub and of GitHub's raw files, which can be told to fail in each way.
+"""A stand-in of the Hugging Face hub and of GitHub's raw files, which can be told to fail in each way; and of a package
+index.
 
 Its repositories are dictionaries of file names and bytes. Any revision is the commit it names, `main` is COMMIT. Models are
 taken from who has its token, whose account is `me`.
@@ -14,6 +15,7 @@ import json
 import re
 import threading
 import time
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -366,3 +368,34 @@ def on_the_hub(row: Mapping[str, Any], most: int = 4) -> dict[str, Any]:
     return {"task_id": int(task_id.rpartition("/")[2]), "code": row["canonical_solution"].strip(), "prompt": question,
             "source_file": "", "test_imports": [], "test_list": [line for line in row["assertion"].split("\n") if line.startswith("assert ")],
             "test": program.replace("CALLED", entry)}  # fmt: skip
+
+
+# -- a package index -----------------------------------------------------------------------------------------------------
+def wheel(folder: Path, name: str, files: Mapping[str, str], version: str = "1.0") -> None:
+    """Writes the smallest wheel that installers take, of a name as wheels have it."""
+    about = f"{name}-{version}.dist-info"
+    parts = {
+        **files,
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    parts[f"{about}/RECORD"] = "".join(f"{path},,\n" for path in [*parts, f"{about}/RECORD"])
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for path, text in parts.items():
+            archive.writestr(path, text)
+
+
+def package_index(wheels: Path) -> dict[str, str]:
+    """The variables with which uv and pip take a folder of wheels for the only index; what uv keeps of real ones is
+    not looked at."""
+    return {"UV_OFFLINE": "1", "UV_FIND_LINKS": str(wheels), "UV_CACHE_DIR": str(wheels.with_name("uv-cache")),
+            "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}  # fmt: skip
+
+
+def publish_libraries(wheels: Path, requirements: Path) -> None:
+    """A wheel of each library that is listed as NAME==VERSION, all empty but matplotlib's, whose fonts are looked for."""
+    wheels.mkdir()
+    for line in requirements.read_text().split():
+        name, _, version = line.partition("==")
+        files = {"matplotlib/__init__.py": "", "matplotlib/font_manager.py": ""} if name == "matplotlib" else {}
+        wheel(wheels, re.sub(r"[-.]+", "_", name), files, version)

@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.cli import app
+from codea1_cli.evals.bigcodebench.environment import REQUIREMENTS
 from codea1_cli.tiny import model_path, problems_path
 from tests.e2e.harness import CODEA1, SMALL
-from tests.hub import PATIENT, environment, publish_all, serving
+from tests.hub import PATIENT, environment, package_index, publish_all, publish_libraries, serving
 
 SHOP = Path(__file__).parents[1] / "fixtures" / "shop.py"
 
@@ -47,14 +49,15 @@ class Typed:
 
 
 FEW = "--limit 2 --max-new-tokens 24"
-SHORT = shlex.join(word for word in SMALL if word != "data.heldout=null") + " eval.limit=4 eval.n=2"
+SHORT = shlex.join(word for word in SMALL if word != "data.heldout=null").replace("max_steps=6", "max_steps=4")
+SHORT += " eval.limit=4 eval.n=2 preflight.enabled=false"
 PLAN = Typed("GPU", plan=True)
 PLAN_SHARED = Typed("GPU", put={"data.train=/shared/train.jsonl": "data.train=problems.jsonl"}, plan=True)
 PLAN_TRAIN = Typed("GPU", put={"data.train=train.jsonl": "data.train=problems.jsonl"}, plan=True)
 COMMANDS: dict[str, Typed] = {
     # -- README
     "train --recipe tiny": Typed("tests in the Mistake Book", f"--run RUN --max-steps 1 {SHORT} checkpoint.every=1"),
-    "train --run RUN --resume": Typed("next: codea1 train --resume --run RUN", "--dry-run"),
+    "train --run RUN --resume": Typed("run RUN goes on from step 1"),
     "train --recipe tiny seed=401": Typed("steps", instead="train --recipe tiny seed=401 --dry-run"),
     "doctor": Typed("sandbox"),
     "runs export RUN OTHER --csv": Typed("code.reward"),
@@ -78,12 +81,12 @@ COMMANDS: dict[str, Typed] = {
     "eval-code humaneval --samples FILE --select tests --test-model my-run": Typed("by tests", "--suites 1"),
     "eval-code humaneval --samples FILE --select codet": Typed("chosen by codet"),
     "eval-code setup bigcodebench --dry-run": Typed("3 GB"),
-    "eval-code setup bigcodebench": Typed("3 GB", "--dry-run"),
+    "eval-code setup bigcodebench": Typed("next: codea1 eval-code bigcodebench"),
     "eval-code bigcodebench": Typed("BigCodeBench", f"{FEW} --n 1"),
     "train --recipe 1.5b data.train=/shared/train.jsonl --runs /shared/runs --address auto": PLAN_SHARED,
     "train --recipe 1.5b data.train=/shared/train.jsonl --run paper --runs /shared/runs --address '$ip:6379'": PLAN_SHARED,
     "train --run paper --runs /shared/runs --resume --address '$ip:6379'": Typed(
-        "steps", instead="train --run RUN --resume --dry-run"
+        "steps", instead="train --run NAME --resume --dry-run"
     ),
     "prepare-data kodcode --difficulty hard --out data/kodcode-hard": Typed(
         "train --recipe",
@@ -99,7 +102,7 @@ COMMANDS: dict[str, Typed] = {
     "train --recipe 135m data.train=problems.jsonl": PLAN,
     "eval-code humaneval": Typed("HumanEval+", FEW),
     "eval-code mbpp --model MODEL --n 32 --temperature 0.7": Typed("MBPP+", FEW),
-    "eval-code humaneval --model RUN --step 40": Typed("HumanEval+", FEW, {"40": "1"}),
+    "eval-code humaneval --model RUN --step 40": Typed("HumanEval+", FEW, {"40": "4"}),
     "eval-code humaneval --samples FILE": Typed("HumanEval+"),
     "eval-code compare A B": Typed("B - A"),
     "eval-code sanitise humaneval RAW.jsonl": Typed("1 solution: "),
@@ -134,7 +137,7 @@ COMMANDS: dict[str, Typed] = {
     ),
     "make-pairs problems.jsonl --role code --out pairs/run --rollouts RUN": Typed("with pairs", "--limit 4"),
     "train --recipe tiny --tracker tensorboard": Typed("--tracker tensorboard", "--dry-run"),
-    "train --run NAME --resume --tracker trackio": Typed("--tracker trackio", "--dry-run"),
+    "train --run NAME --resume --tracker trackio": Typed("run NAME goes on from step 1", "--max-steps 2"),
     "runs track RUN --tracker tensorboard": Typed("tracker tensorboard: "),
     "runs watch": Typed("step"),
     "runs show RUN --plot curves.png": Typed("curves of"),
@@ -153,8 +156,8 @@ COMMANDS: dict[str, Typed] = {
     "train --recipe tiny game.alpha=0.25 train.max_steps=20 code.max_completion_tokens=96": Typed(
         "20 of 12", "--dry-run"
     ),
-    "train --run NAME --resume": Typed("steps", "--dry-run"),
-    "train --run NAME --resume train.max_steps=40": Typed("train.max_steps=40", "--dry-run"),
+    "train --run NAME --resume": Typed("run NAME goes on from step 2"),
+    "train --run NAME --resume train.max_steps=40": Typed("changed from here on: train.max_steps=40", "--max-steps 5"),
     "export RUN --role code --to DIR": Typed("DIR"),
     "export RUN --role code --to DIR --push OWNER/NAME": Typed(
         "me/model", put={"DIR": "PUSHED", "OWNER/NAME": "me/model"}
@@ -203,6 +206,12 @@ def ground(folder: Path, shared: Path, monkeypatch: Any) -> Iterator[Any]:
         "suite": "assert f(1) == 1",
     }
     (folder / "suites.jsonl").write_text(json.dumps(suite) + "\n")
+    publish_libraries(folder / "wheels", REQUIREMENTS)
+    python = folder / "pyenv" / "versions" / "3.10.99" / "bin" / "python"  # where uv finds no 3.10 on this machine
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    for name, value in {**package_index(folder / "wheels"), "PYENV_ROOT": str(folder / "pyenv")}.items():
+        monkeypatch.setenv(name, value)
     with published(folder, shared, monkeypatch):
         yield lambda call, text, one: _run(call, folder, text, one)
 

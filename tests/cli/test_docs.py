@@ -114,7 +114,7 @@ def test_scripts_that_are_there_to_be_run_exist(page):
 
 @pytest.mark.slow
 @pytest.mark.e2e
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 @pytest.mark.shared
 def test_every_command_does_what_is_said_of_it(tmp_path, shared, monkeypatch, call):
     """As it is typed, in an empty folder with empty caches, where a stand-in of the hub is all that there is."""

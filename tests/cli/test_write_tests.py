@@ -113,18 +113,24 @@ def test_a_file_of_that_name_that_is_somebody_elses_is_refused(written, tmp_path
     assert (tmp_path / "tests" / "test_mine_generated.py").read_text() == "assert True\n"
 
 
-def test_alarms_are_shown_with_their_evidence_and_nothing_is_written(written, tmp_path):
+def test_alarms_are_shown_with_their_evidence_and_nothing_is_written(written, tmp_path, monkeypatch):
+    """Those that two samples agree on; what one alone says is counted."""
+    monkeypatch.setitem(REPLIES, "sign", [*REPLIES["sign"], "assert sign(-3) == 1\nassert sign(-7) == 1"])
+    monkeypatch.setitem(REPLIES, "lost", REPLIES["lost"] * 2)
     done, _ = written("--find-bugs")
     assert done.code == 0
     first, second, third, fourth = done.out.splitlines()
-    assert first == "mine.py:1  sign(-3) gives -1; 1 of 1 state 1"
+    assert first == "mine.py:1  sign(-3) gives -1; 2 of 2 samples state 1"
     assert second.strip() == "0 state what it gives; The sign."
     assert third.startswith("mine.py:16  lost(1) raises NameError: ")
     assert fourth.strip() == "0 state what it gives; no docstring"
-    assert "2 alarms on 2 functions" in done.err
+    assert (
+        "2 alarms on 2 of 2 functions: code or samples may be wrong; --json has 1 more, each of one sample alone"
+        in done.err
+    )
     data, _ = written("--find-bugs", "--json")
     assert [(one["file"], one["call"], one["votes"], one["against"]) for one in data.data] == [
-        ("mine.py", "sign(-3)", 1, 0), ("mine.py", "lost(1)", 1, 0),
+        ("mine.py", "sign(-3)", 2, 0), ("mine.py", "lost(1)", 2, 0), ("mine.py", "sign(-7)", 1, 0),
     ]  # fmt: skip
     assert not list(tmp_path.glob("tests/*"))
 

@@ -17,6 +17,7 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.judge import EndpointOption, PythonOption, RequireOption, SandboxOption, WorkersOption, open_sandbox
 from codea1_cli.cli.shell import panels, run_names
+from codea1_cli.durable import check_folder, only_writer
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError, counted
 
@@ -78,7 +79,6 @@ def write_tests(
     pytest file of its own. Functions that cannot be tested so are named.
     """
     from codea1_cli.cli.streams import Bar, interruptible
-    from codea1_cli.durable import only_writer
     from codea1_cli.evals.test_generation.evaluation import WARM, Scorer
     from codea1_cli.evals.test_generation.figures import Scoring
     from codea1_cli.evals.test_generation.pytest_files import write_tests as write
@@ -136,11 +136,9 @@ class _File:
 def _files(target: Path, suites: Sequence[Path], out: Path) -> list[_File]:
     """The files of the target that have a function."""
     from codea1_cli.data.sources.python_folder import PythonFolder
-    from codea1_cli.durable import check_folder
     from codea1_cli.files import read_source, user_path
 
-    target = user_path(target)
-    if not target.exists():
+    if not (target := user_path(target)).exists():
         raise UserError(f"no such file or folder: {target}", hint="a Python file, or a folder of them")
     check_folder(out, "--out")
     texts = [read_source(user_path(suite)) for suite in suites]
@@ -207,13 +205,15 @@ def _show_alarms(files: Sequence[_File], alarms: list[tuple[Path, Alarm]] | None
     if as_json:
         console.emit([{"file": str(path), **asdict(alarm)} for path, alarm in alarms])
         return
-    for path, one in alarms[:limit]:
-        console.say(f"{path}:{one.line}  {one.call} {one.given}; {one.votes} of {one.asked} state {one.stated}")
+    agreed = [(path, one) for path, one in alarms if one.votes > 1]
+    for path, one in agreed[:limit]:
+        console.say(f"{path}:{one.line}  {one.call} {one.given}; {one.votes} of {one.asked} samples state {one.stated}")
         console.say(f"    {one.against} state what it gives; {one.word or 'no docstring'}", "muted", indent=4)
-    if len(alarms) > limit:
-        console.note(f"and {counted(len(alarms) - limit, 'alarm')} more: --limit {len(alarms)} shows all")
-    functions = sum(len(file.functions) for file in files)
-    console.note(f"{counted(len(alarms), 'alarm')} on {counted(functions, 'function')}: code or samples may be wrong")
+    if len(agreed) > limit:
+        console.note(f"and {counted(len(agreed) - limit, 'alarm')} more: --limit {len(agreed)} shows all")
+    where = f"{len({(path, one.function) for path, one in agreed})} of {sum(len(file.functions) for file in files)}"
+    alone = f"; --json has {len(alarms) - len(agreed)} more, each of one sample alone" if agreed != alarms else ""
+    console.note(f"{counted(len(agreed), 'alarm')} on {where} functions: code or samples may be wrong{alone}")
 
 
 def _written(file: _File, found: dict[str, Any]) -> dict[str, Any]:

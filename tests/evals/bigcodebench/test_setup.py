@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-import zipfile
 from functools import partial
 
 import pytest
@@ -17,6 +16,7 @@ from codea1_cli.evals.bigcodebench import BigCodeBenchmark, environment
 from codea1_cli.evals.bigcodebench.environment import is_ready, plan_environment, python_for
 from tests.cli.conftest import call  # noqa: F401  # the fixture
 from tests.evals.bigcodebench.cases import row
+from tests.hub import package_index, wheel
 
 
 def uv_that(tmp_path, status):
@@ -118,20 +118,6 @@ def test_a_step_that_fails_is_named_and_nothing_is_found(call, cache, tmp_path, 
     assert python_for(None) == sys.executable
 
 
-def wheel(folder, name, files):
-    """The smallest wheel that installers take."""
-    about = f"{name}-1.0.dist-info"
-    parts = {
-        **files,
-        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
-        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    parts[f"{about}/RECORD"] = "".join(f"{path},,\n" for path in [*parts, f"{about}/RECORD"])
-    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as archive:
-        for path, text in parts.items():
-            archive.writestr(path, text)
-
-
 @pytest.mark.parametrize("tool", ["uv", pytest.param("pip", marks=pytest.mark.slow)])
 def test_it_is_made_from_an_index_and_found_by_itself(cache, tmp_path, monkeypatch, tool):
     """A folder of wheels stands in for the index; two libraries are in it."""
@@ -144,9 +130,8 @@ def test_it_is_made_from_an_index_and_found_by_itself(cache, tmp_path, monkeypat
     listed = tmp_path / "requirements.txt"
     listed.write_text("matplotlib==1.0\nno_such_library_at_all==1.0\n")
     monkeypatch.setattr(environment, "REQUIREMENTS", listed)
-    index = {"UV_OFFLINE": "1", "UV_FIND_LINKS": wheels, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": wheels}
-    for name, value in index.items():
-        monkeypatch.setenv(name, str(value))
+    for name, value in package_index(wheels).items():
+        monkeypatch.setenv(name, value)
     if tool == "pip":
         which = shutil.which
         monkeypatch.setattr(environment.shutil, "which", lambda name: None if name == "uv" else which(name))

@@ -177,10 +177,10 @@ def test_a_row_that_pytest_does_not_see_pass_is_left_out(student, box, tmp_path)
 
 
 def test_what_samples_agree_on_against_the_code_is_an_alarm_with_its_evidence(student):
-    """Most agreed on first; an answer that as many samples state is none."""
+    """Most agreed on first; an answer that as many samples state is none, nor is one against what an example states."""
     source = 'def f(x):\n    """Twice x.\n\n    More."""\n    return x + 2 if x else 1 // x\n'
-    function = replace(only(source), calls=("assert f(3) == 6",))
-    suites = ["assert f(3) == 6\nassert f(5) == 10\nassert f(0) == 0\nassert f(2) == 4"] * 3
+    function = replace(only(source), calls=("assert f(3) == 6", "assert f(4) == 6"))
+    suites = ["assert f(4) == 8\nassert f(3) == 6\nassert f(5) == 10\nassert f(0) == 0\nassert f(2) == 4"] * 3
     suites += ["assert f(3) == 6\nassert f(5) == 7\nassert f(7) == 9\nassert f(9) == 8", "assert f(9) == 11"]
     found = student.alarms(function, suites)
     assert [(one.call, one.got, one.stated, one.votes, one.against, one.asked, one.word) for one in found] == [

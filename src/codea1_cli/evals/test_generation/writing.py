@@ -201,21 +201,23 @@ class Student:
         return Case(answer.call, answer.text, right, len(stated), others, kills, arcs)
 
     def alarms(self, function: Function, suites: Sequence[str]) -> list[Alarm] | None:
-        """The calls of which more samples agree on another answer than state the function's own, those that most agree
-        on first; None: the sandbox failed."""
+        """The calls of which more samples state another answer than the function's own, those that most agree on first;
+        none of a call whose answer an existing test or example states as it is. None: the sandbox failed."""
         stated = votes(suites, function.name)
         expected = self.judge.expected(function.program, function.name, list(stated)[:MAX_CALLS])
         if any(answer.reason == "unscored" for answer in expected.values()):
             return None
-        examples = {str(one.call): one.source for one in well_formed(function.calls, function.name)}
+        examples = {str(one.call): one for one in well_formed(function.calls, function.name)}
         summary = function.description.strip().partition("\n")[0]
         found = []
         for call, answer in expected.items():
             right, others = tally(self.judge, answer, stated[call])
             raised = answer.reason.startswith("raised: ") and not answer.reason.startswith(_UNFIT)
-            if others and others[0][1] > right and (answer.valid or raised):
+            known = examples.get(call)
+            sure = known and known.stated and answer.valid and self.judge.equal(answer.value, known.stated.value)
+            if others and others[0][1] > right and (answer.valid or raised) and not sure:
                 text, count = others[0]
-                got, word = answer.text if answer.valid else answer.reason, examples.get(call, summary)
+                got, word = answer.text if answer.valid else answer.reason, known.source if known else summary
                 name, line = function.name, function.first
                 found.append(Alarm(name, line, call, got, text, count, right, len(stated[call]), word))
         return sorted(found, key=lambda one: one.rank)
