@@ -5,8 +5,9 @@
 The samples of a task are its canonical solution and COPIES perturbed ones (`wrong.py`), some of which loop until their
 limit in both tools, as a trained model's errors do; `--copies 0` takes one that returns None in their place. Timed
 twice: without the tasks that are slow by themselves, and with them; ROUNDS times in turn. `--every K` takes each K-th
-task, for a machine that is quiet for moments only. Beside the wall times stand the floor, the CPU time that the references
-take on all inputs, times the right samples, and the load of the machine. The verdicts of both are compared.
+task, for a machine that is quiet for moments only. Beside the wall times stand the CPU times of both, which other work
+changes little, the floor, the CPU time that the references take on all inputs, times the right samples, and the load of
+the machine. The verdicts of both are compared.
 """
 
 from __future__ import annotations
@@ -88,9 +89,9 @@ def measure(name: str, slow: bool, data: Path, args: argparse.Namespace, work: P
     samples = read_samples(file, benchmark, tasks)
     for _ in range(args.rounds):
         told, wall, cpu = official.evaluate(args.evalplus, name, file, data, args.workers, work / "cache")
-        began = time.monotonic()
+        used, began = cpu_seconds(benchmark), time.monotonic()
         scored = benchmark.score(samples, options, lambda *_: None)
-        ours = time.monotonic() - began
+        ours, ours_cpu = time.monotonic() - began, cpu_seconds(benchmark) - used
         theirs = official.statuses(told)
         passing, differ, floor = 0, [], 0.0
         for one in scored:
@@ -102,10 +103,16 @@ def measure(name: str, slow: bool, data: Path, args: argparse.Namespace, work: P
         yield {
             "benchmark": name, "slow tasks": slow, "samples": len(samples), "passing": passing, "workers": args.workers,
             "evalplus_s": round(wall, 1), "evalplus_cpu_s": round(cpu, 1), "ours_s": round(ours, 1),
-            "ratio": round(ours / wall, 3), "floor_s": round(floor / args.workers, 1),
+            "ours_cpu_s": round(ours_cpu, 1), "ratio": round(ours / wall, 3), "floor_s": round(floor / args.workers, 1),
             "load": [round(one, 1) for one in os.getloadavg()], "differ": differ,
         }  # fmt: skip
     benchmark.close()
+
+
+def cpu_seconds(benchmark: EvalPlusBenchmark) -> float:
+    """CPU of this process and of the sandbox's so far."""
+    own = os.times()
+    return own.user + own.system + benchmark._sandbox.cpu_seconds()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from codea1_cli.planning import gpu_assignment
 from codea1_cli.planning.gpu_assignment import Gpu, Target
 from codea1_cli.problems.problem import read_problems
 from codea1_cli.recipe.files import load_recipe
+from codea1_cli.tiny import model_path
 
 OPTIONS = ("data.train=null", "data.heldout=null", "data.source.decontaminate=false", "data.source.verify=false")
 
@@ -90,6 +91,9 @@ def test_a_plan_says_what_a_first_use_takes_and_asks_nobody(hub, monkeypatch, ca
     assert "held out: 10% of the source's" in told["data"]
     assert "427 problems to train on, 47 held out" in told["notes"]
     assert any(note.startswith("first use: fetches a/b, whose size the hub tells then") for note in told["notes"])
+    local = ["model=" + str(model_path()), "data.limit=4"]
+    assert run_app(app, ["train", "--recipe", "tiny", *local, "--dry-run", "--json"]) == 0
+    assert "first use" not in capfd.readouterr().out
     assert hub.asked == []
 
 

@@ -1,6 +1,7 @@
 """`codea1 plan`: what a run would need and take, before it is launched."""
 
 import contextlib
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -178,7 +179,7 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
     for policy in method_of(recipe).policies:
         check_model(recipe.model_of(policy), look=True)
     for model in dict.fromkeys(map(recipe.model_of, method_of(recipe).policies)):
-        if resolve_model(model, get=False) == model:
+        if resolve_model(model, get=False) == model and not os.path.isdir(model):
             shape = find_shape(model)
             size = f"about {fetching(2 * shape.parameters)}" if shape else "whose size the hub tells then"
             notes.append(f"first use: fetches {model}, {size}, kept in {hub_cache()}")
