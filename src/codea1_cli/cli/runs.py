@@ -229,6 +229,8 @@ def export(
     from codea1_cli.runs.run_dir import find_run, runs_root
 
     chosen = find_run(run_of(name, run), runs_root(runs))
+    if within := next((one for one in to.resolve().parents if (one / "run.json").is_file()), None):
+        raise UserError(f"{to} lies in the run {within.name}, which holds what training leaves", hint="another --to")
     with only_writer(to, to, wait, "--to"):
         done = export_policy(chosen, role, to, step, push, private)
     if as_json:

@@ -186,10 +186,6 @@ def policy_folder(run: RunDir, role: str, step: int | None = None) -> tuple[Path
 def _check_target(target: Path) -> None:
     if target.is_file() or target.is_symlink():
         raise UserError(f"{target} is not a folder", hint="give --to a new folder")
-    if within := next((one for one in target.resolve().parents if (one / "run.json").is_file()), None):
-        raise UserError(
-            f"{target} lies in the run {within.name}, which holds what training leaves", hint="another --to"
-        )
     if target.is_dir() and any(target.iterdir()):
         raise UserError(f"{target} is not empty", hint="give --to a new folder, or empty this one")
 
