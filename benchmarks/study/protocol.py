@@ -21,6 +21,13 @@ class Arm(Part):
     settings: list[str] = []
 
 
+class Before(Part):
+    """A command of codea1 that runs before a seed's arms do, unless what it `makes` (a file or folder) is there."""
+
+    makes: str
+    run: str
+
+
 class Aim(Part):
     """Something to be shown of a figure, in percentage points (a number where the figure is no share).
 
@@ -46,7 +53,8 @@ class Aim(Part):
 
 class Study(Part):
     """recipe: what all arms start from; settings: what all arms add to it. base: the arm whose evaluation before the first step stands for the base model, for arms that have none
-    (`eval.before=false`); the first one when it is left out. share_targets: suites of all arms are written against the wrong programs that the first run found. notes: Markdown
+    (`eval.before=false`); the first one when it is left out. before: commands that make what arms need, in order; in them and in settings $seed is the seed and $out the
+    folder of the study's runs. share_targets: suites of all arms are written against the wrong programs that the first run found. notes: Markdown
     below the tables of the page."""
 
     title: str
@@ -54,6 +62,7 @@ class Study(Part):
     recipe: str
     settings: list[str] = []
     seeds: list[int] = Field(min_length=1)
+    before: list[Before] = []
     arms: dict[str, Arm] = Field(min_length=1)
     base: str | None = None
     share_targets: bool = False

@@ -13,16 +13,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
+from string import Template
 
 import yaml
 from protocol import Arm, Study, read_study
@@ -127,24 +129,57 @@ class Runs:
         running = self.out / "running"
         running.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(running / name, ignore_errors=True)
-        settings = [*self.study.settings, *arm.settings, *self.overrides]
+        settings = [*map(self.filled(seed), (*self.study.settings, *arm.settings)), *self.overrides]
         if self.study.share_targets and "method=golden-tests" not in settings:
             settings += self._targets(name)
-        command = ["taskset", "-c", ",".join(map(str, slot.cores)), sys.executable, "-m", "codea1_cli", "train"]
-        command += ["--recipe", self.study.recipe, "--run", name, "--runs", str(running), f"seed={seed}", *settings]
+        command = [
+            "train",
+            "--recipe",
+            self.study.recipe,
+            "--run",
+            name,
+            "--runs",
+            str(running),
+            f"seed={seed}",
+            *settings,
+        ]
         with STARTS:
             time.sleep(1.0)  # a run begins with many threads: not all runs in the same moment
+        code, seconds = self.codea1(command, name, slot, f", try {attempt + 1}" if attempt else "")
+        if code == 0:
+            keep(running / name, kept, seconds)
+            shutil.rmtree(running / name)
+        return code == 0
+
+    def filled(self, seed: int) -> Callable[[str], str]:
+        """What puts the seed and the folder into a text of the study's file."""
+        return lambda text: Template(text).safe_substitute(seed=seed, out=self.out.absolute())
+
+    def prepare(self, seed: int, slot: Slot) -> bool:
+        """Makes what the arms of a seed need and lack; False when a command fails."""
+        filled = self.filled(seed)
+        for step in self.study.before:
+            if not Path(filled(step.makes)).exists():
+                self.out.mkdir(parents=True, exist_ok=True)
+                code, _ = self.codea1([*shlex.split(filled(step.run)), *self._own(step.run)], f"before-{seed}", slot)
+                if code:
+                    return False
+        return True
+
+    def _own(self, run: str) -> Sequence[str]:
+        """A trial's overrides hold for the runs that come before too."""
+        return self.overrides if run.split()[0] == "train" else ()
+
+    def codea1(self, words: Sequence[str], name: str, slot: Slot, more: str = "") -> tuple[int, float]:
+        """The exit code of a command in a slot, and its seconds; what it says goes to NAME.log."""
+        command = ["taskset", "-c", ",".join(map(str, slot.cores)), sys.executable, "-m", "codea1_cli", *words]
         began = time.monotonic()
         with open(self.out / f"{name}.log", "a", encoding="utf-8") as log:
             environment = {**os.environ, "NO_COLOR": "1", "CUDA_VISIBLE_DEVICES": slot.gpu}
             code = subprocess.run(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment).returncode
         seconds = time.monotonic() - began
-        again = f", try {attempt + 1}" if attempt else ""
-        print(f"{time.strftime('%T')} {name}: exit {code} after {seconds:.0f} s{again}", flush=True)
-        if code == 0:
-            keep(running / name, kept, seconds)
-            shutil.rmtree(running / name)
-        return code == 0
+        print(f"{time.strftime('%T')} {name} {words[0]}: exit {code} after {seconds:.0f} s{more}", flush=True)
+        return code, seconds
 
     def _targets(self, name: str) -> list[str]:
         """The setting that has a run measured on the wrong programs of the study; empty for the run that finds them. Others wait until it has."""
@@ -183,6 +218,9 @@ def train_all(runs: Runs, arms: Mapping[str, Arm], seeds: Sequence[int], places:
         finally:
             free.put(mine)
 
+    lacking = [seed for seed in dict.fromkeys(seed for _, seed in wanted) if not runs.prepare(seed, places[0])]
+    if lacking:
+        return [f"before-{seed}" for seed in lacking]
     with ThreadPoolExecutor(len(places)) as pool:
         good = list(pool.map(one, wanted))
     return [f"{arm}-{seed}" for (arm, seed), fine in zip(wanted, good, strict=True) if not fine]

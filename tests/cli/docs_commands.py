@@ -74,6 +74,10 @@ COMMANDS: dict[str, Typed] = {
     "write-tests FILE.py --model builtin:tiny": Typed("killed after", "--n 2"),
     "write-tests FILE.py --model builtin:tiny --find-bugs": Typed("alarm", "--n 2"),
     "write-tests FILE.py --model my-run --suites tests/test_mine.py": Typed("killed before", "--n 2 --out more"),
+    "write-tests --problems problems.jsonl --model builtin:tiny --out golden.jsonl --n 2": Typed(
+        "stated rightly", "--tests 2 --max-new-tokens 24"
+    ),
+    "train --recipe tiny method=golden-tests data.train=golden.jsonl": Typed("steps", "--dry-run"),
     "write-tests src/mypackage --model my-run": Typed("killed after", "--n 1 --out more"),
     "eval-code humaneval --model builtin:tiny --n 8 --select tests --limit 8": Typed("gap closed", f"{FEW} --suites 1"),
     "eval-code mbpp --model RUN --n 8 --select codet": Typed("by codet", f"{FEW} --suites 1"),

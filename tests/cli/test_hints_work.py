@@ -387,7 +387,7 @@ def export_while_down(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def problems_are_prepared(folder: Path) -> None:
     from codea1_cli.cli.prepare_data import show_summary
-    from codea1_cli.data.card import Card
+    from codea1_cli.data import Card
 
     (folder / "é").mkdir()
     write_problems(folder / "é" / "train.jsonl", PROBLEMS)

@@ -82,8 +82,15 @@ def test_problems_are_filtered_by_the_solve_rate_that_is_measured_first(cli: Cli
     assert "measuring" not in resumed.stderr
 
 
-def test_an_adapter_on_two_ranks_passes_the_preflight_and_shows_its_plan(cli: Cli) -> None:
+def test_an_adapter_on_two_ranks_learns_from_tests_that_a_model_wrote(cli: Cli, tmp_path: Path) -> None:
+    few, golden = tmp_path / "few.jsonl", tmp_path / "golden.jsonl"
+    few.write_text("".join(problems_path("train").read_text().splitlines(keepends=True)[:8]))
+    ask = ("--problems", str(few), "--out", str(golden), "--white-box", "--n", "2", "--max-new-tokens", "64")
+    made = cli("write-tests", *ask, "--model", "builtin:tiny", "--json")
+    assert made.returncode == 0, made.stderr
+    assert json.loads(made.stdout)["with_tests"] == len(read_problems(golden, references=False)) == 8
     more = ("lora={}", "code.ranks=2", "game.golden=all", "train.max_steps=1", "data.heldout=null")
+    more += (f"data.train={golden}",)
     planned = cli("train", "--recipe", "tiny", "--dry-run", "--json", *SETTINGS, *more)
     assert planned.returncode == 0, planned.stderr
     plan = json.loads(planned.stdout)

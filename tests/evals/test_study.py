@@ -318,6 +318,28 @@ def test_the_studies_of_the_repository_are_whole():
             load_recipe(study.recipe, [*study.settings, *arm.settings])
 
 
+def test_what_arms_need_is_made_before_they_run_where_it_is_missing(tmp_path, monkeypatch):
+    before = [
+        {"makes": "$out/model-$seed", "run": "train --run model-$seed --runs $out"},
+        {"makes": "$out/there-$seed", "run": "train --run there-$seed"},
+        {"makes": "$out/tests-$seed", "run": "write-tests --model $out/model-$seed"},
+    ]
+    study = STUDY.model_copy(update={"before": [protocol.Before(**one) for one in before]})
+    runs = benchmark.Runs(tmp_path, study, ["train.max_steps=2"])
+    (tmp_path / "there-7").touch()
+    ran, ends = [], [0, 0, 1]
+    monkeypatch.setattr(
+        benchmark.Runs, "codea1", lambda _, words, *__: ran.append(" ".join(words)) or (ends.pop(0), 1.0)
+    )
+    assert runs.prepare(7, benchmark.Slot("", (0,)))
+    assert ran == [
+        f"train --run model-7 --runs {tmp_path} train.max_steps=2",
+        f"write-tests --model {tmp_path}/model-7",
+    ]
+    assert not runs.prepare(8, benchmark.Slot("", (0,)))
+    assert len(ran) == 3, "nothing goes on from what failed"
+
+
 def test_only_what_the_tables_need_is_kept(tmp_path):
     write(tmp_path / "run", 0, [1], [1])
     (tmp_path / "run" / "rollouts").mkdir()

@@ -6,10 +6,10 @@ import pytest
 
 from codea1_cli import planning as c
 from codea1_cli.errors import EnvironmentFault
+from codea1_cli.planning import TABLE
 from codea1_cli.planning.costs import PolicyTime, step_seconds
 from codea1_cli.planning.estimate import best_gpu_splits, check_disk, check_fits, estimate_run, suggestions
 from codea1_cli.planning.gpu_assignment import assign_gpus, gpu_ids, named_target, this_target
-from codea1_cli.planning.shapes import TABLE
 from codea1_cli.recipe.files import load_recipe
 
 PROBLEMS = 9688
@@ -157,7 +157,7 @@ def test_steps_and_hours():
 def test_ranks_on_a_cpu_share_the_hosts_memory():
     recipe = load_recipe("tiny", ["code.ranks=2"])
     ranks = assign_gpus(recipe, [], 4)
-    from codea1_cli.planning.shapes import find_shape
+    from codea1_cli.planning import find_shape
 
     shape = find_shape("builtin:tiny")
     plan = estimate_run(recipe, {"code": shape, "test": shape}, gpu_ids(ranks), this_target(recipe, ranks), 100)

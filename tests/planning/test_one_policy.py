@@ -3,9 +3,9 @@
 import pytest
 
 from codea1_cli.errors import EnvironmentFault
+from codea1_cli.planning import TABLE
 from codea1_cli.planning.estimate import best_gpu_splits, estimate_run
 from codea1_cli.planning.gpu_assignment import Gpu, assign_gpus, gpu_ids, named_target
-from codea1_cli.planning.shapes import TABLE
 from codea1_cli.recipe.files import load_recipe
 
 METHODS = ("method=tests.methods.one_role:OneRole", "method=self-play")

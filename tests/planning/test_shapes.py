@@ -3,7 +3,7 @@ import json
 import pytest
 
 from codea1_cli.errors import UserError
-from codea1_cli.planning.shapes import TABLE, find_shape, shape_of_config
+from codea1_cli.planning import TABLE, find_shape, shape_of_config
 from codea1_cli.recipe.schema import Lora
 
 

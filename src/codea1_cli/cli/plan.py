@@ -17,9 +17,9 @@ from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, counted,
 from codea1_cli.methods.registry import method_of
 
 if TYPE_CHECKING:
+    from codea1_cli.planning import ModelShape
     from codea1_cli.planning.estimate import RunEstimate
     from codea1_cli.planning.gpu_assignment import GpuAssignment, Target
-    from codea1_cli.planning.shapes import ModelShape
     from codea1_cli.problems.problem import Problem
     from codea1_cli.recipe.schema import Recipe
 
@@ -139,7 +139,7 @@ def known_shapes(recipe: "Recipe") -> "dict[str, ModelShape]":
     Raises:
         UserError: nothing here tells a model's shape.
     """
-    from codea1_cli.planning.shapes import TABLE, find_shape
+    from codea1_cli.planning import TABLE, find_shape
 
     shapes = {}
     for policy in method_of(recipe).policies:
@@ -173,7 +173,7 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
     from codea1_cli.cli.plan_view import fetching
     from codea1_cli.cli.recipes import ahead, with_training_data
     from codea1_cli.models.loading import check_model, resolve_model
-    from codea1_cli.planning.shapes import find_shape
+    from codea1_cli.planning import find_shape
     from codea1_cli.recipe.resources import training_problems, unread_problems
 
     for policy in method_of(recipe).policies:

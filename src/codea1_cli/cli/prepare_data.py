@@ -18,7 +18,7 @@ from codea1_cli.errors import command as typed
 from codea1_cli.recipe.data_options import Options, SourceOptions
 
 if TYPE_CHECKING:
-    from codea1_cli.data.card import Card
+    from codea1_cli.data import Card
     from codea1_cli.data.sources import Source
     from codea1_cli.data.stages import Prepared
     from codea1_cli.problems.benchmark_files import Task
@@ -228,7 +228,7 @@ def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
     slow: how many references are. benchmark: these are problems that nobody should train on.
     """
     from codea1_cli.cli.plan import tiny_reads
-    from codea1_cli.data.card import buckets
+    from codea1_cli.data import buckets
     from codea1_cli.problems.problem import read_problems
     from codea1_cli.recipe.resources import problems_file, split_text
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +18,7 @@ from codea1_cli.cli.judge import EndpointOption, PythonOption, RequireOption, Sa
 from codea1_cli.cli.shell import panels, run_names
 from codea1_cli.durable import check_folder, only_writer
 from codea1_cli.environment import cores
-from codea1_cli.errors import UserError, counted
+from codea1_cli.errors import UserError
 
 if TYPE_CHECKING:
     from codea1_cli.evals.test_generation import Function
@@ -33,12 +32,25 @@ _OTHERS = {"other_call", "repeated", "other_comparison", "no_comparison"}  # of 
 @panels(
     {
         "Model and functions": "model step runs suites out find_bugs limit",
+        "A problem set": "problems white_box validate min_exposed",
         "Sampling": "n tests temperature top_p max_new_tokens seed engine",
         "Sandbox": "test_seconds memory_mb workers python require sandbox endpoint",
     }
 )
 def write_tests(
-    target: Annotated[Path, Argument(metavar="FILE.py|FOLDER", help="Your functions; they are not changed.")],
+    target: Annotated[
+        Path | None, Argument(metavar="FILE.py|FOLDER", help="Your functions; they are not changed.")
+    ] = None,
+    problems: Annotated[
+        str | None, Option(metavar="FILE", help="A problem set in their place: tests to train a Code LLM on.")
+    ] = None,
+    white_box: Annotated[
+        bool, Option("--white-box", help="Show the model a problem's reference, as training shows it a program.")
+    ] = False,
+    validate: Annotated[
+        bool, Option("--validate", help="Of a problem only tests that state its reference's answer.")
+    ] = False,
+    min_exposed: Annotated[int, Option(min=0, help="Wrong programs that a problem's tests must expose.")] = 0,
     model: Annotated[
         str | None,
         Option(metavar="PATH|RUN", help="The newest run's Test policy when left out.", autocompletion=run_names),
@@ -47,7 +59,9 @@ def write_tests(
     suites: Annotated[
         list[Path] | None, Option(metavar="TEST.py", help="Tests that exist, as pytest has them; may be repeated.")
     ] = None,
-    out: Annotated[Path, Option(metavar="DIR", help="Where test files go; a later call adds to them.")] = Path("tests"),
+    out: Annotated[
+        Path | None, Option(metavar="DIR|FILE", help="Where test files go, ./tests else; of --problems the file.")
+    ] = None,
     find_bugs: Annotated[
         bool, Option("--find-bugs", help="Write nothing: show where samples agree against what the code gives.")
     ] = False,
@@ -76,8 +90,10 @@ def write_tests(
     """Write tests for your own functions. The few that kill the most mutants and reach the most branches.
 
     A model writes suites for each function, shown its source; a kept test states what the function gives today, in a
-    pytest file of its own. Functions that cannot be tested so are named.
+    pytest file of its own. Functions that cannot be tested so are named. With --problems it writes tests of problems
+    from their statements, for `train method=golden-tests`.
     """
+    from codea1_cli.cli import write_tests_view as view
     from codea1_cli.cli.streams import Bar, interruptible
     from codea1_cli.evals.test_generation.evaluation import WARM, Scorer
     from codea1_cli.evals.test_generation.figures import Scoring
@@ -87,14 +103,27 @@ def write_tests(
     from codea1_cli.runs.policy_folders import find_model
     from codea1_cli.sandbox.make import SandboxOptions
 
-    files = _files(target, suites or [], out)
+    view.refuse_what_has_no_effect(target, problems, out, suites or find_bugs, white_box or validate or min_exposed)
+    folder = out or Path("tests")
+    files = _files(target, suites or [], folder) if target is not None else []
     named = find_model(model, role="test", step=step, runs_root=runs)
     settings = SamplingSettings(n, temperature, top_p, max_new_tokens or reply_tokens(named, 1024), seed)
-    count, warm = workers or cores(), (*WARM, "pytest")
+    count, warm = workers or cores(), (*WARM, "pytest") if files else ()
     options = SandboxOptions(sandbox, endpoint, python=python, require=require or (), workers=count, warm=warm)
+    if problems is not None and out is not None:
+        from codea1_cli.data.golden import GoldenOptions
+        from codea1_cli.evals.best_of_n import Plan
+        from codea1_cli.sandbox.base import Limits
+
+        plan, golden = Plan(named, settings, tests, white_box, engine), GoldenOptions(tests, validate, min_exposed)
+        limits = Limits(test_seconds, memory_mb=memory_mb)
+        with interruptible("suites are kept, the same command goes on"), only_writer(out, out, wait), Bar() as bar:
+            card = view.write_problems(problems, out, plan, golden, options, limits, bar)
+        view.show_problems(card, out, as_json)
+        return
     with (
         interruptible("nothing is written before all is sampled"),
-        only_writer(out, out, wait),
+        only_writer(folder, folder, wait),
         Bar() as bar,
         open_sandbox(options) as opened,
     ):
@@ -106,15 +135,15 @@ def write_tests(
             alarms = _alarms(files, texts, student, opened.workers, bar)
         else:
             _study(files, texts, student, opened.workers, bar)
-            found = [_written(file, write(file.studied, file.path, out, opened)) for file in files]
+            found = [_written(file, write(file.studied, file.path, folder, opened)) for file in files]
     if find_bugs:
-        _show_alarms(files, alarms, limit, as_json)
+        view.show_alarms(sum(len(file.functions) for file in files), alarms, limit, as_json)
         return
     if as_json:
         console.emit({"model": named.label, "files": found})
     else:
         for one in found:
-            _show(one, limit)
+            view.show_written(one, limit)
     if any(row["unscored"] for one in found for row in one["functions"]):
         console.warn("functions unscored: the sandbox failed on them; the same command tries again")
         raise typer.Exit(console.EXIT_ENVIRONMENT)
@@ -198,24 +227,6 @@ def _alarms(
     return sorted(found, key=lambda pair: pair[1].rank)
 
 
-def _show_alarms(files: Sequence[_File], alarms: list[tuple[Path, Alarm]] | None, limit: int, as_json: bool) -> None:
-    if alarms is None:
-        console.warn("the sandbox failed on a function; the same command tries again")
-        raise typer.Exit(console.EXIT_ENVIRONMENT)
-    if as_json:
-        console.emit([{"file": str(path), **asdict(alarm)} for path, alarm in alarms])
-        return
-    agreed = [(path, one) for path, one in alarms if one.votes > 1]
-    for path, one in agreed[:limit]:
-        console.say(f"{path}:{one.line}  {one.call} {one.given}; {one.votes} of {one.asked} samples state {one.stated}")
-        console.say(f"    {one.against} state what it gives; {one.word or 'no docstring'}", "muted", indent=4)
-    if len(agreed) > limit:
-        console.note(f"and {counted(len(agreed) - limit, 'alarm')} more: --limit {len(agreed)} shows all")
-    where = f"{len({(path, one.function) for path, one in agreed})} of {sum(len(file.functions) for file in files)}"
-    alone = f"; --json has {len(alarms) - len(agreed)} more, each of one sample alone" if agreed != alarms else ""
-    console.note(f"{counted(len(agreed), 'alarm')} on {where} functions: code or samples may be wrong{alone}")
-
-
 def _written(file: _File, found: dict[str, Any]) -> dict[str, Any]:
     """What was written, with what is known of the file besides."""
     faults = file.faults | {one.function.name: one.fault for one in file.studied if one.fault}
@@ -252,49 +263,3 @@ def _sampled(
         return found
     finally:
         sampler.close()
-
-
-def _show(found: dict[str, Any], limit: int) -> None:
-    tested = [one for one in found["functions"] if not one["not_tested"]]
-    keys = ("mutants", "killed_before", "killed_after")
-    rows = [(one["name"], one["existing"], len(one["kept"]), *(one[key] for key in keys)) for one in tested]
-    if rows:
-        columns = ("<function", ">tests", ">new", ">mutants", ">killed before", ">killed after")
-        console.show(console.table(found["file"], columns, rows, framed=True))
-    for one in found["functions"]:
-        for test in one["failing"]:
-            console.say(f"fails today: {test}", "bad", indent=2)
-    alive = sorted((m["line"], one["name"], m["changed"]) for one in tested for m in one["survivors"])
-    for line, name, changed in alive[:limit]:
-        console.say(f"survives: {found['file']}:{line}  {name}: {changed}", indent=2)
-    if len(alive) > limit:
-        console.note(f"and {counted(len(alive) - limit, 'mutant')} more: --limit {len(alive)} shows all")
-    for name, fault in found["not_tested"].items():
-        console.say(f"not tested: {name}: {fault}", "warn", indent=2)
-    total = {key: sum(one[key] for one in found["functions"]) for key in keys}
-    if unread := sum(found["unread"].values()):
-        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(found["unread"].items()))
-        console.note(f"{counted(unread, 'assert')} of existing tests not read: {reasons}")
-    if found["coverage"]:
-        before, after = found["coverage"]["before"], found["coverage"]["after"]
-        console.note(
-            f"killed {total['killed_after']} of {counted(total['mutants'], 'mutant')} "
-            f"({total['killed_before']} before); "
-            f"lines {after['lines']} of {after['all_lines']} ({before['lines']}), "
-            f"branches {after['branches']} of {after['all_branches']} ({before['branches']})"
-        )
-    if not found["written"]:
-        console.note(f"{found['tests_file']}: nothing to add")
-        return
-    sure = "run by pytest in the sandbox" if found["passing_by"] == "pytest" else "judged one by one: no pytest there"
-    console.note(f"{found['tests_file']}: {counted(found['written'], 'new test')}, all pass ({sure})")
-    console.note(f"next: {_pytest(found)}")
-
-
-def _pytest(found: dict[str, Any]) -> str:
-    """The command that runs the tests: the folder that the module is imported from has to be known."""
-    from codea1_cli.evals.test_generation.pytest_files import module_of
-
-    root = module_of(Path(found["file"]))[1]
-    words = shlex.join(["python", "-m", "pytest", str(found["tests_file"])])
-    return words if root == Path.cwd() else f"PYTHONPATH={shlex.quote(str(root))} {words}"

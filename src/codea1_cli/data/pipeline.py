@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from codea1_cli.data.card import Card
+from codea1_cli.data import Card
 from codea1_cli.data.decontaminate import Decontaminator, exact_duplicates, near_duplicates
 from codea1_cli.data.publish import WORK, check_out, new_card, publish
 from codea1_cli.data.sources import Source

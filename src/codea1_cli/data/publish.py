@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli import __version__
-from codea1_cli.data.card import Card
+from codea1_cli.data import Card
 from codea1_cli.data.stages import Line, Prepared
 from codea1_cli.data.work import Work
 from codea1_cli.durable import fsync_folder

@@ -110,7 +110,7 @@ def write_suites(every: Sequence[Candidates], plan: Plan, file: Path, progress: 
         about |= {"model": plan.model.path, "adapter": plan.model.adapter, "tests": plan.tests, "each": plan.each}
         keep_settings(file, file.with_suffix(".settings.json"), about, "choose another --seed, or delete the file")
     found = {row["task_id"]: row for row in kept_rows(file)}
-    keys = {task: _digest(programs) for task, programs in shown.items()}
+    keys = {one.problem.id: _digest([one.problem.question, *shown[one.problem.id]]) for one in every}
 
     def there(task: str) -> bool:
         return task in found and (plan.model is None or found[task]["key"] == keys[task])
@@ -138,7 +138,7 @@ def write_suites(every: Sequence[Candidates], plan: Plan, file: Path, progress: 
 
 
 def _shown(one: Candidates, each: bool) -> list[str | None]:
-    return [*dict.fromkeys(program for program in one.programs if program)] if each else [None]
+    return [*dict.fromkeys(program for program in one.programs if program and each)] or [None]
 
 
 def _digest(parts: Iterable[Any]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from codea1_cli import planning as c
 from codea1_cli.methods.registry import method_of
-from codea1_cli.planning.shapes import ModelShape
+from codea1_cli.planning import ModelShape
 from codea1_cli.recipe.batching import Batches, longest
 from codea1_cli.recipe.schema import Recipe
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from codea1_cli import planning as c
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.methods.registry import method_of
+from codea1_cli.planning import ModelShape
 from codea1_cli.planning.costs import (
     GpuLoad,
     Lengths,
@@ -27,7 +28,6 @@ from codea1_cli.planning.costs import (
     trainable,
 )
 from codea1_cli.planning.gpu_assignment import GpuId, Target
-from codea1_cli.planning.shapes import ModelShape
 from codea1_cli.recipe.batching import Batches, batches, warmup_recipe
 from codea1_cli.recipe.schema import Lora, Recipe
 

@@ -157,9 +157,16 @@ def argument_types(problem: Problem) -> list[str]:
         return known
     for test in problem.tests:
         for call in ast.walk(parse(test) or ast.Module([], [])):
-            if isinstance(call, ast.Call) and getattr(call.func, "id", None) == problem.entry_point:
-                try:
-                    return [type(ast.literal_eval(argument)).__name__ for argument in call.args]
-                except (ValueError, TypeError, RecursionError):
-                    continue
+            if not isinstance(call, ast.Call) or getattr(call.func, "id", None) != problem.entry_point:
+                continue
+            if (types := literal_types(call)) is not None:
+                return types
     return []
+
+
+def literal_types(call: ast.Call) -> list[str] | None:
+    """The types of a call's positional arguments; None where one is no literal."""
+    try:
+        return [type(ast.literal_eval(argument)).__name__ for argument in call.args]
+    except (ValueError, TypeError, RecursionError):
+        return None

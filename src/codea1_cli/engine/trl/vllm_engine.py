@@ -15,9 +15,8 @@ from unittest.mock import patch
 from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.errors import EnvironmentFault, RunFailed, UserError
 from codea1_cli.methods.registry import method_of
-from codea1_cli.planning import VLLM_SEQUENCES, VLLM_SMALLEST_CACHE
+from codea1_cli.planning import VLLM_SEQUENCES, VLLM_SMALLEST_CACHE, find_shape
 from codea1_cli.planning.costs import at_once, rank_memory
-from codea1_cli.planning.shapes import find_shape
 from codea1_cli.recipe.batching import Batches, batches
 from codea1_cli.recipe.schema import Recipe
 
