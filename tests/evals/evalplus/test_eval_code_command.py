@@ -5,12 +5,14 @@ import os
 import platform
 import signal
 import weakref
+from pathlib import Path
 
 import pytest
 
 from codea1_cli.cli import app
 from codea1_cli.cli.console import run_app
 from codea1_cli.evals import scoring
+from codea1_cli.evals.results import result_file
 from codea1_cli.models import sampler_engines
 from codea1_cli.models.sampler_engines import TransformersSampler
 
@@ -166,15 +168,14 @@ def test_uneven_sample_counts_are_told(command, release, tmp_path):
     assert "tasks have 1 to 2 samples: pass@k is given up to k = 1" in err
 
 
-@pytest.mark.parametrize(
-    ("out", "where"), [("r/mine.json", "r/mine.json"), (".", "s.results.json"), ("r/t.jsonl", "r/t.results.json")]
-)
-def test_out_says_where_the_result_of_given_samples_goes(command, release, tmp_path, out, where):
+def test_out_says_where_the_result_of_given_samples_goes(command, release, tmp_path):
     (tmp_path / "in").mkdir()
     file = write(tmp_path / "in" / "s.jsonl", RIGHT)
-    code, _, err = command("eval-code", "humaneval", "--samples", file, "--data", release, "--out", out)
+    places = {out: result_file(file, Path(out)) for out in ("r/mine.json", ".", "r/t.jsonl")}
+    assert list(map(str, places.values())) == ["r/mine.json", "s.results.json", "r/t.results.json"]
+    code, _, err = command("eval-code", "humaneval", "--samples", file, "--data", release, "--out", "r/t.jsonl")
     assert code == 0
-    assert json.loads((tmp_path / where).read_text())["figures"]["plus"]["pass@1"] == 1.0
+    assert json.loads((tmp_path / "r/t.results.json").read_text())["figures"]["plus"]["pass@1"] == 1.0
     assert [path.name for path in file.parent.iterdir()] == ["s.jsonl"]
     assert "scoring: 3 of 3" in err  # no terminal: plain lines of progress
 
