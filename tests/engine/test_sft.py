@@ -68,6 +68,14 @@ def test_without_a_length_the_run_is_as_long_as_the_longer_file(run):
     assert schedule.steps_per_epoch == 3
 
 
+@pytest.mark.parametrize("preflight", ["true", "false"])
+def test_where_all_pairs_of_a_policy_are_too_long_the_limit_is_named(run, preflight):
+    setup = setup_of(run, f"preflight.enabled={preflight}")
+    with pytest.raises(UserError, match=r"of 9 pairs 3 are longer than code.max_completion_tokens") as fault:
+        setup.fresh([*pairs("code", 3), *pairs("test", 6)], {}, [(1, 400)] * 3 + [(1, 1)] * 6, DEVICES)
+    assert fault.value.hint == "raise what is named"
+
+
 def test_few_pairs_make_a_smaller_step_and_mostly_long_ones_no_run(run):
     setup = setup_of(run, "train.problems_per_step=4")
     schedule, _ = setup.fresh([*pairs("code", 3), *pairs("test", 7)], {}, [(1, 1)] * 10, DEVICES)

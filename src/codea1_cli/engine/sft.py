@@ -41,7 +41,7 @@ class PairSetup(RunSetup):
             lengths: tokens of each one's prompt and completion.
 
         Raises:
-            UserError: too little is left for one step, or by the pre-flight less than half.
+            UserError: a policy has none left, or too little for one step, or by the pre-flight less than half.
         """
         self._keep(rows)
         for pair, (prompt, completion) in zip(rows, lengths, strict=True):
@@ -54,14 +54,15 @@ class PairSetup(RunSetup):
                 self.skipped.setdefault(over[0], []).append(pair.id)
             else:
                 self.pairs[pair.id] = pair
-        if self.recipe.preflight.enabled and 2 * len(self.pairs) < len(rows):
+        ids, ranks = self._ids(), Counter(label.partition("[")[0] for label in devices)
+        gone = {pair.role for pair in rows} - {pair.role for pair in self.pairs.values()}
+        if gone or (self.recipe.preflight.enabled and 2 * len(self.pairs) < len(rows)):
+            others = f"`{command('train', *self.run.options, '--resume', '--no-preflight')}` trains on the others"
             raise UserError(
                 f"before the first step: of {counted(len(rows), 'pair')} "
                 + ", ".join(f"{len(ids)} are {reason}" for reason, ids in self.skipped.items()),
-                hint="raise what is named; "
-                f"`{command('train', *self.run.options, '--resume', '--no-preflight')}` trains on the others",
+                hint="raise what is named" + ("" if gone else f"; {others}"),
             )
-        ids, ranks = self._ids(), Counter(label.partition("[")[0] for label in devices)
         self.recipe, fewer = fitted(self.recipe, min(map(len, ids.values())), ranks)
         if fewer:
             self.notes.append(fewer.replace("problem", "pair"))
