@@ -313,7 +313,7 @@ def too_long_pairs(run: RunDir) -> None:
     from codea1_cli.engine.sft import PairSetup
 
     pairs = [Pair(f"code/{n}", [{"role": "user", "content": "q"}], "a") for n in range(3)]
-    PairSetup(run.recipe(), run).fresh(pairs, {}, [(9999, 1)] * 3, {})
+    PairSetup(run.recipe(), run).fresh(pairs, {}, [(9999, 1), (9999, 1), (1, 1)], {})
 
 
 def refuse_all_replies(run: RunDir) -> None:
