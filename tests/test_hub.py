@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import itertools
 import os
 import shutil
 import socket
@@ -220,6 +221,20 @@ def test_a_transfer_that_breaks_off_goes_on(hub, monkeypatch):
     asked = len(hub.asked)
     assert fetch(repo, "weights.bin").read_bytes() == content
     assert len(hub.asked) == asked
+
+
+def test_files_that_were_never_reached_are_not_asked_for_at_a_second_use(hub, capfd):
+    """Of a set that a limit reads in part, which is so without a network too."""
+    hub.add("datasets/me/set", {f"train-{number}.parquet": parquet([{"a": number}] * 5) for number in range(3)})
+    first = list(itertools.islice(HubRows("me/set", "train").rows(), 4))
+    assert "fetching 3 files" in capfd.readouterr().err
+    hub.fault = "503"
+    hub.asked.clear()
+    assert list(itertools.islice(HubRows("me/set", "train").rows(), 4)) == first
+    assert len(list(HubRows("me/set", "train").first_rows())) == 5
+    assert hub.asked == []
+    with pytest.raises(EnvironmentFault, match="me/set"):
+        list(HubRows("me/set", "train").rows())
 
 
 def test_a_set_goes_on_with_the_files_that_are_missing(hub, monkeypatch):

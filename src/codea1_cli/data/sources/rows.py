@@ -144,18 +144,22 @@ class HubRows:
 
     def rows(self, columns: Collection[str] | None = None) -> Iterator[tuple[str, Row | Skipped]]:
         """The files' rows, each with its number in the splits."""
-        hub.announce(self.repo, [name for _, name in self.files])
-        number = 0
+        number, told = 0, False
         for place, (split, name) in enumerate(self.files, start=1):
-            if len(self.files) > 1 and hub.kept_file(self.repo, name) is None:
-                hub.tell(f"fetching {name}, file {place} of {len(self.files)}")
+            if hub.kept_file(self.repo, name) is None:  # what --limit did not reach before may never be wanted
+                if not told:
+                    hub.announce(self.repo, [name for _, name in self.files])
+                told = True
+                if len(self.files) > 1:
+                    hub.tell(f"fetching {name}, file {place} of {len(self.files)}")
             for _, row in read_rows(hub.fetch(self.repo, name), columns):
                 number += 1
                 yield f"{self.dataset}[{split}]:{number}", row
 
     def first_rows(self) -> Iterator[tuple[str, Row | Skipped]]:
         """The rows of the first file."""
-        hub.announce(self.repo, [name for _, name in self.files])
+        if hub.kept_file(self.repo, self.files[0][1]) is None:
+            hub.announce(self.repo, [name for _, name in self.files])
         return read_rows(hub.fetch(self.repo, self.files[0][1]))
 
     def identity(self) -> dict[str, Any]:
