@@ -147,7 +147,7 @@ MAPPING = {"question": "prompt", "reference": "answer", "tests": "checks"}
 def table_file(folder, kind):
     path = folder / f"own.{kind}"
     if kind == "parquet":
-        pq.write_table(pa.MappedRows.from_pylist(OWN), path)
+        pq.write_table(pa.Table.from_pylist(OWN), path)
     elif kind == "jsonl.gz":
         with gzip.open(path, "wt") as file:
             file.writelines(json.dumps(row) + "\n" for row in OWN)
