@@ -25,13 +25,14 @@ from codea1_cli.cli.eval_code_view import _way_out
 from codea1_cli.engine.resume import book_state
 from codea1_cli.game.mistake_book import Book
 from codea1_cli.mistakes.store import MistakeStore
-from codea1_cli.problems.problem import write_problems
+from codea1_cli.problems.problem import read_problems, write_problems
 from codea1_cli.recipe.files import all_keys, load_recipe, recipe_text
 from codea1_cli.runs import tracking
 from codea1_cli.runs.checkpoints import COMMITTED, commit_note
 from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.runs.summary import Outcome
 from codea1_cli.sandbox.base import ProgramRun
+from codea1_cli.tiny import problems_path
 from tests.cli.fake_run import PROBLEMS
 from tests.evals.evalplus.conftest import TASKS
 
@@ -308,6 +309,14 @@ def pairs_are_made(run: RunDir) -> None:
     make_pairs("builtin:tiny/train", "code", run.path / "pairs é", limit=2, workers=1)
 
 
+def tests_of_problems_are_written(run: RunDir) -> None:
+    from codea1_cli.cli.write_tests_view import show_problems
+
+    file, counts = run.path / "golden é.jsonl", dict.fromkeys(("with_tests", "tests", "asserts", "duplicates"), 2)
+    write_problems(file, read_problems(problems_path("train"), 2))
+    show_problems({"model": "m", "problems": 2, "without": {}, "with_reference": 0, **counts}, file, as_json=False)
+
+
 def too_long_pairs(run: RunDir) -> None:
     from codea1_cli.data.pairs import Pair
     from codea1_cli.engine.sft import PairSetup
@@ -406,6 +415,7 @@ STATES = {
     "no checkpoint is whole": lambda run, *_: damage_all(run),
     "a run saves nothing": lambda run, *_: saves_nothing(run),
     "pairs are made": lambda run, *_: pairs_are_made(run),
+    "tests of problems are written": lambda run, *_: tests_of_problems_are_written(run),
     "most pairs are too long": lambda run, *_: too_long_pairs(run),
     "the pre-flight refuses": lambda run, *_: refuse_all_replies(run),
     "most prompts are too long": lambda run, *_: too_long_prompts(run),

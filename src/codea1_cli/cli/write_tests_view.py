@@ -155,7 +155,7 @@ def write_problems(
     words += ["--white-box"] if plan.each else []
     words += ["--validate"] if options.validate else []
     words += ["--min-exposed", options.min_exposed] if options.min_exposed else []
-    golden.write_golden(out, problems, made, card, command(*words))
+    golden.write_golden(out, problems, made, card, shlex.join(["codea1", *map(str, words)]))
     return card
 
 
