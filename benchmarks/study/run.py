@@ -323,7 +323,7 @@ Seeds: {seeds} (`seeds` counts those that an arm has finished). Under a seed all
 | near-miss exposed | the same for wrong programs that pass at least half of the problem's tests ([run-directory.md](run-directory.md)) |
 | false alarm | suites that would reject a right program: one of their valid asserts states a wrong answer |
 | soundly exposed, near-miss soundly exposed | suites that expose the wrong program and raise no false alarm: they tell it from a right one |
-| suite validity | mean of min(valid / K, 1 - invalid / K) over suites; an assert that states a wrong answer is invalid |
+| suite validity | mean of min(valid / K, 1 - invalid / K) over suites; an assert that states a wrong answer is invalid. The paper's game reads suites by its own rules: its validity and asserts are not quite comparable with those of other arms |
 | stated rightly | valid asserts that state the right answer |
 | asserts per suite | asserts read of a suite, at most K |
 

@@ -168,3 +168,30 @@ def test_a_run_without_evaluations_and_a_broken_one_are_told(call, tmp_path):
         file.unlink()
     assert "no evaluation of these runs is kept by problem" in call(app, "compare", one).err
     assert call(app, "compare", "nobody", "--runs", str(tmp_path)).code == 2
+
+
+def unfinished(folder, **options):
+    """A run that was measured before its first step alone."""
+    path = make(folder, **options)
+    for file in (folder / "evaluation").glob("step-000002-*.json"):
+        file.unlink()
+    return path
+
+
+def test_what_was_measured_before_training_alone_is_no_result(call, tmp_path):
+    done, begun = make(tmp_path / "done"), unfinished(tmp_path / "begun", start=(8, 8, 8))
+    rows = rows_of(call(app, "compare", done, begun, "--json").data)
+    row = rows["pass@1", begun]
+    assert (row["before"], row["after"], row["gain"], row["against"]) == (1.0, None, None, None)
+    assert rows_of(call(app, "compare", begun, done, "--json").data)["pass@1", done]["against"] is None
+
+
+def test_a_run_of_several_that_was_not_measured_as_late_is_left_out_and_named(call, tmp_path):
+    for seed, kind in ((1, make), (2, unfinished), (3, make)):
+        kind(tmp_path / "pool" / f"r{seed}", seed=seed)
+    call_ = call(app, "compare", str(tmp_path / "pool"), "--json")
+    assert "r2 is left out: it was last evaluated at step 0, the others at step 2" in call_.err
+    assert call_.data["runs"][0]["seeds"] == [1, 3]
+    assert rows_of(call_.data)["pass@1", str(tmp_path / "pool")]["after"] == 0.5
+    make(tmp_path / "pool" / "again", seed=3)
+    assert "again and r3 both have seed 3" in call(app, "compare", str(tmp_path / "pool")).err

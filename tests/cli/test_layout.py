@@ -134,7 +134,7 @@ def test_a_problem_of_the_book(pid, test, got, count):
                 FailingCandidate(3, 1, f"def f():\n    return {test!r}", test, "failed", got, [2]),
                 [TrendPoint(step, step, count) for step in range(1, 99)],
                 [RetiredTest(test, count, 1, 2)],
-                [PoolProgram("p1", "def f():\n    return 1", 3, test, True, 3, 1, count)],
+                [PoolProgram("p1", "def f():\n    return 1", 3, test, True, 3, 1, count, ["0.1"])],
             ),
             [Replayed(count, 0, test, "failed", "passed", got, got, 3)],
             20,

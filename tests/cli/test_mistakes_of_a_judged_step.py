@@ -77,7 +77,8 @@ def test_inspect_reads_the_engine_s_own_files(judged, call):
         {"test": "assert ratio(1, 3) == 0.3333333333333333", "peak": 1, "first_step": 1, "last_step": 2},
     ]
     assert [(one["step"], one["at"], one["suites"]) for one in data["pool"]] == [(2, 2, 2), (1, 2, 2)]
-    assert [one["breaking"] for one in data["pool"]] == [2, 2]
+    assert [(one["breaking"], len(one["broken_by"])) for one in data["pool"]] == [(2, 2), (2, 2)]
+    assert {name for one in data["pool"] for name in one["broken_by"]} <= {f"{i}.{j}" for i in (0, 1) for j in (0, 1)}
     assert data["trend"] == [{"step": 1, "tests": 3, "mistakes": 4}, {"step": 2, "tests": 1, "mistakes": 2}]
 
 

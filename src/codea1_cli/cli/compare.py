@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain, compress, groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,21 +26,26 @@ _OWN = ("name", "description", "seed", "tracker")  # what tells runs of one reci
 
 @dataclass(frozen=True)
 class Arm:
-    """One argument of the command: its runs in the order of their seeds, and what each was measured at."""
+    """One argument of the command: its runs in the order of their seeds, and what each was measured at.
+
+    `left_out` names runs that were last evaluated at an earlier step than the others, and that are not among `runs`.
+    """
 
     name: str
     runs: list[RunDir]
     seeds: list[int]
     sets: list[dict[str, dict[int, Measured]]]
+    left_out: list[str]
 
-    def at(self, kind: str, place: int) -> list[Measured]:
-        """What a set gave in each run at its first (0) or last (-1) evaluation; empty where a run has none of it."""
+    def before(self, kind: str) -> list[Measured]:
+        """What a set gave in each run at its first evaluation; empty where a run's only one is of its end."""
         found = [run.get(kind, {}) for run in self.sets]
-        return [steps[sorted(steps)[place]] for steps in found] if all(found) else []
+        return [steps[min(steps)] for steps in found] if all(len(steps) > 1 or 0 in steps for steps in found) else []
 
-    def trained(self, kind: str) -> bool:
-        """Whether every run was measured twice or more."""
-        return all(len(run.get(kind, {})) > 1 for run in self.sets)
+    def after(self, kind: str) -> list[Measured]:
+        """What it gave at the last evaluation; empty where a run has none after its first step."""
+        found = [run.get(kind, {}) for run in self.sets]
+        return [steps[max(steps)] for steps in found] if all(steps and max(steps) for steps in found) else []
 
 
 NamesArgument = Annotated[
@@ -63,6 +68,9 @@ def compare(
     arms = [_arm(name, _named(name, runs_root(runs))) for name in names]
     spent, recipes = [_spent(arm) for arm in arms], _recipes(arms)
     sets = {kind: _rows(arms, kind) for kind in _kinds(arms)}
+    for arm in arms:
+        for line in arm.left_out:
+            console.warn(line)
     if as_json:
         console.emit({"runs": spent, "recipes": recipes, "sets": sets})
         return
@@ -158,12 +166,26 @@ def _named(name: str, root: Path, *, damaged: bool = False) -> list[RunDir]:
 
 
 def _arm(name: str, chosen: Sequence[RunDir]) -> Arm:
+    """Raises: UserError: two of the runs have the same seed."""
     from codea1_cli.runs.summary import measured
 
     by_seed = sorted(((run.info().get("seed", 0), run.name, run) for run in chosen), key=lambda one: one[:2])
-    ordered = [run for *_, run in by_seed]
+    for (seed, one, _), (other_seed, other, _) in pairwise(by_seed):
+        if seed == other_seed:
+            raise UserError(f"{name}: {one} and {other} both have seed {seed}", hint="keep one of them in the folder")
     label = name.rstrip("/") if Path(name).name else Path.cwd().name
-    return Arm(label, ordered, [seed for seed, *_ in by_seed], [measured(run) for run in ordered])
+    sets = [measured(run) for *_, run in by_seed]
+    last = [max((step for steps in run.values() for step in steps), default=-1) for run in sets]
+    whole = [step == max(last) for step in last]
+    kept = list(compress(by_seed, whole))
+    left_out = [
+        f"{label}: {run} is left out: it was "
+        + (f"last evaluated at step {step}" if step >= 0 else "never evaluated")
+        + f", the others at step {max(last)}"
+        for (_, run, _), step in zip(by_seed, last, strict=True)
+        if step < max(last)
+    ]
+    return Arm(label, [run for *_, run in kept], [seed for seed, *_ in kept], list(compress(sets, whole)), left_out)
 
 
 def _kinds(arms: Sequence[Arm]) -> list[str]:
@@ -216,10 +238,10 @@ def _rows(arms: Sequence[Arm], kind: str) -> list[dict[str, Any]]:
     gains: list[Mapping[str, Change]] = []
     against: list[Mapping[str, Change]] = []
     for arm in arms:
-        after = arm.at(kind, -1)
-        before = arm.at(kind, 0) if arm.trained(kind) else after
-        gains.append(compared(before, after, f"{kind} in {arm.name}") if after else {})
-        first = arms[0].at(kind, -1)
+        before, after = arm.before(kind), arm.after(kind)
+        both = (before or after, after or before)
+        gains.append(compared(*both, f"{kind} in {arm.name}") if all(both) else {})
+        first = arms[0].after(kind)
         paired = arm.seeds == arms[0].seeds
         what = f"{kind} in {arms[0].name} and {arm.name}"
         against.append(compared(first, after, what, by_seed=paired) if first and after and arm is not arms[0] else {})
@@ -228,14 +250,14 @@ def _rows(arms: Sequence[Arm], kind: str) -> list[dict[str, Any]]:
         for arm, gain, other in zip(arms, gains, against, strict=True):
             if figure not in gain:
                 continue
-            change, trained = gain[figure], arm.trained(kind)
+            change, begun, ended = gain[figure], bool(arm.before(kind)), bool(arm.after(kind))
             rows.append(
                 {
                     "figure": figure,
                     "run": arm.name,
-                    "before": _known(change.before) if trained else None,
-                    "after": _known(change.after),
-                    "gain": _difference(change) if trained else None,
+                    "before": _known(change.before) if begun else None,
+                    "after": _known(change.after) if ended else None,
+                    "gain": _difference(change) if begun and ended else None,
                     "against": _difference(other[figure]) if figure in other else None,
                 }
             )
@@ -265,31 +287,6 @@ def _cells(rows: Sequence[Mapping[str, Any]], arms: int) -> list[list[str]]:
 
 def _interval(one: Mapping[str, float], scale: float) -> str:
     return "{:+.1f} ({:+.1f} to {:+.1f})".format(*(scale * one[key] for key in ("mean", "low", "high")))
-
-
-_WAITS = {
-    "code": ("the Code LLM", "give code.gpus more than test.gpus, or both the same"),
-    "test": ("the Test LLM", "give test.gpus more than code.gpus, or both the same"),
-    "judge": ("the judge", "raise judge.workers, or take a machine with more cores"),
-    "rest": ("evaluations, saving and the like", ""),
-}
-
-
-def gpu_hours(spent: Mapping[str, Any]) -> list[str]:
-    """What the GPUs of a run did, and a second line where they idled more than half of their time: what to change.
-    Nothing for a run without GPUs."""
-    from codea1_cli.methods.code_a1 import percent
-
-    hours, idle, waits = spent["gpu_hours"], spent["idle_gpu_hours"], spent["waits"]
-    if not hours:
-        return []
-    parts = [f"{_WAITS[cause][0]} {percent(share)}" for cause, share in waits.items()]
-    told = [f"{hours:.2f}, {idle:.2f} of them waiting" + (f" ({', '.join(parts)})" if parts else "")]
-    if idle > hours / 2:
-        most = max((cause for cause in waits if cause != "rest"), key=waits.__getitem__)
-        who, change = _WAITS[most]
-        told.append(f"the GPUs idled {percent(idle / hours)} of their time, most of it for {who}: {change}")
-    return told
 
 
 def _list(values: Sequence[int]) -> str:

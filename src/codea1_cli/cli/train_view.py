@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.cli import console
-from codea1_cli.cli.compare import gpu_hours
+from codea1_cli.cli.views import gpu_hours
 from codea1_cli.cli.watch import doing
 from codea1_cli.errors import clock, command, counted, some
 from codea1_cli.evals.registry import benchmark_row

@@ -7,7 +7,6 @@ from typing import Any
 from rich.syntax import Syntax
 from rich.text import Text
 
-from codea1_cli.cli.compare import gpu_hours
 from codea1_cli.cli.console import cell, note, out, printable, say, show, table
 from codea1_cli.cli.layout import Table, whole
 from codea1_cli.errors import counted, size_text, some
@@ -101,17 +100,26 @@ def _retired(tests: Sequence[RetiredTest], limit: int) -> Table:
     return _limited(f"retired tests: {len(tests)}", ("<test", ">peak", ">first", ">last"), rows, limit)
 
 
+_SUITES = 3  # named of those that break a program
+
+
 def _pool(programs: Sequence[PoolProgram]) -> Table:
     rows = []
     for item in programs:
-        broken = cell("not in the rollouts", "muted") if item.suites is None else f"{item.breaking}/{item.suites}"
+        broken: Text | str = cell("not in the rollouts", "muted")
+        if item.broken_by is not None:
+            broken = " ".join([f"{item.breaking}/{item.suites}", *item.broken_by[:_SUITES]])
+            broken += " .." if len(item.broken_by) > _SUITES else ""
         whose = "own test" if item.own_test else "validated test"
         rows.append((item.id, item.step, broken, f"{whose} {item.evidence}", item.code))
     shown = table(
         f"pool of wrong programs: {len(programs)}", ("<id", ">step", ">broken by", "<fails", "<program"), rows
     )
     if (at := programs[0].at) is not None:
-        shown.caption = f"broken by: suites of step {at} with a rightly stated assert that the program fails"
+        shown.caption = (
+            f"broken by: suites of step {at} with a rightly stated assert that the program fails, the first of them as "
+            "CANDIDATE.SUITE; --json has all"
+        )
     return shown
 
 
@@ -233,3 +241,28 @@ def _print_lines(title: str, lines: list[dict[str, Any]], columns: dict[str, str
 
 def _number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else printable(str(value))
+
+
+_WAITS = {
+    "code": ("the Code LLM", "give code.gpus more than test.gpus, or both the same"),
+    "test": ("the Test LLM", "give test.gpus more than code.gpus, or both the same"),
+    "judge": ("the judge", "raise judge.workers, or take a machine with more cores"),
+    "rest": ("evaluations, saving and the like", ""),
+}
+
+
+def gpu_hours(spent: Mapping[str, Any]) -> list[str]:
+    """What the GPUs of a run did, and a second line where they idled more than half of their time: what to change.
+    Nothing for a run without GPUs."""
+    from codea1_cli.methods.code_a1 import percent
+
+    hours, idle, waits = spent["gpu_hours"], spent["idle_gpu_hours"], spent["waits"]
+    if not hours:
+        return []
+    parts = [f"{_WAITS[cause][0]} {percent(share)}" for cause, share in waits.items()]
+    told = [f"{hours:.2f}, {idle:.2f} of them waiting" + (f" ({', '.join(parts)})" if parts else "")]
+    if idle > hours / 2:
+        most = max((cause for cause in waits if cause != "rest"), key=waits.__getitem__)
+        who, change = _WAITS[most]
+        told.append(f"the GPUs idled {percent(idle / hours)} of their time, most of it for {who}: {change}")
+    return told

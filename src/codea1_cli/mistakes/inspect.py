@@ -83,8 +83,8 @@ class TrendPoint:
 
 @dataclass(frozen=True)
 class PoolProgram:
-    """A wrong program of the pool. `breaking` of the `suites` of step `at`, the problem's newest, break it; both are
-    None without rollouts."""
+    """A wrong program of the pool. `breaking` of the `suites` of step `at`, the problem's newest, break it: those of
+    `broken_by`, as CANDIDATE.SUITE, both counted from 0 as in the rollouts. All are None without rollouts."""
 
     id: str
     code: str
@@ -94,6 +94,7 @@ class PoolProgram:
     at: int | None
     breaking: int | None
     suites: int | None
+    broken_by: list[str] | None
 
 
 @dataclass(frozen=True)
@@ -173,10 +174,11 @@ def view(store: MistakeStore, rollouts: Path, problem_id: str, question: str, en
 def _pool(pool: Pool, rollouts: Path, problem_id: str) -> list[PoolProgram]:
     newest = next(history(rollouts, problem_id), []) if pool else []
     at = newest[0].step if newest else None
-    suites = [broken for candidate in newest for broken in candidate.breaks]
+    suites = {f"{one.index}.{number}": broken for one in newest for number, broken in enumerate(one.breaks)}
     found = []
     for one in pool:
-        seen = (at, sum(one.id in broken for broken in suites), len(suites)) if newest else (None, None, None)
+        by = [name for name, broken in suites.items() if one.id in broken]
+        seen = (at, len(by), len(suites), by) if newest else (None, None, None, None)
         found.append(PoolProgram(one.id, one.code, one.step, one.evidence, one.own, *seen))
     return found
 
