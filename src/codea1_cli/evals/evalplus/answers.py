@@ -7,6 +7,7 @@ is all floats. Types are matched exactly, so a subclass never runs its own metho
 
 import hashlib
 import marshal
+import math
 import operator
 import sys
 from itertools import chain
@@ -14,6 +15,7 @@ from itertools import chain
 _NOTHING = "nothing()"
 _NONE = type(None)
 _SCALARS = frozenset({int, float, str, bool, _NONE, bytes, complex})
+_NUMBERS = frozenset({int, float, bool})
 _BOXES = frozenset({list, tuple, dict, set, frozenset})
 _KINDS = {list: "l", tuple: "t", dict: "d", set: "s", frozenset: "z"}
 _ascii, _type, _dumps, _blake = ascii, type, marshal.dumps, hashlib.blake2b
@@ -87,10 +89,14 @@ def survey(value, integers=True):
         if not (kinds <= _SCALARS or kinds <= _SCALARS | _BOXES) or count > 3_000_000:
             return -1, ""
         if float in kinds:
-            floats = level if kinds == {float} else [x for x in level if _type(x) is float]
-            total = sum(floats)  # NaN where one is, or where infinities meet
-            if total != total and any(map(_differ, floats, floats)):
-                strange += "n"
+            try:  # the sum is NaN where one is, or where infinities meet
+                total = sum(level) if kinds <= _NUMBERS else math.nan
+            except OverflowError:  # an integer that no float can hold
+                total = math.nan
+            if total != total:
+                floats = [x for x in level if _type(x) is float]
+                if any(map(_differ, floats, floats)):
+                    strange += "n"
         if integers and int in kinds:
             whole = level if kinds == {int} else [x for x in level if _type(x) is int]
             if max(whole) >= _LONG or min(whole) <= -_LONG:

@@ -1,8 +1,8 @@
 """What runs beside one candidate inside the sandbox: calls it on a task's inputs and writes each answer as a line.
 
-The sandbox's harness, shipped as source: standard library only, Python 3.10 or newer. It knows inputs and time limits, never an expected value,
-so a candidate that takes it over can only change what it answers itself. As in EvalPlus, a set of inputs runs in one
-process, one after another, under an alarm a call, with the same functions switched off.
+The sandbox's harness, shipped as source: standard library only, Python 3.10 or newer. It knows inputs and time limits,
+never an expected value, so a candidate that takes it over can only change what it answers itself. As in EvalPlus, a set
+of inputs runs in one process, one after another, under an alarm a call, with the same functions switched off.
 
 Lines are those of `answers`, or `!NAME` for an exception (and then nothing more), or `+`: the time for a first look is up.
 A first look ends a call that takes longer than all of it, without a verdict.
