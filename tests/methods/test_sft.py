@@ -6,7 +6,7 @@ import yaml
 from codea1_cli.errors import UserError
 from codea1_cli.methods.registry import method_of
 from codea1_cli.recipe.batching import batches, warmup_recipe
-from codea1_cli.recipe.files import load_recipe, recipe_text
+from codea1_cli.recipe.files import flat, load_recipe, recipe_text
 
 
 @pytest.mark.parametrize(("role", "roles"), [("code", ("code",)), ("test", ("test",)), ("both", ("code", "test"))])
@@ -34,11 +34,61 @@ def test_its_rate_is_of_its_own():
         (["sft.learning_rate=1e-4"], "sft.learning_rate"),
         (["method=golden-tests", "sft.code=pairs.jsonl"], "sft.code"),
         (["warmup.steps=3", "sft.role=code"], "sft.role"),
+        (["method=golden-tests", "warmup.steps=3", "sft.test=pairs.jsonl"], "sft.test"),
+        (["method=sft", "sft.test=pairs.jsonl"], "sft.test"),
+        (["method=sft", "test.learning_rate=1e-4"], "test.learning_rate"),
+        (["method=sft", "game.tests_per_suite=3"], "game.tests_per_suite"),
+        (["sft.role=test", "sft.code=pairs.jsonl", "method=sft"], "sft.code"),
+        (["method=sft", "sft.role=test", "code={learning_rate: 1e-4}"], "code.learning_rate"),
+        (["method=sft", "sft.role=one", "test.gpus=1"], "test.gpus"),
+        (["game.kill=own", "game.pool_size=3"], "game.pool_size"),
+        (["game.mode=paper", "game.share_identical=false", "game.trust=false"], "game.trust"),
+        (["method=self-play", "game.validation=false", "game.pool_size=3"], "game.pool_size"),
+        (["game.book=false", "game.book_replay=3"], "game.book_replay"),
     ],
 )
 def test_a_key_without_a_meaning_is_refused(words, named):
     with pytest.raises(UserError, match=f"ignores {named}"):
         load_recipe("tiny", words)
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (["method=sft"], {"code.max_completion_tokens": 72}),
+        (["method=sft", "sft.role=test"], {"test.max_completion_tokens": 112, "game.tests_per_suite": 4}),
+        (["method=sft", "sft.role=both"], {"code.max_completion_tokens": 72, "test.max_completion_tokens": 112}),
+        (["method=sft", "sft.role=one"], {"code.max_completion_tokens": 72, "test.max_completion_tokens": 112}),
+        (["game.kill=own"], {"game.n_test": 8}),
+        (["game.book=false"], {"game.pool_size": 5}),
+    ],
+)
+def test_what_a_recipe_below_holds_for_another_role_or_game_is_left_out(tmp_path, words, kept):
+    below, again = tmp_path / "below.yaml", tmp_path / "again.yaml"
+    below.write_text(
+        "extends: tiny\ngame: {pool_size: 5, trust: false, book_replay: 3}\ntest: {learning_rate: 1.0e-4}\n"
+    )
+    recipe = load_recipe(str(below), words)
+    written = flat(recipe.dump())
+    assert {key: written[key] for key in kept} == kept
+    again.write_text(recipe_text(recipe))
+    assert load_recipe(str(again)) == load_recipe(str(again), of_run=True)
+    assert flat(load_recipe(str(again)).dump()) == written
+
+
+def test_a_run_recorded_with_keys_that_are_now_ignored_is_read(tmp_path):
+    file = tmp_path / "recipe.yaml"
+    file.write_text("extends: tiny\ngame: {kill: own, pool_size: 8}\n")
+    assert load_recipe(str(file), of_run=True).game.kill == "own"
+    with pytest.raises(UserError, match=r"recipe\.yaml: game\.kill=own ignores game\.pool_size") as caught:
+        load_recipe(str(file))
+    assert caught.value.hint == "leave it out, or set another game.kill"
+
+
+def test_the_hint_for_the_papers_game_names_what_makes_it_work():
+    with pytest.raises(UserError, match=r"set game\.share_identical=false"):
+        load_recipe("tiny", ["game.mode=paper"])
+    assert load_recipe("tiny", ["game.mode=paper", "game.share_identical=false"]).game.paper
 
 
 def test_a_warm_up_is_a_run_of_sft_of_the_methods_own_policies():

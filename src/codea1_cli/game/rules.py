@@ -72,11 +72,11 @@ class Game(BaseModel):
         if self.max_tests_per_suite is not None and self.max_tests_per_suite < self.tests_per_suite:
             raise ValueError("max_tests_per_suite cannot be below tests_per_suite")
         if self.mode == "paper" and self.share_identical:
-            raise ValueError("share_identical is not part of the paper's game: set game.mode=default")
+            raise ValueError("share_identical is not part of the paper's game: set game.share_identical=false")
         if self.kill in ("pool", "marginal") and (self.paper or not self.validation):
-            raise ValueError(f"kill={self.kill} needs mode=default and validation=true: set kill=own")
+            raise ValueError(f"kill={self.kill} needs mode=default and validation=true: set game.kill=own")
         if self.sparring and not self.has_pool:
-            raise ValueError("sparring partners come from the pool: set kill=pool, or sparring=0")
+            raise ValueError("sparring partners come from the pool: set game.sparring=0, or game.kill=pool")
         return self
 
     @property

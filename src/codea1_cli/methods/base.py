@@ -229,6 +229,12 @@ class Method(ABC):
         """The method as a recipe wishes it."""
         return cls()
 
+    @classmethod
+    def also_ignores(cls, keys: Mapping[str, Any]) -> dict[str, str]:
+        """Keys and sections beside `ignores` that the settings in a recipe's nested `keys` leave without a use, and
+        which setting does."""
+        return {}
+
     def policy(self, role: str) -> str:
         """The policy that plays a role. It bears the name of the first role that it plays, whose section of the recipe
         has its model, GPUs and learning rate."""

@@ -23,6 +23,14 @@ class CodeA1(Method):
     roles = ("code", "test")
     ignores: ClassVar[tuple[str, ...]] = ("game.golden", "code.weight", "test.weight", "train.equal_budget")
 
+    @classmethod
+    def also_ignores(cls, keys: Mapping[str, Any]) -> dict[str, str]:
+        game = keys.get("game") or {}
+        alone = {"kill": "own", "mode": "paper", "validation": False}  # any of these: suites are not paid by a pool
+        own = next((f"game.{key}={str(value).lower()}" for key, value in alone.items() if game.get(key) == value), "")
+        found = dict.fromkeys(("game.trust", "game.pool_size"), own) if own else {}
+        return found | ({"game.book_replay": "game.book=false"} if game.get("book") is False else {})
+
     def own_tests(self, game: Game) -> int | None:
         return OWN_CALLS if game.has_pool else 0
 

@@ -62,27 +62,50 @@ def find_method(name: str) -> type[Method]:
     return found
 
 
-def without_ignored(name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe's nested `keys` less those that a method ignores; all of them for a name that is no method's. The
-    section `sft` has a meaning under that method, and for a warm-up, which trains the policies that its method does."""
+def ignored_by(name: str, keys: Mapping[str, Any]) -> dict[str, str]:
+    """The keys and sections that have no meaning in a recipe of method `name`, and the setting that leaves each without
+    one, as its nested `keys` have it; none for a name that is no method's. The section `sft` has a meaning under that
+    method, and for a warm-up, which trains the policies that its method does."""
     try:
         method = find_method(name)
     except ValueError:
-        return dict(keys)
-    own = () if method.pairs else ("sft.role",) if keys.get("warmup") else ("sft",)
-    return _without({*method.ignores, *own}, keys)
+        return {}
+    warmed = ("sft.role",) if "test" in method.roles else ("sft.role", "sft.test")
+    own = () if method.pairs else warmed if keys.get("warmup") else ("sft",)
+    return dict.fromkeys((*method.ignores, *own), f"method={name}") | method.also_ignores(_sections(keys))
 
 
-def without_settings_of(before: str, name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe's `keys` for method `name` less what they hold for the method `before`: what the new one ignores, and
-    the GPUs that are shared out among other policies."""
+def _sections(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """The sections alone: a recipe that is not checked yet may hold anything in their place."""
+    return {key: value for key, value in keys.items() if isinstance(value, Mapping)}
+
+
+def without_ignored(name: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe's nested `keys` less those that are ignored; all of them for a name that is no method's."""
+    return without(ignored_by(name, keys), keys)
+
+
+def without_settings_of(
+    base: Mapping[str, Any], recipe: Mapping[str, Any], change: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The nested keys of `base`, of which a `change` makes `recipe`, less what they hold for settings that the change
+    replaces: what these alone had a use for, and with another method the GPUs shared out among other policies."""
+    before, after = (str(keys.get("method", DEFAULT)) for keys in (base, recipe))
+    gone = set(ignored_by(after, recipe))
+    if "method" not in change:
+        return without(gone - set(ignored_by(before, base)), base)
     try:
-        same = find_method(before)().policies == find_method(name)().policies
+        same = find_method(before)().policies == find_method(after)().policies
     except ValueError:  # a name that is no method's is refused elsewhere
-        return dict(keys)
-    return without_ignored(name, keys if same else _without(("code.gpus", "test.gpus"), keys))
+        return dict(base)
+    return without(gone if same else {*gone, "code.gpus", "test.gpus"}, base)
 
 
-def _without(names: Collection[str], keys: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    kept = {key: value for key, value in keys.items() if prefix + key not in names}
-    return {k: _without(names, v, f"{prefix}{k}.") if isinstance(v, Mapping) else v for k, v in kept.items()}
+def without(names: Collection[str], keys: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested `keys` less those of these dotted names, which may be sections."""
+    found: dict[str, Any] = {}
+    for key, value in keys.items():
+        if (name := prefix + key) not in names:
+            inside = isinstance(value, Mapping) and any(one.startswith(f"{name}.") for one in names)
+            found[key] = without(names, value, f"{name}.") if inside else value
+    return found

@@ -86,6 +86,17 @@ class Sft(Method):
         method.roles = ("code", "test") if method.one or recipe.sft.role == "both" else (recipe.sft.role,)
         return method
 
+    @classmethod
+    def also_ignores(cls, keys: Mapping[str, Any]) -> dict[str, str]:
+        role = (keys.get("sft") or {}).get("role", "code")
+        of_suites = ("test", "sft.test", "game.tests_per_suite", "game.white_box")
+        unused = {
+            "code": (*of_suites, "eval.wrong_per_problem", "eval.targets"),
+            "test": ("code", "sft.code"),
+            "one": ("test.model", "test.gpus", "test.ranks", "test.learning_rate"),
+        }
+        return dict.fromkeys(unused.get(str(role), ()), f"sft.role={role}")
+
     def policy(self, role: str) -> str:
         return self.roles[0] if self.one else role
 

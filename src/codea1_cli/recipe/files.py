@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from codea1_cli.errors import UserError, command, did_you_mean, first_line, meant, near, plain_fault
 from codea1_cli.files import no_file, read_text, user_path
-from codea1_cli.methods.registry import DEFAULT, without_ignored, without_settings_of
+from codea1_cli.methods.registry import DEFAULT, ignored_by, without, without_ignored, without_settings_of
 from codea1_cli.recipe import ALIASES, recipe_folder, recipe_names
 from codea1_cli.recipe.schema import Recipe
 
@@ -57,12 +57,20 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     if parent is None:
         return content
     base = _read(_parent_path(path, str(parent)), (*seen, path))
-    return _merge(_for_method(base, content.get("method")), content)
+    return _merge(without_settings_of(base, _merge(base, content), content), content)
 
 
-def _for_method(base: dict[str, Any], method: Any) -> dict[str, Any]:
-    """`base` for somebody who may change its method."""
-    return base if method is None else without_settings_of(str(base.get("method", DEFAULT)), str(method), base)
+def _set(content: dict[str, Any], overrides: Iterable[tuple[list[str], Any]]) -> dict[str, Any]:
+    """A copy of nested keys with overrides, of which a mapping takes a section's place."""
+    content = copy.deepcopy(content)
+    for parts, value in overrides:
+        target = content
+        for part in parts[:-1]:
+            if not isinstance(target.get(part), dict):
+                target[part] = {}
+            target = target[part]
+        target[parts[-1]] = value
+    return content
 
 
 def _refuse_repeated(tree: yaml.Node | None, path: Path, above: tuple[yaml.Node, ...] = ()) -> None:
@@ -129,29 +137,25 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, of_run: bool = Fals
     plain = _read(path)
     plain.setdefault("name", path.stem)
     if of_run:
-        plain = _merge(without_ignored(str(plain.get("method")), {"game": {"kill": "own"}}), plain)
+        plain = without_ignored(str(plain.get("method", DEFAULT)), _merge({"game": {"kill": "own"}}, plain))
     parsed = [parse_override(override) for override in overrides]
-    method = next((value for parts, value in reversed(parsed) if parts == ["method"]), None)
-    content = copy.deepcopy(_for_method(plain, method))
-    keys: dict[str, str] = {}
-    for override, (parts, value) in zip(overrides, parsed, strict=True):
-        target = content
-        for part in parts[:-1]:
-            if not isinstance(target.get(part), dict):
-                target[part] = {}
-            target = target[part]
-        target[parts[-1]] = value
-        keys[".".join(parts)] = override
+    keys = {".".join(parts): override for override, (parts, _) in zip(overrides, parsed, strict=True)}
+    content = _set(without_settings_of(plain, _set(plain, parsed), _set({}, parsed)), parsed)
     try:
         recipe = Recipe.model_validate(content)
     except ValidationError as error:
         raise _fault(error, str(path), keys, plain) from None
-    read = flat(without_ignored(recipe.method, content))
+    found = ignored_by(recipe.method, recipe.model_dump(mode="json"))
+    read = flat(without(found, content))
     if ignored := [key for key in flat(content) if key not in read]:
         given = [text for key, text in keys.items() if any(f"{one}.".startswith(f"{key}.") for one in ignored)]
+        by: dict[str, list[str]] = {}
+        for key in ignored:
+            by.setdefault(next(why for name, why in found.items() if f"{key}.".startswith(f"{name}.")), []).append(key)
+        told = "; ".join(f"{why} ignores {', '.join(names)}" for why, names in by.items())
         raise UserError(
-            f"{' '.join(given) or path}: method={recipe.method} ignores {', '.join(ignored)}",
-            hint="leave it out, or set another method",
+            f"{' '.join(given) or path}: {told}",
+            hint=f"leave it out, or set another {' or '.join(why.partition('=')[0] for why in by)}",
         )
     return recipe
 
