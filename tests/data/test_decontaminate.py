@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from collections import Counter
 
 import pytest
@@ -107,6 +108,25 @@ def test_a_folder_of_benchmarks(tmp_path):
         file.write("{}\n")
     with pytest.raises(UserError, match=r"whatever\.jsonl\.gz:2"):
         load_benchmarks(tmp_path)
+
+
+def test_a_broken_file_hides_no_good_one_and_an_empty_one_is_no_benchmark(tmp_path, monkeypatch):
+    row = {"task_id": "Mbpp/2", "prompt": "Share.", "canonical_solution": "def f(x):\n  return x", "entry_point": "f",
+           "assertion": "assert f(1) == 1"}  # fmt: skip
+    good = tmp_path / "good.jsonl.gz"
+    good.write_bytes(gzip.compress((json.dumps(row) + "\n").encode()))
+    many = gzip.compress((json.dumps(row) + "\n").encode()) + gzip.compress(os.urandom(9000).hex().encode())
+    (tmp_path / "a-cut.jsonl.gz").write_bytes(many[:-4000])
+    (tmp_path / "b-empty.jsonl").touch()
+    assert [task.id for task in load_benchmarks(tmp_path)[0]] == ["Mbpp/2"]
+    others = ["HumanEval+", "BigCodeBench", "ULT"]
+    for named, missing in (
+        (good, others),
+        (tmp_path / "b-empty.jsonl", ["HumanEval+", "MBPP+", "BigCodeBench", "ULT"]),
+    ):
+        monkeypatch.setenv("CODEA1_BENCHMARKS", str(named))
+        found, lacking = load_benchmarks(None)
+        assert ([task.id for task in found], list(lacking)) == (["Mbpp/2"] if named is good else [], missing)
 
 
 @pytest.mark.shared

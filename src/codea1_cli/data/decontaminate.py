@@ -56,7 +56,10 @@ def load_benchmarks(folder: Path | None) -> tuple[list[Task], dict[str, str]]:
         except (UserError, EnvironmentFault) as fault:
             missing[row.title] = fault.why if isinstance(fault, Unreachable) else fault.what
         else:
-            tasks += _published(row, file)
+            published = list(_published(row, file))
+            tasks += published
+            if not published:
+                missing[row.title] = f"{file} holds no task"
     if folder is not None and not tasks:
         raise UserError(f"{folder} holds no benchmark: {', '.join(missing)} were looked for", hint=_WITHOUT)
     return tasks, missing

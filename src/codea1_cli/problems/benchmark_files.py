@@ -58,7 +58,8 @@ def find_file(title: str, holds: Callable[[Mapping[str, Any]], bool], published:
     Args:
         title: the benchmark's, for messages.
         holds: whether a row is one of its tasks.
-        data: the file, or a folder that holds it; None: the folder in CODEA1_BENCHMARKS, what is kept, or `published`.
+        data: the file, or a folder that holds it; None: the folder (or file) in CODEA1_BENCHMARKS, what is kept, or
+            `published`.
 
     Raises:
         UserError: `data` is given and holds no such file.
@@ -68,13 +69,13 @@ def find_file(title: str, holds: Callable[[Mapping[str, Any]], bool], published:
     for root, given in ((user_path(data) if data else None, True), (user_path(wanted) if wanted else None, False)):
         if root is None:
             continue
-        if root.is_file():
+        if given and root.is_file():
             return root
-        if root.is_dir() and (found := _search(root, holds, published.tasks)):
+        if found := _search(root, holds, published.tasks):
             return found
         if given:
             raise UserError(f"no {title} below {root}", hint="give the benchmark's file, or a folder that holds it")
-        if not root.is_dir():
+        if not root.exists():
             raise UserError(f"{FOLDER}: there is no folder {root}", hint="name the folder with the benchmarks' files")
     try:
         path = _github(published) if published.blob else _from_hub(published)
@@ -89,15 +90,24 @@ def find_file(title: str, holds: Callable[[Mapping[str, Any]], bool], published:
 
 
 def _search(root: Path, holds: Callable[[Mapping[str, Any]], bool], tasks: int) -> Path | None:
-    """The file below `root` whose first row is a task; of several the one with as many tasks as there are, else the
-    largest with fewer."""
-    found = [path for path in sorted(_files(root, _DEPTH)) if (row := _first(path)) is not None and holds(row)]
-    if len(found) < 2:
-        return found[0] if found else None
-    counts = {path: sum(1 for _ in read_rows(path)) for path in found}
+    """The file `root`, or below it, whose first row is a task; of several whole ones the one with as many tasks as
+    there are, else the largest with fewer."""
+    files = [root] if root.is_file() else sorted(_files(root, _DEPTH))
+    found = [path for path in files if (row := _first(path)) is not None and holds(row)]
+    counts = {path: count for path in found if (count := _count(path)) is not None} if len(found) > 1 else {}
+    if not counts:
+        return found[0] if found else None  # a broken one is told when it is read
     return max(
-        found, key=lambda path: (counts[path] <= tasks, counts[path] if counts[path] <= tasks else -counts[path])
+        counts, key=lambda path: (counts[path] <= tasks, counts[path] if counts[path] <= tasks else -counts[path])
     )
+
+
+def _count(path: Path) -> int | None:
+    """How many rows a file has; None for a broken one."""
+    try:
+        return sum(1 for _ in read_rows(path))
+    except UserError:
+        return None
 
 
 def _files(folder: Path, depth: int) -> Iterator[Path]:
