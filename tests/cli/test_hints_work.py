@@ -21,6 +21,7 @@ import typer
 import codea1_cli
 from codea1_cli import engine, errors
 from codea1_cli.cli import app, train
+from codea1_cli.cli.console import run_app
 from codea1_cli.cli.eval_code_view import _way_out
 from codea1_cli.engine.resume import book_state
 from codea1_cli.game.mistake_book import Book
@@ -304,9 +305,8 @@ def saves_nothing(run: RunDir) -> None:
 
 
 def pairs_are_made(run: RunDir) -> None:
-    from codea1_cli.cli.make_pairs import make_pairs
-
-    make_pairs("builtin:tiny/train", "code", run.path / "pairs é", limit=2, workers=1)
+    words = f"make-pairs builtin:tiny/train --role code --limit 2 --workers 1 --out {shlex.quote(str(run.path / 'pairs é'))}"
+    run_app(app, shlex.split(words))
 
 
 def tests_of_problems_are_written(run: RunDir) -> None:

@@ -4,11 +4,13 @@ import json
 
 import pytest
 
+from codea1_cli.cli import app
+from codea1_cli.cli.console import run_app
 from codea1_cli.cli.make_pairs import made_of, publish
-from codea1_cli.data.pairs import PairOptions, Proposal, identity, make_pairs, model_names, read_pairs
+from codea1_cli.data.pairs import MadePairs, PairOptions, Proposal, identity, make_pairs, model_names, read_pairs
 from codea1_cli.errors import UserError
 from codea1_cli.extract import extract_code, parse_suite
-from codea1_cli.problems.problem import Problem, read_problems
+from codea1_cli.problems.problem import Problem, read_problems, write_problems
 from codea1_cli.problems.prompts import code_messages, shown_code, shown_problem, test_messages
 from codea1_cli.recipe.files import load_recipe
 from codea1_cli.tiny import problems_path
@@ -151,8 +153,9 @@ def test_a_folder_of_pairs_has_a_card_and_is_made_once(tmp_path, judge, monkeypa
     monkeypatch.setattr("codea1_cli.data.pairs.make_pairs", None)
     assert publish(tmp_path / "pairs", [DOUBLE, bare], options, source, "make-pairs", judge) == card
     monkeypatch.undo()
-    other = publish(tmp_path / "pairs", [DOUBLE], options, source, "make-pairs", judge)
-    assert other["key"] != card["key"]
+    with pytest.raises(UserError, match="holds pairs made otherwise: make-pairs"):
+        publish(tmp_path / "pairs", [DOUBLE], options, source, "make-pairs --limit 1", judge)
+    assert (tmp_path / "pairs" / "README.md").read_text() == text
     with pytest.raises(UserError, match=r"none of 1 problem gave a pair .*no reference: 1"):
         publish(tmp_path / "none", [bare], options, source, "make-pairs", judge)
 
@@ -170,3 +173,28 @@ def test_a_warm_up_asks_for_no_more_problems_than_it_takes_pairs_of():
         len(made_of(recipe, "code", 12)[0]) == 5
     )  # each pair three times, and a quarter more for problems that give none
     assert len(made_of(recipe, "test", 12)[0]) == 3
+
+
+def test_the_command_writes_over_nothing_and_its_card_has_what_was_typed(tmp_path, monkeypatch, capfd):
+    words = ["make-pairs", "builtin:tiny/train", "--role", "test", "--tests-per-suite", "4", "--limit", "2", "--out"]
+    full, fresh = tmp_path / "mine", tmp_path / "pairs"
+    full.mkdir()
+    (full / "README.md").write_text("mine")
+    assert run_app(app, [*words, str(full)]) == 2
+    assert "mine holds other files" in capfd.readouterr().err
+    assert (full / "README.md").read_text() == "mine"
+    assert run_app(app, [*words, str(fresh), "--model", "nope"]) == 2
+    assert "--model nope has no effect" in capfd.readouterr().err
+    made = MadePairs([{"prompt": "p", "completion": "c"}], 2)
+    monkeypatch.setattr("codea1_cli.data.pairs.make_pairs", lambda *_: made)
+    assert run_app(app, [*words, str(fresh), "--no-white-box", "--n", "3", "--model", "builtin:tiny"]) == 0
+    assert "--recipe tiny" in capfd.readouterr().err
+    typed = json.loads((fresh / "card.json").read_text())["command"]
+    assert typed == (
+        "codea1 make-pairs builtin:tiny/train --role test --out DIR --model builtin:tiny --n 3 --tests-per-suite 4 "
+        "--no-white-box --limit 2"
+    )
+    write_problems(tmp_path / "real.jsonl", [DOUBLE.model_copy(update={"tests": ["assert double({1: 2}) == 4"]})])
+    real = ["make-pairs", str(tmp_path / "real.jsonl"), "--role", "test", "--out", str(tmp_path / "real")]
+    assert run_app(app, real) == 0
+    assert "--recipe 135m" in capfd.readouterr().err

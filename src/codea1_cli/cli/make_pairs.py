@@ -2,18 +2,18 @@
 
 import math
 import random
-import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import typer
 from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.judge import WorkersOption
-from codea1_cli.cli.shell import run_names
+from codea1_cli.cli.shell import run_names, shown_command
 from codea1_cli.errors import UserError, command, counted
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 def make_pairs(
+    context: typer.Context,
     data: Annotated[
         str, Argument(metavar="DATA", help="Problems: a file, a folder that prepare-data made, or builtin:tiny/train.")
     ],
@@ -41,11 +42,7 @@ def make_pairs(
     ] = None,
     rollouts: Annotated[
         str | None,
-        Option(
-            metavar="RUN",
-            help="Take what a run sampled, of what holds, the newest steps first.",
-            autocompletion=run_names,
-        ),
+        Option(metavar="RUN", help="Take of what a run sampled, newest first, what holds.", autocompletion=run_names),
     ] = None,
     n: Annotated[int, Option(min=1, help="Samples a problem, or a wrong program.")] = 8,
     temperature: Annotated[float, Option(min=0.01, help="Of the samples.")] = 1.0,
@@ -63,7 +60,9 @@ def make_pairs(
 ) -> int:
     """Make pairs to fine-tune on. Solutions that pass their tests, or suites that are valid, rightly stated and break
     the wrong program that they are written against."""
-    from codea1_cli.data.pairs import PAIRS, PairOptions, model_names
+    from codea1_cli.cli.plan import recipe_for, tiny_reads
+    from codea1_cli.data.pairs import CARD, PAIRS, PairOptions, model_names
+    from codea1_cli.data.publish import check_out
     from codea1_cli.data.stages import SolveRule
     from codea1_cli.judging.judge import Judge
     from codea1_cli.problems.problem import read_problems
@@ -76,10 +75,12 @@ def make_pairs(
     if samples and rollouts:
         raise UserError("--samples and --rollouts are two sources", hint="one folder of pairs for each")
     names = model_names(model) if model else None
+    if model and names is None:
+        raise UserError(f"--model {model} has no effect: it knows more than a few names", hint="leave it out")
+    check_out(out, (PAIRS, CARD, "README.md"))
     options = PairOptions(role, per_problem, tests_per_suite, white_box, seed, names)
-    source: dict[str, Any] = {"data": Path(data).name, "from": "references" if role == "code" else "mutants"}
+    source = dict[str, Any](data=Path(data).name) | {"from": "references" if role == "code" else "mutants"}
     problems = read_problems(problems_file(data), limit, references=False)
-    words = ["make-pairs", Path(data).name, "--role", role, "--out", "DIR", *(["--model", model] if model else [])]
     judge = Judge(make_sandbox(SandboxOptions(workers=workers)), limits=Limits(time_s=2.0, memory_mb=1024))
     with closing(judge.sandbox):
         propose: Propose | None = None
@@ -87,21 +88,19 @@ def make_pairs(
             ref = find_model(samples, role=role, runs_root=runs)
             rule = SolveRule(samples, n, temperature=temperature, max_new_tokens=max_new_tokens)
             source |= {"from": "samples", "model": ref.label, **vars(rule)}
-            words += ["--samples", samples]
             propose = _sampling(ref, rule, options, judge)
         elif rollouts:
             run = find_run(rollouts, runs_root(runs))
             source |= {"from": "rollouts", "run": run.name, "steps": run.latest_step()}
-            words += ["--rollouts", run.name]
             propose = _rolled_out(run.path / "rollouts", role)
-        card = publish(out, problems, options, source, shlex.join(["codea1", *words]), judge, propose, wait)
+        card = publish(out, problems, options, source, shown_command(context), judge, propose, wait)
     if as_json:
         console.emit({"out": str(out), **card})
         return console.EXIT_OK
     show_card(card, out)
-    console.note(
-        f"next: {command('train', '--recipe', 'tiny', 'method=sft', f'sft.role={role}', f'sft.{role}={out / PAIRS}')}"
-    )
+    recipe = "tiny" if names else recipe_for(tiny_reads(problems)[0], len(problems))
+    words = ("--recipe", recipe, "method=sft", f"sft.role={role}", f"sft.{role}={out / PAIRS}")
+    console.note(f"next: {command('train', *words)}")
     return console.EXIT_OK
 
 
@@ -119,7 +118,7 @@ def publish(
     holds those of the same problems, options and source is left as it is.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none, or the folder holds pairs that were made otherwise.
     """
     from codea1_cli.cli.streams import Bar, interruptible
     from codea1_cli.data.pairs import CARD, identity, make_pairs, write_pairs
@@ -130,6 +129,8 @@ def publish(
     with only_writer(folder, wait=wait), interruptible("no pairs are written"), Bar(30.0, {"pairs": "pairs"}) as bar:
         if (kept := kept_json(folder / CARD)).get("key") == key:
             return kept
+        if kept:
+            raise UserError(f"{folder} holds pairs made otherwise: {kept.get('command')}", hint="give a new folder")
         made = make_pairs(problems, options, judge, propose, lambda done, total: bar("pairs", done, total))
         if not made.rows:
             why = ", ".join(f"{reason}: {count}" for reason, count in made.without.most_common())

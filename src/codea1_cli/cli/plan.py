@@ -247,6 +247,11 @@ def tiny_reads(problems: "Sequence[Problem]") -> tuple[int, list[str]]:
     return readable, lines
 
 
+def recipe_for(readable: int, problems: int) -> str:
+    """The smallest shipped recipe whose model can read most of the problems."""
+    return "tiny" if 2 * readable >= problems else "135m"
+
+
 def _target(recipe: "Recipe", gpu: str | None, gpus: int | None, notes: list[str]) -> "tuple[Target, GpuAssignment]":
     from codea1_cli.methods.registry import method_of
     from codea1_cli.planning.gpu_assignment import assign_gpus, gpu_ids, named_target, this_target, visible_gpus

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption, WaitOption
-from codea1_cli.cli.shell import panels
+from codea1_cli.cli.shell import panels, shown_command
 from codea1_cli.errors import UserError, counted
 from codea1_cli.errors import command as typed
 from codea1_cli.recipe.data_options import Options, SourceOptions
@@ -103,7 +103,7 @@ def prepare_data(
     if benchmark:
         notes.append("These are benchmark tasks: evaluate on them; who trains on them cannot.")
         console.warn(notes[-1])
-    card, prepared = prepare_shown(chosen, options, out, _command(context), tasks, notes, wait)
+    card, prepared = prepare_shown(chosen, options, out, shown_command(context), tasks, notes, wait)
     slow = sum(prepared.rows.alive[row] for row, _ in prepared.slow)
     listed = [{"stage": stage, **shown(line)} for stage, line in removed(prepared)] if report else []
     if as_json:
@@ -180,32 +180,6 @@ def prepare_shown(
 
 
 _EVERY_S = 30.0  # seconds between two lines of progress where stderr is no terminal
-_NOT_IN_THE_CARD = {"out", "as_json", "verbose", "report", "workers", "wait"}
-
-
-def _command(context: typer.Context) -> str:
-    """The command as the card shows it: what was changed from the defaults, files by their names, no folders."""
-    import shlex
-
-    words = [str(context.params.get("source"))]
-    if "/" in words[0] and Path(words[0]).exists():
-        words = [Path(words[0]).name]
-    words += ["--out", "DIR"]
-    for param in context.command.params:
-        value: Any = context.params.get(str(param.name))
-        if (
-            param.param_type_name != "option"
-            or param.name in _NOT_IN_THE_CARD
-            or value in (None, param.default, [], ())
-        ):
-            continue
-        flag = max(param.opts, key=len)
-        if isinstance(value, bool):
-            words.append(flag if value else param.secondary_opts[0])
-            continue
-        for item in value if isinstance(value, list | tuple) else [value]:
-            words += [flag, item.name if isinstance(item, Path) else str(item)]
-    return shlex.join(["codea1", "prepare-data", *words])
 
 
 _BAR = 40
@@ -227,7 +201,7 @@ def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
 
     slow: how many references are. benchmark: these are problems that nobody should train on.
     """
-    from codea1_cli.cli.plan import tiny_reads
+    from codea1_cli.cli.plan import recipe_for, tiny_reads
     from codea1_cli.data import buckets
     from codea1_cli.problems.problem import read_problems
     from codea1_cli.recipe.resources import problems_file, split_text
@@ -253,7 +227,7 @@ def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
         readable, lines = tiny_reads(problems)
         for line in lines:
             console.note(line)
-        words = ["train", "--recipe", "tiny" if 2 * readable >= len(problems) else "135m", f"data.train={out}"]
+        words = ["train", "--recipe", recipe_for(readable, len(problems)), f"data.train={out}"]
         kind = "jsonl" if (out / "val.jsonl").is_file() else "parquet"
         words += [f"data.heldout={out / f'val.{kind}'}"] if card.splits.get("val") else []
         console.note(f"next: {typed(*words)}")

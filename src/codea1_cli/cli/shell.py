@@ -245,3 +245,25 @@ RecipeOption = Annotated[
         "--recipe", "-r", metavar="NAME|FILE", help="A shipped recipe or a YAML file.", autocompletion=recipe_names
     ),
 ]
+
+
+_NOT_ON_A_CARD = {"out", "as_json", "verbose", "report", "runs", "workers", "wait"}
+
+
+def shown_command(context: typer.Context) -> str:
+    """The command as a card shows it: what was changed from the defaults, files by their names, no folders."""
+    words, values = list[str](), context.params
+    for param in context.command.params:
+        value: Any = values.get(str(param.name))
+        if param.param_type_name == "argument":
+            words.append(Path(value).name if "/" in value and Path(value).exists() else str(value))
+        elif param.name == "out":
+            words += ["--out", "DIR"]
+        elif param.name not in _NOT_ON_A_CARD and value not in (None, param.default, [], ()):
+            flag = max(param.opts, key=len)
+            if isinstance(value, bool):
+                words.append(flag if value else param.secondary_opts[0])
+                continue
+            for item in value if isinstance(value, list | tuple) else [value]:
+                words += [flag, item.name if isinstance(item, Path) else str(item)]
+    return shlex.join(["codea1", str(context.info_name), *words])

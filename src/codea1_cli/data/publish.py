@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -85,9 +85,10 @@ def sealed(path: Path) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, "sha256": digest}
 
 
-def check_out(out: Path) -> None:
-    """Raises UserError when the folder holds what no preparation left."""
-    strangers = sorted(p.name for p in out.iterdir() if p.name not in _OURS) if out.is_dir() else []
+def check_out(out: Path, ours: Collection[str] = _OURS) -> None:
+    """Raises UserError when the folder holds what no command left that writes files of these names, a card among
+    them."""
+    strangers = sorted(p.name for p in out.iterdir() if p.name not in ours) if out.is_dir() else []
     if strangers or (out.is_dir() and any(out.iterdir()) and not (out / WORK).is_dir() and not (out / CARD).is_file()):
         raise UserError(
             f"{out} holds other files{': ' + ', '.join(strangers[:3]) if strangers else ''}", hint="give a new folder"
