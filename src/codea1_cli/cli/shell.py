@@ -266,4 +266,4 @@ def shown_command(context: typer.Context) -> str:
                 continue
             for item in value if isinstance(value, list | tuple) else [value]:
                 words += [flag, item.name if isinstance(item, Path) else str(item)]
-    return shlex.join(["codea1", str(context.info_name), *words])
+    return shlex.join(["codea1", str(context.command.name), *words])
