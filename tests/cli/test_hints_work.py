@@ -309,7 +309,7 @@ def pairs_are_made(run: RunDir) -> None:
     run_app(app, shlex.split(words))
 
 
-def tests_of_problems_are_written(run: RunDir) -> None:
+def problems_get_tests(run: RunDir) -> None:
     from codea1_cli.cli.write_tests_view import show_problems
 
     file, counts = run.path / "golden é.jsonl", dict.fromkeys(("with_tests", "tests", "asserts", "duplicates"), 2)
@@ -415,7 +415,7 @@ STATES = {
     "no checkpoint is whole": lambda run, *_: damage_all(run),
     "a run saves nothing": lambda run, *_: saves_nothing(run),
     "pairs are made": lambda run, *_: pairs_are_made(run),
-    "tests of problems are written": lambda run, *_: tests_of_problems_are_written(run),
+    "tests of problems are written": lambda run, *_: problems_get_tests(run),
     "most pairs are too long": lambda run, *_: too_long_pairs(run),
     "the pre-flight refuses": lambda run, *_: refuse_all_replies(run),
     "most prompts are too long": lambda run, *_: too_long_prompts(run),

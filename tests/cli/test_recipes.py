@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from codea1_cli.cli import recipes
-from codea1_cli.cli.recipes import commented_yaml
+from codea1_cli.cli.layout import commented_yaml
 from codea1_cli.recipe.files import load_recipe, recipe_names
 
 

@@ -124,3 +124,36 @@ def test_a_look_ahead_that_ends_in_an_error_says_before_it_what_a_first_use_take
     assert -1 not in places, told
     assert max(places[:-1]) < told.index("error: ") < places[-1]
     assert hub.asked == []
+
+
+@pytest.mark.parametrize(
+    ("recipe", "change", "says"),
+    [
+        ("135m", "data.source.split=trian", ("mbpp has no split 'trian'", "data.source.split: train, validation")),
+        ("tiny", "data.source={name: kodkode}", ("data.source: no source 'kodkode'", "kodcode", "mbpp, evalplus")),
+        ("tiny", "data.source={name: rows.jsonl}", ("data.source: cannot read rows.jsonl",)),
+        ("tiny", "data.source={name: mbpp, difficulty: hard}", ("data.source.difficulty does not go with",)),
+        ("tiny", "data.source=null", ("the recipe names no training data", "data.train=FILE")),
+    ],
+)
+def test_what_a_run_could_not_begin_with_ends_its_look_ahead_too(hub, capfd, recipe, change, says):
+    for words in (["train", "--dry-run"], ["plan"]):
+        assert run_app(app, [*words, "--recipe", recipe, "model=builtin:tiny", "data.train=null", change]) == 2
+        told = capfd.readouterr()
+        assert all(text in told.err for text in says), told.err
+        assert not told.out
+        assert "--split" not in told.err
+    assert run_app(app, ["recipes", "check", recipe, "data.train=null", change]) == (
+        0 if change.endswith("null") else 2
+    )
+    assert hub.asked == []
+
+
+@pytest.mark.parametrize("source", ["{name: a/b, val: 0.2}", "{name: kodcode, split: other}", "{name: evalplus}"])
+def test_a_source_of_a_size_that_nothing_here_tells_gets_no_number_of_another(hub, capfd, source):
+    words = ["train", "--recipe", "tiny", "data.train=null", f"data.source={source}", "--dry-run", "--json"]
+    assert run_app(app, words) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert "planned for 1000 problems), held out" in told["data"]
+    assert any("1000 problems, a round number" in note for note in told["notes"])
+    assert not any("to train on" in note for note in told["notes"])

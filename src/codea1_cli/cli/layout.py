@@ -16,8 +16,12 @@ from rich.cells import cell_len
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from codea1_cli.errors import UserError
+
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
+
+    from codea1_cli.recipe.schema import Recipe
 
 ENDLESS = 1 << 30
 _JOINED = "\u00a0"  # a space that breaks no line
@@ -238,3 +242,36 @@ class Table:
                 line.append(" " * (free if self.kinds[i] == ">" else 0)).append_text(part)
                 line.append(" " * ((0 if self.kinds[i] == ">" else free) + _GAP))
             yield line
+
+
+_KEY = re.compile(r"^( *)([A-Za-z_0-9]+):")
+
+
+def commented_yaml(recipe: Recipe, width: int) -> str:
+    """The recipe as YAML with every default written out and each key's meaning behind it, in lines of `width` columns.
+
+    Loading it again gives the same recipe.
+    """
+    import yaml
+
+    from codea1_cli.recipe.files import walk_fields
+    from codea1_cli.recipe.schema import Recipe as Model
+
+    meaning = {key: info.description for key, info in walk_fields(Model) if info.description}
+    # An endless width keeps each value on its line, where a comment can follow it.
+    text = yaml.safe_dump(recipe.dump(), sort_keys=False, allow_unicode=True, width=10**9)
+    lines: list[str] = []
+    path: list[str] = []
+    for line in text.splitlines():
+        found = _KEY.match(line)
+        if found:
+            depth = len(found.group(1)) // 2
+            path = [*path[:depth], found.group(2)]
+            if about := meaning.get(".".join(path)):
+                lines += commented(line, about, 36, width)
+                continue
+        lines.append(line)
+    result = "\n".join(lines) + "\n"
+    if yaml.safe_load(result) != recipe.dump():
+        raise UserError("the recipe holds text that cannot be commented", hint="use --json")
+    return result

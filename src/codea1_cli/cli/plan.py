@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from codea1_cli.problems.problem import Problem
     from codea1_cli.recipe.schema import Recipe
 
-_PROBLEMS = 9688
+_ASSUMED = 1000  # problems of a source whose number nothing here tells
 
 
 def plan(
@@ -165,10 +165,14 @@ def free_disk(root: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[Recipe, int, int]":
+def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[Recipe, int, int | None]":
     """The recipe with its training data named where that is at hand, how many problems there are or may be to train on,
-    and how many its source will hold out where that is not prepared yet; `notes` gets what a first use would fetch and
-    make, how much, where and how long. Nothing is fetched."""
+    and how many its source will hold out where that is not prepared yet, None where nothing tells; `notes` gets what a
+    first use would fetch and make, how much, where and how long. Nothing is fetched.
+
+    Raises:
+        UserError: the recipe names no training data and none are `given`, or data or a model that is not there.
+    """
     from codea1_cli.cli.make_pairs import pairs_ahead
     from codea1_cli.cli.plan_view import fetching
     from codea1_cli.cli.recipes import ahead, with_training_data
@@ -185,26 +189,29 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
             notes.append(f"first use: fetches {model}, {size}, kept in {hub_cache()}")
     recipe = with_training_data(recipe, look=True)
     source = recipe.data.source if recipe.data.train is None else None
-    count, held_out = _PROBLEMS, 0
+    count, expected = _ASSUMED, None
+    held_out: int | None = 0
     if source is not None:
         what, expected = ahead(source)
         notes.append(what)
+        held_out = None
         if expected is not None:
             share = source.options()[1]
             held_out = round(share.val * expected)
             count = expected - held_out - round(share.test * expected)
     if given is not None:
         return recipe, given, held_out
-    if recipe.data.train is not None:
+    method = method_of(recipe)
+    if source is None and not (method.pairs and all(getattr(recipe.sft, role) for role in method.roles)):
         problems, by_reason = training_problems(recipe), defaultdict[str, list[str]](list)
         for pid, why in unread_problems(recipe, problems).items():
             by_reason[why].append(pid)
         notes += [*left_out(by_reason), *guessed(recipe, problems)]
         count = len(problems) - sum(map(len, by_reason.values()))
     count = pairs_ahead(recipe, count, notes)
-    if recipe.data.train is not None:
+    if source is None:
         return recipe, count, held_out
-    why = "as many as there may be" if source is not None else "the paper's number: the recipe names no data"
+    why = "as many as there may be" if expected is not None else "a round number: how many there are shows then"
     notes.append(f"planned for {counted(count, 'problem')}, {why} (--problems N of the plan takes another number)")
     return recipe, count, held_out
 

@@ -41,13 +41,14 @@ def run_data(
     steps = train.max_steps or per_epoch * train.epochs
     rows = "pairs" if method_of(recipe).pairs else "problems"
     held_out = recipe.data.heldout or "none"
+    counted_as = f"{'' if recipe.data.train or not recipe.data.source else 'planned for '}{problems} {rows}"
     if recipe.data.train is None and recipe.data.source is not None and not recipe.data.heldout:
         held_out = f"{recipe.data.source.options()[1].val:.0%} of the source's"
     data: dict[str, Any] = {
         "recipe": recipe.name,
         "method": recipe.method,
         "game": game.mode,
-        "data": f"{recipe.data.train or 'prepared on first use'} ({problems} {rows}), held out: {held_out}",
+        "data": f"{recipe.data.train or 'prepared on first use'} ({counted_as}), held out: {held_out}",
         "steps": f"{min(steps, stop or steps) - first + 1} of {train.problems_per_step} {rows}, {per_epoch} an epoch"
         + (f", from step {first} on" if first > 1 else "")
         + (f"; --max-steps ends it there, the schedule is that of {steps}" if stop and stop < steps else ""),

@@ -1,7 +1,7 @@
 """`codea1 recipes`: what is shipped, what a recipe comes to with its defaults, whether it holds together."""
 
-import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +10,12 @@ from typer import Argument
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption
+from codea1_cli.cli.layout import commented_yaml
 from codea1_cli.cli.shell import override_values, recipe_names
-from codea1_cli.environment import cache_folder, cores, hub_cache
-from codea1_cli.errors import CodeA1Error, UserError, counted, size_text
+from codea1_cli.environment import cache_folder, cores, hub_cache, nobody_asked
+from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, counted, size_text
 from codea1_cli.methods.registry import method_of
+from codea1_cli.recipe.data_options import in_keys
 
 if TYPE_CHECKING:
     from codea1_cli.planning.gpu_assignment import GpuAssignment
@@ -139,6 +141,7 @@ def _holds_together(recipe: "Recipe") -> list[str]:
         if (file := getattr(recipe.sft, role)) is not None:
             read_pairs(user_path(file), role)
     if recipe.data.train is None and recipe.data.source is not None:
+        with_training_data(recipe, look=True)
         notes.append(f"prepares its data on first use: {_source(recipe)}")
     elif recipe.data.train is None:
         notes.append(f"needs data.train={'FILE: ' + recipe.data.expects if recipe.data.expects else 'FILE'}")
@@ -158,21 +161,38 @@ def with_training_data(recipe: "Recipe", wait: bool = False, look: bool = False)
     look ahead prepares nothing, and takes what was prepared without some benchmark too.
 
     Raises:
-        UserError, EnvironmentFault: as preparing raises.
+        UserError, EnvironmentFault: as preparing raises; of what nobody need be asked about, a look ahead too.
     """
+    source, train = recipe.data.source, recipe.data.train
+    if source is None or (train is not None and (not train.startswith(str(_made())) or Path(train).is_dir())):
+        return recipe
+    try:
+        folder = _prepared(source, wait, look)
+    except CodeA1Error as fault:  # in the words of a recipe, not of prepare-data's command line
+        what, hint = (in_keys(text or "") for text in (fault.what, fault.hint))
+        raise type(fault)(f"data.source: {what}" if isinstance(fault, UserError) else what, hint=hint or None) from None
+    if folder is None:
+        return recipe
+    data = recipe.data.model_copy(update={"train": str(folder)})
+    heldout = folder / "val.jsonl"
+    if data.heldout is None and heldout.is_file() and heldout.stat().st_size:
+        data.heldout = str(heldout)
+    return recipe.model_copy(update={"data": data})
+
+
+def _prepared(source: "DataSource", wait: bool, look: bool) -> Path | None:
+    """The folder with what `data.source` describes; None for a look ahead where it is not prepared yet."""
     from dataclasses import replace
 
     from codea1_cli.cli.prepare_data import find_benchmarks, prepare_shown, reachable, without
     from codea1_cli.data.sources import make_source
 
-    source, train = recipe.data.source, recipe.data.train
-    if source is None or (train is not None and (not train.startswith(str(_made())) or Path(train).is_dir())):
-        return recipe
     folder = next((one for one in _kept(source) if look or one == _data_folder(source)), None)
+    rows, options = source.options()
     if folder is None and look:
-        return recipe
-    if folder is None:
-        rows, options = source.options()
+        with nobody_asked(), suppress(EnvironmentFault):
+            make_source(source.name, rows, options.benchmarks)
+    elif folder is None:
         chosen = reachable(make_source(source.name, rows, options.benchmarks), options)
         options = replace(options, decontaminate=options.decontaminate is not False)
         tasks, missing = find_benchmarks(options, False)
@@ -183,11 +203,7 @@ def with_training_data(recipe: "Recipe", wait: bool = False, look: bool = False)
             words = [f"data.source.{key}={value}" for key, value in source.model_dump(exclude_none=True).items()]
             card, _ = prepare_shown(chosen, options, folder, " ".join(words), tasks, without(missing), wait)
             console.note(f"{card.kept} of {counted(card.read, 'row')} kept; {folder / 'README.md'} is the data card")
-    data = recipe.data.model_copy(update={"train": str(folder)})
-    heldout = folder / "val.jsonl"
-    if data.heldout is None and heldout.is_file() and heldout.stat().st_size:
-        data.heldout = str(heldout)
-    return recipe.model_copy(update={"data": data})
+    return folder
 
 
 def fetched(
@@ -263,37 +279,3 @@ def _data_folder(source: "DataSource", missing: Sequence[str] = ()) -> Path:
     key = digest(FORMAT, source.model_dump(mode="json"), local)[:12]
     without = f"-without-{'-'.join(missing)}".lower().replace("+", "plus") if missing else ""
     return _made() / f"{source.name.replace('/', '--').strip('-.')}-{key}{without}"
-
-
-_KEY = re.compile(r"^( *)([A-Za-z_0-9]+):")
-
-
-def commented_yaml(recipe: "Recipe", width: int) -> str:
-    """The recipe as YAML with every default written out and each key's meaning behind it, in lines of `width` columns.
-
-    Loading it again gives the same recipe.
-    """
-    import yaml
-
-    from codea1_cli.cli.layout import commented
-    from codea1_cli.recipe.files import walk_fields
-    from codea1_cli.recipe.schema import Recipe as Model
-
-    meaning = {key: info.description for key, info in walk_fields(Model) if info.description}
-    # An endless width keeps each value on its line, where a comment can follow it.
-    text = yaml.safe_dump(recipe.dump(), sort_keys=False, allow_unicode=True, width=10**9)
-    lines: list[str] = []
-    path: list[str] = []
-    for line in text.splitlines():
-        found = _KEY.match(line)
-        if found:
-            depth = len(found.group(1)) // 2
-            path = [*path[:depth], found.group(2)]
-            if about := meaning.get(".".join(path)):
-                lines += commented(line, about, 36, width)
-                continue
-        lines.append(line)
-    result = "\n".join(lines) + "\n"
-    if yaml.safe_load(result) != recipe.dump():
-        raise UserError("the recipe holds text that cannot be commented", hint="use --json")
-    return result

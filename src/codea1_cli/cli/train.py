@@ -96,12 +96,12 @@ def train(
     check_trackers(chosen.tracker)
     notes: list[str] = []
     with told_first(notes):
-        ranks, to_hold_out = {}, 0
+        ranks = {}
         if dry_run:
             chosen, count, to_hold_out = first_use(chosen, None, notes)
         else:
             demand_linux("training", "--dry-run works here")
-            ranks = assign_gpus(chosen, visible_gpus(), cores()) if address is None else {}
+            ranks, to_hold_out = assign_gpus(chosen, visible_gpus(), cores()) if address is None else {}, 0
             chosen, problems = fetched(chosen, ranks, wait, directory if resume else None)
             count = most_rows(problems) - len(unread_problems(chosen, problems))
         # A broken held-out file or a missing benchmark shall be found now, not after an hour.

@@ -5,6 +5,7 @@ The command line and the recipe's schema are made of these dataclasses, so nothi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -199,6 +200,12 @@ def recipe_options() -> dict[str, tuple[type, str, Any]]:
             if name not in _OF_THE_RUN:
                 known[name] = (group, field.name, about)
     return known
+
+
+def in_keys(text: str) -> str:
+    """`text` with a recipe's keys, such as data.source.split, where it names prepare-data's flags."""
+    keys = {f"--{name.replace('_', '-')}": f"data.source.{name}" for name in recipe_options()}
+    return re.sub(r"--[a-z][a-z-]*", lambda flag: keys.get(flag[0], flag[0]), text)
 
 
 def read_options(values: Mapping[str, Any]) -> tuple[SourceOptions, Options]:

@@ -142,13 +142,16 @@ def split_text(train: int, heldout: int, more: str, pairs: bool = False) -> str:
     return text if heldout >= FEW else f"{text}: too few to tell whether training helps; {more}"
 
 
-def split_notes(recipe: Recipe, train: int, heldout: Sequence[Problem], ahead: int = 0) -> list[str]:
-    """What a run has to train on and to be measured on; `ahead`: what its source will hold out, once it is prepared.
+def split_notes(recipe: Recipe, train: int, heldout: Sequence[Problem], ahead: int | None = 0) -> list[str]:
+    """What a run has to train on and to be measured on; `ahead`: what its source will hold out, once it is prepared,
+    None where nothing tells how much that will be, nor how much it will have to train on.
     Held-out problems that the embedded model cannot read are told: they count as unsolved."""
     notes, unknown = list[str](), _unread(recipe, heldout)
     if unknown:
         what, kinds = counted(len(heldout), "held-out problem"), some(sorted(set(unknown.values())))
         notes.append(f"{len(unknown)} of {what} will stay unsolved: the embedded model knows no function of {kinds}")
+    if ahead is None:
+        return notes
     measured = len(heldout) if recipe.data.heldout else ahead
     return [*notes, split_text(train, measured, "data.heldout=FILE names others", method_of(recipe).pairs)]
 

@@ -229,14 +229,15 @@ def make_source(spec: str, options: SourceOptions = _NO_OPTIONS, benchmarks: Pat
         hint = f"no file or folder is called {spec}, so it was taken for a dataset of the hub"
         return MappedRows(HubRows(spec, o.split or "train", o.revision, o.config, hint), mapping, o.license)
     known = f"{', '.join(BUILT_IN)}, a file, a folder of Python files, or a hub id OWNER/NAME"
-    raise UserError(f"no source {spec!r}", hint=did_you_mean(spec, BUILT_IN) or known)
+    close = did_you_mean(spec, BUILT_IN)
+    raise UserError(f"no source {spec!r}", hint=f"{f'{close} ' if close else ''}There are {known}")
 
 
 def expected(spec: str, options: SourceOptions) -> tuple[float, int, int]:
     """About how many bytes a published source has, its rows, and the most problems they make; zeros of others."""
     from codea1_cli.data.sources.kodcode import MBPP_ROWS
 
-    if spec == "kodcode" and options.data is None:
+    if spec == "kodcode" and options.data is None and options.split in (None, "train"):
         return 2.64e9, 447_000, 9688 if options.difficulty == "hard" else 447_000
     if spec == "mbpp" and options.data is None:
         rows = sum(MBPP_ROWS.get(split, 0) for split in (options.split or "+".join(MBPP_ROWS)).split("+"))

@@ -112,6 +112,9 @@ class Mbpp:
     ) -> None:
         self.license = license or "CC-BY-4.0"
         splits = split or "+".join(MBPP_ROWS)
+        unknown = [name for name in splits.split("+") if name not in MBPP_ROWS]
+        if unknown and data is None and revision is None:  # of another commit its card tells
+            raise UserError(f"mbpp has no split {unknown[0]!r}", hint=f"choose with --split: {', '.join(MBPP_ROWS)}")
         self.rows = local_rows(data) if data else HubRows(DATASET_MBPP, splits, revision or _COMMIT_MBPP, "full")
 
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
