@@ -31,13 +31,14 @@ def show_alarms(functions: int, alarms: list[tuple[Path, Alarm]] | None, limit: 
         return
     agreed = [(path, one) for path, one in alarms if one.votes > 1]
     for path, one in agreed[:limit]:
-        console.say(f"{path}:{one.line}  {one.call} {one.given}; {one.votes} of {one.asked} samples state {one.stated}")
+        asked = counted(one.asked, "sample")
+        console.say(f"{path}:{one.line}  {one.call} {one.given}; {one.votes} of {asked} state {one.stated}")
         console.say(f"    {one.against} state what it gives; {one.word or 'no docstring'}", "muted", indent=4)
     if len(agreed) > limit:
         console.note(f"and {counted(len(agreed) - limit, 'alarm')} more: --limit {len(agreed)} shows all")
-    where = f"{len({(path, one.function) for path, one in agreed})} of {functions}"
+    where = f"{len({(path, one.function) for path, one in agreed})} of {counted(functions, 'function')}"
     alone = f"; --json has {len(alarms) - len(agreed)} more, each of one sample alone" if agreed != alarms else ""
-    console.note(f"{counted(len(agreed), 'alarm')} on {where} functions: code or samples may be wrong{alone}")
+    console.note(f"{counted(len(agreed), 'alarm')} on {where}: code or samples may be wrong{alone}")
 
 
 def show_written(found: dict[str, Any], limit: int) -> None:
