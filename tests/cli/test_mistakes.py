@@ -9,9 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from codea1_cli.cli import app, mistakes
+from codea1_cli.cli.views import show_problem
 from codea1_cli.judging.compare import same
 from codea1_cli.mistakes.export import pytest_file, text_source, value_source
-from codea1_cli.mistakes.inspect import possible_lines, sparkline
+from codea1_cli.mistakes.inspect import ProblemView, possible_lines, sparkline
 from codea1_cli.mistakes.replay import traced_line
 from codea1_cli.recipe.resources import judge_of
 from codea1_cli.recipe.schema import Recipe
@@ -332,3 +333,8 @@ def test_sparklines_scale_to_their_maximum():
     assert sparkline([0, 0]) == "▁▁"
     assert sparkline([]) == ""
     assert len(sparkline(list(range(100)), width=60)) == 60
+
+
+def test_a_run_that_keeps_no_book_says_so(capfd):
+    show_problem(ProblemView("p", "", "f", [], None, [], [], []), None, 5, kept=False)
+    assert "no live tests: the run keeps no Mistake Book" in capfd.readouterr().out

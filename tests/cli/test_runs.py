@@ -262,3 +262,12 @@ def test_a_long_list_has_a_limit_and_says_what_is_left(run, call):
     assert "and 11 runs more: --limit 0 shows all" in shown.err
     assert len(call(runs.app, "list", "--limit", "0").out.splitlines()) == 42
     assert len(call(runs.app, "list", "--json").data) == 41
+
+
+def test_the_steps_of_golden_tests_have_their_own_columns(run, call):
+    figures = {"solved_share": 0.25, "passed_share": 0.5, "book_tests": 0}
+    run.append_metrics({"step": 9, "time": 1.0, "code": {"reward": 0.5}, "arena": figures, "timing": {"step_s": 1.0}})
+    shown = call(runs.app, "show", "--steps", "1").out
+    assert "solved" in shown
+    assert "passed" in shown
+    assert "book" not in shown

@@ -155,6 +155,16 @@ def test_the_closing_line_says_how_a_run_ended(view, capsys, reached, last, inte
     assert ("--resume" in out) == (reached < 10)
 
 
+def test_a_test_llm_alone_has_its_closing_table_too(view, capsys):
+    for number in (0, 10):
+        view.run.append_metrics({"step": number, "eval": {"set": "heldout", "test": SUITES | {"suites": 12}}})
+    view.finish(Outcome(10, 10, 10, False, {}))
+    told = capsys.readouterr().err
+    assert "12 held-out suites, step 0 and step 10" in told
+    assert "Test LLM suite validity" in told
+    assert "Code LLM" not in told
+
+
 def test_what_suites_are_worth_is_shown_together(view, capsys):
     first, last = whole_evaluation(0, 0.44), whole_evaluation(10, 0.78)
     view.event({"kind": "eval", "line": last})

@@ -11,6 +11,7 @@ from codea1_cli.engine.resume import ResumePoint
 from codea1_cli.engine.sft import PairSetup, kept_pairs, warm_up
 from codea1_cli.errors import UserError
 from codea1_cli.recipe.files import load_recipe, recipe_text
+from codea1_cli.runs import trained_on
 from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.runs.summary import Outcome
 
@@ -52,6 +53,9 @@ def test_too_long_pairs_are_left_out_and_a_resume_has_the_rest_in_the_same_order
         assert len(set(step)) == 4
     info = json.loads((run.path / "run.json").read_text())
     assert info["data"]["pairs"] == {"code": 4, "test": 6}
+    assert trained_on(info["data"], "train.jsonl") == (
+        "4 pairs for the Code LLM, of train.jsonl, 6 pairs for the Test LLM, of train.jsonl"
+    )
     assert info["data"]["skipped"] == dict.fromkeys(setup.skipped, 1)
 
     again = setup_of(run, "train.max_steps=5")

@@ -12,7 +12,7 @@ from codea1_cli.judging.step_judge import StepJudge
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.files import load_recipe, recipe_text
-from codea1_cli.recipe.resources import heldout_problems, training_problems, unmeasured
+from codea1_cli.recipe.resources import heldout_problems, training_problems, unmeasured, unread_problems
 
 ASSERTS = ["assert double(3) == 6", "assert double(2) == 4", "assert double(0) == 0", "assert double(-1) == -2"]
 MODULE = "from solution import double\n\ndef test_it():\n    assert double(3) == 6\n    assert double(2) == 4\n"
@@ -148,6 +148,16 @@ def test_one_word_changes_the_method_of_any_recipe(tmp_path):
         load_recipe(str(above))
     assert load_recipe(str(above), ["method=code-a1"]).game.alpha == 0.5
     assert load_recipe(str(again), ["method=code-a1", "game.n_test=3"]).game.n_test == 3
+
+
+def test_problems_without_tests_are_told_before_anything_starts():
+    bare = PROBLEM.model_copy(update={"id": "bare", "tests": []})
+    recipe = golden("model=me/base")
+    assert unread_problems(recipe, [PROBLEM, bare]) == {"bare": "it has no tests of its own"}
+    assert unread_problems(load_recipe("tiny", ["model=me/base"]), [bare]) == {}
+    with pytest.raises(UserError, match="none of 1 problem to train on has tests of its own") as caught:
+        unread_problems(recipe, [bare])
+    assert "write-tests --problems" in caught.value.hint
 
 
 def test_gpus_that_were_shared_out_among_two_policies_are_one_s():

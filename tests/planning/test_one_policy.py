@@ -39,3 +39,11 @@ def test_its_estimate_knows_no_other(method):
     time = found.times["code"]
     assert time.sampling + time.updating < found.step_s < time.sampling + time.updating + found.judging_s
     assert [split.gpus for split in best_gpu_splits(found, 4, 9688)] == [{"code": [0, 1, 2, 3]}]
+
+
+def test_a_method_that_learns_from_pairs_samples_without_vllm():
+    recipe = load_recipe("1.5b", ["method=sft", "code.gpus=1"])
+    target, ranks = named_target(recipe, "h100", None)
+    assert not target.vllm
+    estimate = estimate_run(recipe, {"code": TABLE["Qwen2.5-Coder-1.5B"]}, gpu_ids(ranks), target, 500)
+    assert estimate.times["code"].sampling == 0

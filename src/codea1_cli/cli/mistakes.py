@@ -103,7 +103,7 @@ def inspect(
         return
     from codea1_cli.cli.views import show_problem
 
-    show_problem(shown, replayed, limit)
+    show_problem(shown, replayed, limit, _keeps(run_dir.recipe()))
 
 
 @app.command()
@@ -167,12 +167,15 @@ def _unknown(problem_id: str, known: list[str], run: "RunDir", place: str = "") 
 
 def _empty(run: "RunDir") -> str:
     """What is said of a book without a test."""
-
     recipe = run.recipe()
-    none = (
-        "" if "test" in method_of(recipe).roles and recipe.game.book else f": its recipe ({recipe.method}) keeps none"
-    )
+    none = "" if _keeps(recipe) else f": its recipe ({recipe.method}) keeps none"
     return f"no test is in the Mistake Book of {run.name}{none}"
+
+
+def _keeps(recipe: "Recipe") -> bool:
+    """Whether a run of the recipe keeps a Mistake Book."""
+    method = method_of(recipe)
+    return "test" in method.roles and not method.pairs and recipe.game.book
 
 
 def _with_line(shown: "ProblemView", replayed: "list[Replayed]") -> "ProblemView":

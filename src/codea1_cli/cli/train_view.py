@@ -193,19 +193,18 @@ class TrainView:
 
     def finish(self, outcome: Outcome) -> None:
         """The closing summary: before and after, the book, where it lies, what to type next."""
-        if self.status is not None:
-            self.status.stop()
+        self.__exit__()
         lines = self.run.metrics()
-        evaluations = [line for line in lines if "code" in line.get("eval", {})]
+        evaluations = [line for line in lines if {"code", "test"} & line.get("eval", {}).keys()]
         if len(evaluations) > 1:
             first, last = evaluations[0], evaluations[-1]
-            count, n = (first["eval"]["code"][key] for key in ("problems", "n"))
+            code, test = (first["eval"].get(role, {}) for role in ("code", "test"))
+            what = (code["problems"], "held-out problem") if code else (test.get("suites", 0), "held-out suite")
             builtin = [str(one).startswith(BUILTIN) for one in (self.recipe.data.train, self.recipe.data.heldout)]
             of = f" of {self.recipe.data.heldout}" if builtin == [False, True] else ""
-            title = f"{counted(count, 'held-out problem')}{of}, step {first['step']} and step {last['step']}"
+            title = f"{counted(*what)}{of}, step {first['step']} and step {last['step']}"
             labels = [
-                ("Code LLM pass@1", "code", "pass@1", percent),
-                (f"Code LLM pass@{n}", "code", f"pass@{n}", percent),
+                *((f"Code LLM pass@{k}", "code", f"pass@{k}", percent) for k in (1, code.get("n"))),
                 ("Test LLM wrong programs exposed", "test", "exposed", percent),
                 ("Test LLM near-miss programs exposed", "near_miss", "exposed", percent),
                 ("Test LLM exposed without a false alarm", "test", "soundly_exposed", percent),
@@ -221,7 +220,7 @@ class TrainView:
             ]
             console.err().print(console.table(title, ("", ">before", ">after"), rows, framed=True), crop=False)
         steps = [line for line in lines if "arena" in line]
-        few = not evaluations or evaluations[-1]["eval"]["code"].get("problems", 0) < FEW
+        few = not evaluations or evaluations[-1]["eval"].get("code", {}).get("problems", 0) < FEW
         if few and (rewards := _rewards(steps)):
             self._say(rewards)
         earned = [line["code"]["reward"] for line in steps if "reward" in line.get("code", {})]

@@ -21,17 +21,19 @@ from codea1_cli.mistakes.inspect import (
 )
 from codea1_cli.mistakes.replay import Replayed
 from codea1_cli.recipe.files import flat
+from codea1_cli.runs import trained_on
 from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.runs.summary import RunSummary, summarise
 from codea1_cli.runs.tracking import places
 
 
-def show_problem(view: ProblemView, replayed: Sequence[Replayed] | None, limit: int) -> None:
-    """Prints the view on stdout; of tests at most `limit` in each table, all with 0."""
+def show_problem(view: ProblemView, replayed: Sequence[Replayed] | None, limit: int, kept: bool = True) -> None:
+    """Prints the view on stdout; of tests at most `limit` in each table, all with 0. kept: whether the run keeps a
+    Mistake Book."""
     say(cell(view.problem_id, "title", whole=True))
     if view.question:
         say(cell(view.question.strip()))
-    show(Text(), _live(view.live, limit))
+    show(Text(), _live(view.live, limit, kept))
     if view.failing is not None:
         show(Text())
         _show_failing(view.failing)
@@ -56,9 +58,10 @@ def _verdict(verdict: str) -> Text:
     return cell(verdict, {"passed": "ok", "unscored": "warn"}.get(verdict, "bad"))
 
 
-def _live(tests: Sequence[LiveTest], limit: int) -> Table | Text:
+def _live(tests: Sequence[LiveTest], limit: int, kept: bool) -> Table | Text:
     if not tests:
-        return cell("no live tests: every mistake has been learned, or none was found", "muted")
+        why = "every mistake has been learned, or none was found" if kept else "the run keeps no Mistake Book"
+        return cell(f"no live tests: {why}", "muted")
     rows: list[tuple[object, ...]] = []
     for item in tests:
         row = (item.test, item.count, item.first_step, item.last_step)
@@ -147,7 +150,7 @@ def show_run(
     say(cell(row.name, "title", whole=True).append(f": {row.state}{where}"))
     facts: dict[str, Any] = {"folder": row.path, "recipe": row.recipe, "started": row.started}
     if data := info.get("data"):
-        facts["problems"] = f"{data.get('problems')} of {data.get('train')}, held out: {data.get('heldout') or 'none'}"
+        facts["trained on"] = f"{trained_on(data, data.get('train'))}; held out: {data.get('heldout') or 'none'}"
     facts["size"] = size_text(row.bytes)
     newest = [f"{item['step']} ({size_text(item['bytes'])})" for item in kept[-_CHECKPOINTS:]]
     earlier = f", and {len(kept) - _CHECKPOINTS} earlier ones: --json has all" if kept[:-_CHECKPOINTS] else ""
@@ -169,7 +172,9 @@ def show_run(
     for told in (facts, flat({key: value for key, value in info.items() if key not in known})):
         show(table(None, ("<", ""), [(f"  {key:<13}", _fact(value)) for key, value in told.items()]))
         if told is facts:
-            _print_lines("last steps", step_lines, _STEP_COLUMNS)
+            bookless = any("solved_share" in line.get("arena", {}) for line in step_lines)  # on the problems' own tests
+            columns = {key: name for key, name in _STEP_COLUMNS.items() if not bookless or key != "arena.book_tests"}
+            _print_lines("last steps", step_lines, columns)
             _print_lines("evaluations", eval_lines, _EVAL_COLUMNS)
             if every > len(eval_lines):
                 note(f"and {counted(every - len(eval_lines), 'earlier evaluation')}: --steps {every} shows all")
@@ -197,6 +202,8 @@ _STEP_COLUMNS = {
     "test.reward": "test reward",
     "code.token_accuracy": "code accuracy",
     "test.token_accuracy": "test accuracy",
+    "arena.solved_share": "solved",
+    "arena.passed_share": "passed",
     "arena.code_signal_share": "code signal",
     "arena.test_signal_share": "test signal",
     "arena.exposed_share": "exposed",

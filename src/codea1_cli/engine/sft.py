@@ -103,7 +103,9 @@ class PairSetup(RunSetup):
         return Schedule(merged, max(part.steps_per_epoch for part in parts))
 
     def _trained_on(self) -> dict[str, Any]:
-        return {"train": self.recipe.data.train, "pairs": {role: len(ids) for role, ids in self._ids().items()}}
+        pairs = {role: len(ids) for role, ids in self._ids().items()}
+        files = {role: getattr(self.recipe.sft, role) for role in pairs}
+        return {"train": self.recipe.data.train, "pairs": pairs, "files": files}
 
 
 def pairs_file(run: RunDir, role: str) -> Path:

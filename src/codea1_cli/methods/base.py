@@ -261,6 +261,14 @@ class Method(ABC):
         """
         return judge.reference_fault(problem)
 
+    def left_out(self, problems: Sequence[Problem]) -> dict[str, str]:
+        """Of problems to train on those that can be told to be of no use before anything runs, by id, and why.
+
+        Raises:
+            UserError: all are.
+        """
+        return {}
+
     @abstractmethod
     def plan(self, game: Game, role: str) -> SamplePlan:
         """What a role samples per problem, and what is learnt from."""

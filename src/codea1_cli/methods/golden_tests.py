@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from codea1_cli.errors import UserError, command, counted
 from codea1_cli.game.judged_tests import UNSCORED, JudgedCandidate
 from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.rules import Game
@@ -17,6 +18,8 @@ from codea1_cli.methods.code_a1 import number, percent
 from codea1_cli.methods.rollouts import CodeRollouts
 from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.verdicts import Verdict
+
+UNTESTED = "it has no tests of its own"
 
 
 class GoldenTests(Method):
@@ -38,7 +41,18 @@ class GoldenTests(Method):
         return None
 
     def problem_fault(self, judge: StepJudge, problem: Problem) -> str | None:
-        return judge.reference_fault(problem) if own_calls(problem) else "it has no tests of its own"
+        return judge.reference_fault(problem) if own_calls(problem) else UNTESTED
+
+    def left_out(self, problems: Sequence[Problem]) -> dict[str, str]:
+        found = {problem.id: UNTESTED for problem in problems if not own_calls(problem)}
+        if problems and len(found) == len(problems):
+            written = command("write-tests", "--problems", "FILE", "--model", "MODEL", "--out", "golden.jsonl")
+            raise UserError(
+                f"none of {counted(len(problems), 'problem')} to train on has tests of its own, and method={self.name} "
+                "is paid by them",
+                hint=f"`{written}` has a Test LLM write them",
+            )
+        return found
 
     def plan(self, game: Game, role: str) -> SamplePlan:
         return SamplePlan(sampled=game.n_code, group=game.n_code, groups=1)

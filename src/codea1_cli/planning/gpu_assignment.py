@@ -223,7 +223,9 @@ def named_target(recipe: Recipe, name: str, count: int | None) -> tuple[Target, 
         return _target(device, vllm=False), assign_gpus(recipe, [], cores())
     total = count or _asked(recipe) or len(method_of(recipe).policies)
     gpus = [Gpu(i, str(i), device.name, memory_mb=device.memory // 2**20) for i in range(total)]
-    return _target(device, vllm=recipe.sampling.engine != "transformers"), assign_gpus(recipe, gpus, 1, "the plan")
+    return _target(device, vllm=_samples(recipe) and recipe.sampling.engine != "transformers"), assign_gpus(
+        recipe, gpus, 1, "the plan"
+    )
 
 
 def this_target(recipe: Recipe, assignment: GpuAssignment, hosts: int = 1) -> Target:
@@ -263,7 +265,12 @@ def _vllm(recipe: Recipe) -> bool:
     from importlib.util import find_spec
 
     engine = recipe.sampling.engine
-    return engine == "vllm" or (engine == "auto" and find_spec("vllm") is not None)
+    return _samples(recipe) and (engine == "vllm" or (engine == "auto" and find_spec("vllm") is not None))
+
+
+def _samples(recipe: Recipe) -> bool:
+    """Whether steps sample, with vLLM where it is there: what learns from pairs samples held-out problems without."""
+    return not method_of(recipe).pairs
 
 
 def _target(device: c.Device, *, vllm: bool) -> Target:

@@ -65,11 +65,11 @@ def training_problems(recipe: Recipe) -> list[Problem]:
 
 
 def unread_problems(recipe: Recipe, problems: Sequence[Problem]) -> dict[str, str]:
-    """Why problems are left out of a run of the embedded model, by id: its corpus has no function of such arguments.
-    Empty for every other model.
+    """Why problems are left out of a run, by id, as far as is known before it: its method has no use for them, or its
+    model is the embedded one, whose corpus has no function of such arguments.
 
     Raises:
-        UserError: it can read none of them.
+        UserError: none is left.
     """
     found = _unread(recipe, problems)
     if found and len(found) == len(problems):
@@ -78,7 +78,8 @@ def unread_problems(recipe: Recipe, problems: Sequence[Problem]) -> dict[str, st
             f"the embedded model can read no problem of {recipe.data.train}: they take {taken}",
             hint=f"it knows functions of {', '.join(KNOWN)}; `--recipe 135m` trains a model that knows more",
         )
-    return {pid: f"the embedded model knows no function of {kind}" for pid, kind in found.items()}
+    left_out = method_of(recipe).left_out(problems)
+    return left_out | {pid: f"the embedded model knows no function of {kind}" for pid, kind in found.items()}
 
 
 def _unread(recipe: Recipe, problems: Sequence[Problem]) -> dict[str, str]:

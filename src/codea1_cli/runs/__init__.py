@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from codea1_cli.errors import counted
 
 
 def is_metrics(line: object) -> bool:
@@ -34,3 +36,15 @@ def figures(line: Mapping[str, Any], sign: str = ".") -> dict[str, float]:
         for key, value in flat(dict(line), sign=sign).items()
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     }
+
+
+def trained_on(data: Mapping[str, Any], source: str | None, shown: Callable[[str], str] = str) -> str:
+    """What a run learned from, in words: problems, or the pairs of each policy. data: the section of run.json; source:
+    where the problems come from; shown: how a file is written."""
+    if pairs := data.get("pairs"):
+        of = {role: data.get("files", {}).get(role) or source for role in pairs}
+        return ", ".join(
+            f"{counted(count, 'pair')} for the {role.title()} LLM{f', of {shown(str(of[role]))}' if of[role] else ''}"
+            for role, count in pairs.items()
+        )
+    return f"{counted(data.get('problems') or 0, 'problem')} of {shown(source or '?')}"

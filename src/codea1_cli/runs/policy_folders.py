@@ -171,9 +171,13 @@ def policy_folder(run: RunDir, role: str, step: int | None = None) -> tuple[Path
             f"run {run.name} has no checkpoint of step {step}",
             hint=f"did you mean {nearest}? there are {', '.join(map(str, steps))}",
         )
-    source = run.checkpoint(step) / method_of(run.recipe()).policy(role)
+    method = method_of(run.recipe())
+    source = run.checkpoint(step) / method.policy(role)
     if not any(source.glob("*.safetensors")) and not any(source.glob("pytorch_model[.-]*bin")):
-        raise UserError(f"checkpoint {step} of run {run.name} holds no weights of the {role} policy")
+        raise UserError(
+            f"checkpoint {step} of run {run.name} holds no weights of the {role} policy",
+            hint=f"--role {method.roles[0]}: that is what it trains" if role not in method.roles else None,
+        )
     if fault := model_damage(source):
         others = [str(other) for other in steps if other != step]
         raise UserError(

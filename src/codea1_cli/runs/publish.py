@@ -20,6 +20,7 @@ from codea1_cli.hub import tell, unreached, within
 from codea1_cli.methods.registry import method_of
 from codea1_cli.models.loading import BUILTIN
 from codea1_cli.problems.prompts import role_messages
+from codea1_cli.runs import trained_on
 from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.runs.summary import FIGURES, Measured, Parts, measured
 
@@ -68,12 +69,13 @@ def model_card(run: RunDir, role: str, step: int, repo: str | None = None) -> st
         "tags": ["code", "codea1", "trl", "sft" if method.pairs else "grpo"],
     }
     named = f"[{base}]({endpoint()}/{base})" if on_hub else f"`{base}`"
-    source = recipe.data.train or (recipe.data.source.name if recipe.data.source else "?")
+    source = recipe.data.train or (recipe.data.source.name if recipe.data.source else None)
+    pairs = {role: count for role, count in data.get("pairs", {}).items() if role in roles}
     facts = {
         "base model": named,
         "method": f"`{recipe.method}`, recipe `{recipe.name}`, seed {recipe.seed}",
         "step": f"{step} of {info.get('total_steps', '?')}",
-        "training data": f"{counted(data.get('problems', 0), 'problem')} of `{source}`",
+        "training data": trained_on({**data, "pairs": pairs}, source, lambda name: f"`{name}`"),
         "its SHA-256": data.get("sha256"),
         "versions": ", ".join(f"{name} {version}" for name, version in info.get("versions", {}).items()),
     }
