@@ -123,6 +123,7 @@ def test_a_look_ahead_that_ends_in_an_error_says_before_it_what_a_first_use_take
     assert code in (2, 3)
     assert -1 not in places, told
     assert max(places[:-1]) < told.index("error: ") < places[-1]
+    assert gpus or not words.startswith("train --recipe 135m") or "error: 135m is meant for GPUs, and none" in told
     assert hub.asked == []
 
 
@@ -157,3 +158,10 @@ def test_a_source_of_a_size_that_nothing_here_tells_gets_no_number_of_another(hu
     assert "planned for 1000 problems), held out" in told["data"]
     assert any("1000 problems, a round number" in note for note in told["notes"])
     assert not any("to train on" in note for note in told["notes"])
+
+
+def test_python_files_as_training_data_are_sent_to_prepare_data(tmp_path, capfd):
+    (tmp_path / "code.py").write_text("def f(a):\n    return a\n")
+    for place in (tmp_path, tmp_path / "code.py"):
+        assert run_app(app, ["train", "--recipe", "tiny", f"data.train={place}", "--dry-run"]) == 2
+        assert f"`codea1 prepare-data {place} --out problems`" in capfd.readouterr().err

@@ -1,7 +1,8 @@
 import pytest
 
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.planning.gpu_assignment import Gpu, assign_gpus
+from codea1_cli.planning import gpu_assignment
+from codea1_cli.planning.gpu_assignment import Gpu, Target, assign_gpus
 from codea1_cli.recipe.files import load_recipe
 
 
@@ -50,10 +51,19 @@ def test_more_than_there_is_fails_at_once_with_both_numbers(overrides, count, sa
 
 
 @pytest.mark.parametrize("overrides", [["code.gpus=4", "test.gpus=4"], ["code.gpus=[0]", "test.gpus=[1]"]])
-def test_without_any_gpu_the_hint_names_none(overrides):
+@pytest.mark.parametrize(
+    ("gib", "says"),
+    [
+        (1000, "there is no GPU: `code.gpus=0 test.gpus=0` tries it on the CPU"),
+        (24, "there is no GPU: `code.gpus=0 test.gpus=0 sampling.chunk=128` tries it on the CPU"),
+        (2, "there is no GPU, and too little memory to try it on the CPU: `codea1 plan --help`"),
+    ],
+)
+def test_without_any_gpu_the_hint_names_none_and_offers_the_cpu_where_it_may_do(monkeypatch, overrides, gib, says):
+    monkeypatch.setattr(gpu_assignment, "_target", lambda device, vllm: Target(device, 2, gib * 2**30, vllm))
     with pytest.raises(EnvironmentFault) as caught:
         chosen(overrides, 0)
-    assert caught.value.hint.startswith("there is no GPU: `code.gpus=0 test.gpus=0` tries it on the CPU")
+    assert caught.value.hint.startswith(says)
 
 
 def test_an_id_given_twice_is_a_mistake():

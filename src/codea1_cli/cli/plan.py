@@ -114,8 +114,11 @@ def told_first(notes: Sequence[str]) -> Iterator[None]:
         raise
 
 
-def estimate_here(recipe: "Recipe", problems: int, assignment: "GpuAssignment", hosts: int = 1) -> "RunEstimate | None":
+def estimate_here(
+    recipe: "Recipe", problems: int, assignment: "GpuAssignment", hosts: int = 1, tell: bool = True
+) -> "RunEstimate | None":
     """The estimate of a run on this machine, or on so many like it; None when the shape of a model is not known here.
+    A warning of it is shown where `tell`.
 
     Raises:
         EnvironmentFault: it cannot fit.
@@ -128,7 +131,7 @@ def estimate_here(recipe: "Recipe", problems: int, assignment: "GpuAssignment", 
     except UserError:
         return None
     estimate = estimate_run(recipe, shapes, gpu_ids(assignment), this_target(recipe, assignment, hosts), problems)
-    if warning := check_fits(estimate, problems):
+    if (warning := check_fits(estimate, problems)) and tell:
         console.warn(warning)
     return estimate
 

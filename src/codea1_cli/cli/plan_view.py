@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from codea1_cli import planning as c
 from codea1_cli.cli import console
 from codea1_cli.errors import counted, size_text
-from codea1_cli.planning.estimate import gib
+from codea1_cli.planning import gib
 
 if TYPE_CHECKING:
     from codea1_cli.errors import CodeA1Error

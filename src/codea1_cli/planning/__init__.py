@@ -41,6 +41,8 @@ CPU_FLOPS_PER_CORE = 400e9
 """A core with AVX-512 or AMX in bf16."""
 CPU_BANDWIDTH_PER_CORE = 8e9
 
+CPU_PARAMETERS = 50e6
+"""A model with more is meant for GPUs."""
 REFUSAL = 1.15
 """A run is refused when it needs this much more than there is; between 1 and this it is warned about, because the
 estimate is off by as much."""
@@ -262,3 +264,10 @@ def _cached_config(model: str) -> Path | None:
     """config.json of a hub id in the local cache."""
     found = sorted((hub_cache() / f"models--{model.replace('/', '--')}").glob("snapshots/*/config.json"))
     return found[-1] if found else None
+
+
+def gib(size: float) -> str:
+    """`size` bytes in the unit that shows them."""
+    if size < 0.1 * GIB:
+        return f"{size / 2**20:.0f} MiB"
+    return f"{size / GIB:.1f} GiB" if size < 100 * GIB else f"{size / GIB:.0f} GiB"

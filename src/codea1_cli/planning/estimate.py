@@ -5,6 +5,7 @@ changes of the recipe that would make it fit. Formulas: docs/plan.md. Pure.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
@@ -13,7 +14,7 @@ from typing import NamedTuple
 from codea1_cli import planning as c
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.methods.registry import method_of
-from codea1_cli.planning import ModelShape
+from codea1_cli.planning import ModelShape, gib
 from codea1_cli.planning.costs import (
     GpuLoad,
     Lengths,
@@ -211,27 +212,34 @@ def check_fits(estimate: RunEstimate, problems: int) -> str | None:
     Raises:
         EnvironmentFault: it will be, whatever the estimate's error.
     """
+    cpu = "" if estimate.target.gpu else _meant_for_gpus(estimate)
     if estimate.fits:
-        return None
+        return f"{cpu}it is slow" if cpu else None
     worst = estimate.worst
-    parts: dict[str, int] = {}
+    parts = Counter[str]()
     for memory in worst.ranks.values():
-        for group in (memory.held, memory.update, memory.sampling):
-            for name, size in group.items():
-                parts[name] = parts.get(name, 0) + size
-    largest = sorted(parts.items(), key=lambda part: -part[1])[:3]
-    what = ", ".join(f"{name} {gib(size)}" for name, size in largest)
+        parts.update(Counter(memory.held) + Counter(memory.update) + Counter(memory.sampling))
+    what = ", ".join(f"{name} {gib(size)}" for name, size in parts.most_common(3))
     where = f"one {estimate.target.device.name}" if estimate.target.gpu else "this machine"
-    changes = [suggestion.change for suggestion in suggestions(estimate, problems)]
-    hint = f"any of these would do: {'; '.join(changes[:4])}" if changes else "give each side more or larger GPUs"
+    hint = "give each side more or larger GPUs" if estimate.target.gpu else "a machine with GPUs, or with more memory"
+    if changes := [suggestion.change for suggestion in suggestions(estimate, problems)]:
+        hint = f"any of these would do: {'; '.join(changes[:4])}"
     more = "; or a GPU for each side" if estimate.target.gpu and len(worst.ranks) > 1 else ""
+    lacks = f"{' and '.join(worst.ranks)} would need {gib(worst.needed)}, {where} has {gib(worst.total)}"
     fault = EnvironmentFault(
-        f"{' and '.join(worst.ranks)} would need {gib(worst.needed)}, {where} has {gib(worst.total)} (largest: {what})",
+        f"{cpu}{lacks} (largest: {what})",
         hint=f"{hint}{more}; `codea1 plan --help` tells how to see every part",
     )
     if worst.needed > c.REFUSAL * worst.total:
         raise fault
     return f"this may not fit: {fault.what}; {fault.hint}"
+
+
+def _meant_for_gpus(estimate: RunEstimate) -> str:
+    """Says, of ranks on the CPU, that nobody asked for that and the models are large; else empty."""
+    asked = all(estimate.recipe.role(policy).gpus == 0 for policy in estimate.shapes)
+    large = any(shape.parameters > c.CPU_PARAMETERS for shape in estimate.shapes.values())
+    return f"{estimate.recipe.name} is meant for GPUs, and none is here: on the CPU " if large and not asked else ""
 
 
 def check_disk(estimate: RunEstimate, free: int, where: str) -> None:
@@ -243,18 +251,10 @@ def check_disk(estimate: RunEstimate, free: int, where: str) -> None:
     kept = estimate.disk["checkpoints"] + estimate.disk["one being written"]
     if kept > free:
         raise EnvironmentFault(
-            f"{where} has {gib(free)} free, and checkpoints alone take {gib(kept)} "
-            f"({gib(estimate.checkpoint)} each, "
+            f"{where} has {gib(free)} free, and checkpoints alone take {gib(kept)} ({gib(estimate.checkpoint)} each, "
             f"checkpoint.keep={estimate.recipe.checkpoint.keep} and one being written)",
             hint="free some space, choose another place with --runs, or lower checkpoint.keep",
         )
-
-
-def gib(size: float) -> str:
-    """`size` bytes in the unit that shows them."""
-    if size < 0.1 * c.GIB:
-        return f"{size / 2**20:.0f} MiB"
-    return f"{size / c.GIB:.1f} GiB" if size < 100 * c.GIB else f"{size / c.GIB:.0f} GiB"
 
 
 def suggestions(estimate: RunEstimate, problems: int) -> list[Suggestion]:

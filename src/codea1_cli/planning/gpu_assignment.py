@@ -20,6 +20,7 @@ GpuId = int | None
 """The logical number of a GPU; None is the host, whose cores and memory all ranks without a GPU share."""
 
 
+_PROBLEMS = 1000  # any number: memory does not depend on it
 _BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86, x86, Arm
 _QUERY = ("nvidia-smi", "--query-gpu=index,uuid,name,memory.total,memory.used", "--format=csv,noheader,nounits")
 
@@ -127,7 +128,9 @@ def assign_gpus(recipe: Recipe, gpus: Sequence[Gpu], cores: int, where: str = "t
         UserError: ids or ranks that make no sense.
     """
     wishes = {policy: recipe.role(policy).gpus for policy in method_of(recipe).policies}
-    chosen = _even(wishes, gpus) if all(wish is None for wish in wishes.values()) else _wished(wishes, gpus, where)
+    chosen = (
+        _even(wishes, gpus) if all(wish is None for wish in wishes.values()) else _wished(recipe, wishes, gpus, where)
+    )
     result: GpuAssignment = {}
     for role, group in chosen.items():
         ranks = recipe.role(role).ranks
@@ -146,8 +149,8 @@ def _even(roles: Collection[str], gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
     return {role: list(gpus[i * share : (i + 1) * share] or gpus[:share]) for i, role in enumerate(roles)}
 
 
-def _wished(wishes: Mapping[str, Wish], gpus: Sequence[Gpu], where: str) -> dict[str, list[Gpu]]:
-    named = {role: _by_id(wishes, role, wish, gpus, where) for role, wish in wishes.items() if isinstance(wish, list)}
+def _wished(recipe: Recipe, wishes: Mapping[str, Wish], gpus: Sequence[Gpu], where: str) -> dict[str, list[Gpu]]:
+    named = {role: _by_id(recipe, role, wish, gpus, where) for role, wish in wishes.items() if isinstance(wish, list)}
     counts = {role: _count(role, wish, len(gpus)) for role, wish in wishes.items() if not isinstance(wish, list)}
     taken = {gpu.logical for group in named.values() for gpu in group}
     free = [gpu for gpu in gpus if gpu.logical not in taken]
@@ -162,7 +165,7 @@ def _wished(wishes: Mapping[str, Wish], gpus: Sequence[Gpu], where: str) -> dict
             f"{where} offers {len(gpus)}",
             hint=f"set {' and '.join(keys)} to what there is{share if len(keys) > 1 else ''}"
             if gpus
-            else _no_gpu(wishes),
+            else _no_gpu(recipe),
         )
     return {role: named[role] if role in named else [free.pop(0) for _ in range(counts[role])] for role in wishes}
 
@@ -173,7 +176,7 @@ def _count(role: str, wish: int | None, there: int) -> int:
     return min(1, there) if wish is None else wish
 
 
-def _by_id(wishes: Mapping[str, Wish], role: str, wish: list[int], gpus: Sequence[Gpu], where: str) -> list[Gpu]:
+def _by_id(recipe: Recipe, role: str, wish: list[int], gpus: Sequence[Gpu], where: str) -> list[Gpu]:
     if len(set(wish)) != len(wish):
         raise UserError(f"{role}.gpus={wish} names a GPU twice")
     by_logical = {gpu.logical: gpu for gpu in gpus}
@@ -181,14 +184,31 @@ def _by_id(wishes: Mapping[str, Wish], role: str, wish: list[int], gpus: Sequenc
     if missing:
         raise EnvironmentFault(
             f"{role}.gpus={wish}: there is no GPU {missing[0]}, {where} offers {len(gpus)}",
-            hint=f"name some of {sorted(by_logical)}" if gpus else _no_gpu(wishes),
+            hint=f"name some of {sorted(by_logical)}" if gpus else _no_gpu(recipe),
         )
     return [by_logical[number] for number in wish]
 
 
-def _no_gpu(roles: Collection[str]) -> str:
-    keys = " ".join(f"{role}.gpus=0" for role in roles)
-    return f"there is no GPU: `{keys}` tries it on the CPU, `codea1 plan --help` tells how to plan for others"
+def _no_gpu(recipe: Recipe) -> str:
+    """The hint where there is no GPU; it offers the CPU, with the change of the recipe that this takes, where this
+    machine's memory may do."""
+    from codea1_cli.planning.estimate import estimate_run, suggestions
+
+    roles = method_of(recipe).policies
+    keys, why = [f"{role}.gpus=0" for role in roles], ""
+    on_cpu = recipe.model_copy(update={role: recipe.role(role).model_copy(update={"gpus": 0}) for role in roles})
+    try:
+        shapes = {role: shape for role in roles if (shape := c.find_shape(recipe.model_of(role)))}
+        if len(shapes) == len(roles):
+            ranks = assign_gpus(on_cpu, [], cores())
+            estimate = estimate_run(on_cpu, shapes, gpu_ids(ranks), this_target(on_cpu, ranks), _PROBLEMS)
+            changes = [] if estimate.fits else suggestions(estimate, _PROBLEMS)
+            keys += [change.change.partition(" (")[0] for change in changes[:1]]
+            why = "" if estimate.fits or changes else ", and too little memory to try it on the CPU"
+    except (UserError, EnvironmentFault):  # a batch or a model that is wrong in itself: told when it is used
+        pass
+    cpu = "" if why else f"`{' '.join(keys)}` tries it on the CPU, "
+    return f"there is no GPU{why}: {cpu}`codea1 plan --help` tells how to plan for others"
 
 
 @dataclass(frozen=True)

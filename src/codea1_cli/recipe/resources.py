@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 from codea1_cli.environment import cache_folder, nobody_asked
-from codea1_cli.errors import EnvironmentFault, UserError, counted, size_text, some
+from codea1_cli.errors import EnvironmentFault, UserError, command, counted, size_text, some
 from codea1_cli.evals.benchmark import EvalSet, ScoreOptions, SetOptions
 from codea1_cli.evals.heldout import NEAR_MISSES, TARGETS, HeldoutAttacking, HeldoutNearMisses, HeldoutSolving
 from codea1_cli.evals.registry import benchmark_row, open_set
@@ -36,13 +36,13 @@ def problems_file(source: str) -> Path:
     """
     if source.startswith(BUILTIN):
         return problems_path(source.removeprefix(BUILTIN))
-    path = user_path(source)
+    path, hint = user_path(source), "give a .jsonl, .jsonl.gz or .parquet file, or builtin:tiny/train"
     if path.is_dir():
         path = next((one for one in (path / "train.jsonl", path / "train.parquet") if one.is_file()), path)
-    if not path.is_file():
-        raise UserError(
-            f"no problems at {source}", hint="give a .jsonl, .jsonl.gz or .parquet file, or builtin:tiny/train"
-        )
+    if raw := path.exists() and (path.is_dir() or path.suffix == ".py"):
+        hint = f"`{command('prepare-data', source, '--out', 'problems')}` makes problems of Python files and tables"
+    if raw or not path.is_file():
+        raise UserError(f"no problems at {source}", hint=hint)
     return path
 
 
@@ -54,9 +54,8 @@ def training_problems(recipe: Recipe) -> list[Problem]:
     """
     if recipe.data.train is None:
         expects = f"; this recipe expects {recipe.data.expects}" if recipe.data.expects else ""
-        raise UserError(
-            f"the recipe names no training data{expects}", hint="add data.train=FILE.jsonl, or a data.source"
-        )
+        what = f"the recipe names no training data{expects}"
+        raise UserError(what, hint="add data.train=FILE.jsonl, or a data.source")
     needed = method_of(recipe).needs_reference
     problems = read_problems(problems_file(recipe.data.train), recipe.data.limit, references=needed)
     if not problems:
