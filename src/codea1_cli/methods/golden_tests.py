@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from codea1_cli.errors import UserError, command, counted
+from codea1_cli.errors import UserError, counted
 from codea1_cli.game.judged_tests import UNSCORED, JudgedCandidate
 from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.rules import Game
@@ -46,11 +46,10 @@ class GoldenTests(Method):
     def left_out(self, problems: Sequence[Problem]) -> dict[str, str]:
         found = {problem.id: UNTESTED for problem in problems if not own_calls(problem)}
         if problems and len(found) == len(problems):
-            written = command("write-tests", "--problems", "FILE", "--model", "MODEL", "--out", "golden.jsonl")
             raise UserError(
                 f"none of {counted(len(problems), 'problem')} to train on has tests of its own, and method={self.name} "
                 "is paid by them",
-                hint=f"`{written}` has a Test LLM write them",
+                hint="write-tests --problems has a Test LLM write them, see its --help; or set another method",
             )
         return found
 
