@@ -182,6 +182,8 @@ def ground(run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunD
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("CODEA1_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CODEA1_BENCHMARKS", str(tmp_path / "benchmarks"))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "own.py").write_text(OWN)
     release = tmp_path / "benchmarks" / "humaneval_plus.jsonl.gz"
     release.parent.mkdir(parents=True)
     release.write_bytes(gzip.compress("".join(json.dumps(task) + "\n" for task in TASKS).encode()))
@@ -211,6 +213,7 @@ def ground(run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunD
 
 
 # What a user may type wrong; `{run}` is a folder of runs with the run `run é 1`, `{tmp}` a folder that is not there.
+OWN = 'def double(x: int) -> int:\n    """Return x twice.\n\n    >>> double(2)\n    4\n    """\n    return x + x\n'
 MISTAKES = {
     "no recipe": "train",
     "no recipe for a run": "train --run 'run é 1' --runs {run}",
@@ -243,6 +246,7 @@ MISTAKES = {
     "too much for the machine": "train --recipe tiny --dry-run train.tokens_per_micro_batch=10000000 "
     "code.max_completion_tokens=1000000",
     "a folder that holds no model": "train --recipe tiny --dry-run model={run}",
+    "Python files to train on": "train --recipe tiny --dry-run data.train=mine",
     "one folder to compare": "eval-tests compare {tmp}",
     "what recipes there are": "recipes list",
     "a benchmark that needs no interpreter": "eval-code setup humaneval",

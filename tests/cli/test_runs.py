@@ -8,8 +8,8 @@ import pytest
 
 from codea1_cli.cli import app, runs
 from codea1_cli.cli.train import train
-from codea1_cli.cli.views import gpu_hours
 from codea1_cli.errors import size_text
+from codea1_cli.runs import gpu_hours
 from codea1_cli.runs.run_dir import RunDir
 from tests.cli.fake_run import age, make_run
 

@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.cli import console
-from codea1_cli.cli.views import gpu_hours
+from codea1_cli.cli.views import closing_table
 from codea1_cli.cli.watch import doing
 from codea1_cli.errors import clock, command, counted, some
 from codea1_cli.evals.registry import benchmark_row
-from codea1_cli.methods.code_a1 import percent
+from codea1_cli.methods.code_a1 import number, percent
 from codea1_cli.methods.registry import method_of
-from codea1_cli.recipe.resources import BUILTIN, FEW
+from codea1_cli.recipe.resources import FEW
 from codea1_cli.report.curves import SIGNS
+from codea1_cli.runs import gpu_hours
 from codea1_cli.runs.summary import spent
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class TrainView:
             if code["pass@1"] is not None and code["problems"] >= FEW:
                 self._compare(code["pass@1"])
         if test:
-            parts.append(f"validity {percent(test['validity'])}  asserts {_plain(test['asserts'])}")
+            parts.append(f"validity {percent(test['validity'])}  asserts {number(test['asserts'], 1)}")
         self._say(*parts)
         if test:
             near, soundly = line["eval"]["near_miss"]["exposed"], test["soundly_exposed"]
@@ -196,30 +197,9 @@ class TrainView:
         self.__exit__()
         lines = self.run.metrics()
         evaluations = [line for line in lines if {"code", "test"} & line.get("eval", {}).keys()]
-        if len(evaluations) > 1:
-            first, last = evaluations[0], evaluations[-1]
-            code, test = (first["eval"].get(role, {}) for role in ("code", "test"))
-            what = (code["problems"], "held-out problem") if code else (test.get("suites", 0), "held-out suite")
-            builtin = [str(one).startswith(BUILTIN) for one in (self.recipe.data.train, self.recipe.data.heldout)]
-            of = f" of {self.recipe.data.heldout}" if builtin == [False, True] else ""
-            title = f"{counted(*what)}{of}, step {first['step']} and step {last['step']}"
-            labels = [
-                *((f"Code LLM pass@{k}", "code", f"pass@{k}", percent) for k in (1, code.get("n"))),
-                ("Test LLM wrong programs exposed", "test", "exposed", percent),
-                ("Test LLM near-miss programs exposed", "near_miss", "exposed", percent),
-                ("Test LLM exposed without a false alarm", "test", "soundly_exposed", percent),
-                ("Test LLM suites that raise a false alarm", "test", "false_alarm", percent),
-                ("Test LLM suite validity", "test", "validity", percent),
-                ("Test LLM answers stated rightly", "test", "stated_correctly", percent),
-                ("Test LLM asserts per suite", "test", "asserts", _plain),
-            ]
-            rows = [
-                (label, *(as_text(line["eval"].get(part, {}).get(key)) for line in (first, last)))
-                for label, part, key, as_text in labels
-                if part in last["eval"]
-            ]
-            console.err().print(console.table(title, ("", ">before", ">after"), rows, framed=True), crop=False)
         steps = [line for line in lines if "arena" in line]
+        if len(evaluations) > 1:
+            console.err().print(closing_table(self.recipe, evaluations, steps), crop=False)
         few = not evaluations or evaluations[-1]["eval"].get("code", {}).get("problems", 0) < FEW
         if few and (rewards := _rewards(steps)):
             self._say(rewards)
@@ -293,7 +273,3 @@ def _rewards(steps: Sequence[dict[str, Any]]) -> str:
             early, late = sum(found[:most]) / most, sum(found[-most:]) / most
             parts.append(f"{role} reward from {early:.2f} to {late:.2f}")
     return f"{', '.join(parts)} (means of the first and the last {counted(most, 'step')})" if parts else ""
-
-
-def _plain(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.1f}"

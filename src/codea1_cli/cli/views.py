@@ -1,7 +1,8 @@
 """How `codea1 runs show` lays a run out on the terminal, and `codea1 mistakes inspect` a problem."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rich.syntax import Syntax
@@ -21,7 +22,8 @@ from codea1_cli.mistakes.inspect import (
 )
 from codea1_cli.mistakes.replay import Replayed
 from codea1_cli.recipe.files import flat
-from codea1_cli.runs import trained_on
+from codea1_cli.recipe.schema import Recipe
+from codea1_cli.runs import gpu_hours, trained_on
 from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.runs.summary import RunSummary, summarise
 from codea1_cli.runs.tracking import places
@@ -250,26 +252,42 @@ def _number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else printable(str(value))
 
 
-_WAITS = {
-    "code": ("the Code LLM", "give code.gpus more than test.gpus, or both the same"),
-    "test": ("the Test LLM", "give test.gpus more than code.gpus, or both the same"),
-    "judge": ("the judge", "raise judge.workers, or take a machine with more cores"),
-    "rest": ("evaluations, saving and the like", ""),
-}
+# -- the end of codea1 train -------------------------------------------------------------------------------------------
+def closing_table(recipe: Recipe, evaluations: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]]) -> Table:
+    """The held-out figures of a run at its first and last evaluation, and what its suites were like in the first and
+    last of its steps; lines of metrics.jsonl."""
+    from codea1_cli.methods.code_a1 import number, percent
+    from codea1_cli.models.loading import BUILTIN
 
-
-def gpu_hours(spent: Mapping[str, Any]) -> list[str]:
-    """What the GPUs of a run did, and a second line where they idled more than half of their time: what to change.
-    Nothing for a run without GPUs."""
-    from codea1_cli.methods.code_a1 import percent
-
-    hours, idle, waits = spent["gpu_hours"], spent["idle_gpu_hours"], spent["waits"]
-    if not hours:
-        return []
-    parts = [f"{_WAITS[cause][0]} {percent(share)}" for cause, share in waits.items()]
-    told = [f"{hours:.2f}, {idle:.2f} of them waiting" + (f" ({', '.join(parts)})" if parts else "")]
-    if idle > hours / 2:
-        most = max((cause for cause in waits if cause != "rest"), key=waits.__getitem__)
-        who, change = _WAITS[most]
-        told.append(f"the GPUs idled {percent(idle / hours)} of their time, most of it for {who}: {change}")
-    return told
+    plain: Callable[[float | None], str] = partial(number, digits=1)
+    first, last = evaluations[0], evaluations[-1]
+    code, test = (first["eval"].get(role, {}) for role in ("code", "test"))
+    what = (code["problems"], "held-out problem") if code else (test.get("suites", 0), "held-out suite")
+    builtin = [str(one).startswith(BUILTIN) for one in (recipe.data.train, recipe.data.heldout)]
+    of = f" of {recipe.data.heldout}" if builtin == [False, True] else ""
+    title = f"{counted(*what)}{of}, step {first['step']} and step {last['step']}"
+    labels = [
+        *((f"Code LLM pass@{k}", "code", f"pass@{k}", percent) for k in (1, code.get("n"))),
+        ("Test LLM wrong programs exposed", "test", "exposed", percent),
+        ("Test LLM near-miss programs exposed", "near_miss", "exposed", percent),
+        ("Test LLM exposed without a false alarm", "test", "soundly_exposed", percent),
+        ("Test LLM suites that raise a false alarm", "test", "false_alarm", percent),
+        ("Test LLM suite validity", "test", "validity", percent),
+        ("Test LLM answers stated rightly", "test", "stated_correctly", percent),
+        ("Test LLM asserts per suite", "test", "asserts", plain),
+    ]
+    rows = [
+        (label, *(as_text(line["eval"].get(part, {}).get(key)) for line in (first, last)))
+        for label, part, key, as_text in labels
+        if part in last["eval"]
+    ]
+    trained = [
+        ("distinct calls per candidate", "group_calls", plain),
+        ("wrong ones of the attacked", "wrong_share", percent),
+    ]
+    rows += [
+        (f"in training: {label}", *(as_text(line["arena"].get(key)) for line in (steps[0], steps[-1])))
+        for label, key, as_text in trained
+        if steps and key in steps[-1]["arena"]
+    ]
+    return table(title, ("", ">before", ">after"), rows, framed=True)

@@ -48,3 +48,28 @@ def trained_on(data: Mapping[str, Any], source: str | None, shown: Callable[[str
             for role, count in pairs.items()
         )
     return f"{counted(data.get('problems') or 0, 'problem')} of {shown(source or '?')}"
+
+
+_WAITS = {
+    "code": ("the Code LLM", "give code.gpus more than test.gpus, or both the same"),
+    "test": ("the Test LLM", "give test.gpus more than code.gpus, or both the same"),
+    "judge": ("the judge", "raise judge.workers, or take a machine with more cores"),
+    "rest": ("evaluations, saving and the like", ""),
+}
+
+
+def gpu_hours(spent: Mapping[str, Any]) -> list[str]:
+    """What the GPUs of a run did, and a second line where they idled more than half of their time: what to change.
+    Nothing for a run without GPUs."""
+    from codea1_cli.methods.code_a1 import percent
+
+    hours, idle, waits = spent["gpu_hours"], spent["idle_gpu_hours"], spent["waits"]
+    if not hours:
+        return []
+    parts = [f"{_WAITS[cause][0]} {percent(share)}" for cause, share in waits.items()]
+    told = [f"{hours:.2f}, {idle:.2f} of them waiting" + (f" ({', '.join(parts)})" if parts else "")]
+    if idle > hours / 2:
+        most = max((cause for cause in waits if cause != "rest"), key=waits.__getitem__)
+        who, change = _WAITS[most]
+        told.append(f"the GPUs idled {percent(idle / hours)} of their time, most of it for {who}: {change}")
+    return told
