@@ -282,7 +282,7 @@ def closing_table(recipe: Recipe, evaluations: Sequence[dict[str, Any]], steps: 
         if part in last["eval"]
     ]
     trained = [
-        ("distinct calls per candidate", "group_calls", plain),
+        ("distinct calls in a group", "group_calls", plain),
         ("wrong ones of the attacked", "wrong_share", percent),
     ]
     rows += [
