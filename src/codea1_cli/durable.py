@@ -57,16 +57,17 @@ def check_target(path: Path | None, force: bool) -> None:
         raise UserError(f"{path} exists", hint="add --force to replace it")
 
 
-def check_folder(path: Path, named: str) -> None:
-    """Where a folder is wanted, which need not be there yet.
+def check_folder(path: Path, named: str, read: bool = False) -> None:
+    """Where a folder is wanted, which need not be there yet unless it is to `read`.
 
     Raises:
         UserError: a file stands at `path`, which `named` gives, or above it.
     """
     there = _nearest(path)
     if not there.is_dir():
+        hint = f"a folder is wanted: one that is there{'' if read else ', or a new name'}"
         below = f"lies below {there}, which is a file" if there != path.absolute() else "is a file"
-        raise UserError(f"{named} {path} {below}".strip(), hint="a folder is wanted: one that is there, or a new name")
+        raise UserError(f"{named} {path} {below}".strip(), hint=hint)
 
 
 def check_writable(folder: Path, option: str) -> None:

@@ -90,6 +90,10 @@ class EnvironmentFault(CodeA1Error, OSError):
         return self.what
 
 
+class CannotKeep(EnvironmentFault):
+    """What is fetched cannot be written where it would be kept; the hint names the variable of another place."""
+
+
 class Unreachable(EnvironmentFault):
     """What is fetched cannot be: nobody answers, or nobody is to be asked. `why` is the same for all of one address."""
 

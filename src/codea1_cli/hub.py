@@ -23,7 +23,16 @@ from typing import Any, Literal, TypeVar
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.environment import cache_folder, connect, endpoint, hub_cache, offline, proxy_to, way_out
-from codea1_cli.errors import CodeA1Error, EnvironmentFault, Unreachable, UserError, first_line, no_logins, size_text
+from codea1_cli.errors import (
+    CannotKeep,
+    CodeA1Error,
+    EnvironmentFault,
+    Unreachable,
+    UserError,
+    first_line,
+    no_logins,
+    size_text,
+)
 from codea1_cli.files import kept_json
 
 Kind = Literal["dataset", "model"]
@@ -183,14 +192,15 @@ def _fault(error: Exception, what: str, kind: Kind, where: str, folder: Path | N
         return no_room(what, folder or hub_cache())
     if isinstance(error, OSError) and error.errno in _CANNOT_KEEP:
         why = f"cannot keep the {what}: {error.strerror}: {error.filename}"
-        return EnvironmentFault(why, hint="HF_HOME=FOLDER keeps it elsewhere")
+        place = "HF_HOME" if folder in (None, hub_cache()) else "CODEA1_CACHE"
+        return CannotKeep(why, hint=f"{place}=FOLDER keeps it elsewhere")
     return EnvironmentFault(f"cannot fetch the {what}: {first_line(error)}", hint=way_out(kind))
 
 
 def no_room(what: str, folder: Path, need: int = 0) -> EnvironmentFault:
     """The error of a disk that is full, or too small for `need` bytes."""
     wanted = f": {size_text(need)} are needed" if need else ""
-    return EnvironmentFault(
+    return CannotKeep(
         f"no room in {folder} for the {what}{wanted}",
         hint="make room, or name another folder (HF_HOME, CODEA1_CACHE); what is there already is kept",
     )

@@ -114,8 +114,9 @@ def test_a_file_where_a_folder_is_wanted_is_refused_wherever_one_is(call, tmp_pa
             if param.metavar == "DIR":
                 name = max(param.opts, key=len)
                 wanted.add(name)
-                with pytest.raises(UserError, match=rf"^{name} \S*/file{below} .*is a file$"):
+                with pytest.raises(UserError, match=rf"^{name} \S*/file{below} .*is a file$") as failure:
                     command.make_context(path[-1], [*given, f"{name}={tmp_path / 'file'}{below}"])
+                assert ("a new name" in failure.value.hint) == (name != "--benchmarks")
     assert wanted == {"--runs", "--out", "--to", "--cache", "--benchmarks"}
     done = call(app, "runs", "list", "--runs", tmp_path / "file")
     assert (done.code, "hint: a folder is wanted" in done.err) == (2, True)

@@ -96,7 +96,9 @@ def test_the_dry_run_carries_the_estimate(call):
         (("--run", "../../evil"), "'../../evil' is no name for a run"),
         (("--run", ""), "--run is empty"),
         (("--run", "a/b c"), "'a/b c' is no name for a run"),
-        (("train.max_steps=",), "override 'train.max_steps=' has no value"),
+        (("train.max_steps=",), "override 'train.max_steps=' has no value\nhint: write train.max_steps=null for none"),
+        (("model=",), "override 'model=' has no value\nhint: write model=VALUE, or leave it out"),
+        (("data.source.name=",), "hint: write data.source.name=VALUE, or leave it out"),
     ],
 )
 def test_what_cannot_start_is_refused_by_the_dry_run_too(call, tmp_path, words, more, says):

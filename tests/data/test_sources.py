@@ -12,7 +12,8 @@ from codea1_cli.data.sources import make_source
 from codea1_cli.data.sources.kodcode import DATASET_KODCODE, MAX_PLUS, EvalPlus, KodCode, Mbpp
 from codea1_cli.data.sources.rows import FileRows, HubRows
 from codea1_cli.data.sources.table import MappedRows
-from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.errors import CannotKeep, EnvironmentFault, UserError
+from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import Skipped
 from codea1_cli.recipe.data_options import SourceOptions
@@ -255,6 +256,20 @@ def test_rows_of_datasets_where_nothing_can_be_kept_at_home(hub, tmp_path, monke
     monkeypatch.setenv("HF_HOME", "/proc/1/here")
     with pytest.raises(EnvironmentFault, match=r"dataset me/set.*/proc/1/here"):
         list(HubRows("me/set", "train").rows())
+
+
+def test_a_benchmark_that_cannot_be_kept_names_the_place_and_no_network(monkeypatch):
+    why = CannotKeep("cannot keep it", hint="HF_HOME=FOLDER keeps it elsewhere")
+
+    def fails(*_):
+        raise why
+
+    monkeypatch.delenv("CODEA1_BENCHMARKS", raising=False)
+    monkeypatch.setattr("codea1_cli.hub.kept_file", lambda *_: None)
+    monkeypatch.setattr("codea1_cli.hub.find_repo", fails)
+    with pytest.raises(EnvironmentFault, match=r"no file of MBPP\+ is here: cannot keep it") as failure:
+        benchmark_row("mbpp").file(None)
+    assert failure.value.hint == why.hint
 
 
 def test_kodcode_as_the_hub_has_it(hub):

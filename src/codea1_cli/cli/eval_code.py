@@ -132,6 +132,7 @@ def evaluate(
     options.of_sandbox()  # which refuses what is wrong before anything is sampled
     if samples is not None and not (samples.is_file() or samples.is_dir()):
         raise UserError(f"cannot read {samples}: {no_file(samples)}", hint="without --samples the model is sampled")
+    ref = find_model(model, role="code", step=step, runs_root=runs) if samples is None else None
     tasks = benchmark.load(data)[:limit]
     if not sample_only or plan is not None:
         view.warn_of_layers(options)
@@ -145,7 +146,7 @@ def evaluate(
             stack.enter_context(only_writer(target, target, wait))
             about = {**read_origin(samples), "label": samples.name, "sanitised": sanitize}
         else:
-            ref = find_model(model, role="code", step=step, runs_root=runs)
+            assert ref is not None
             count: int = n if n is not None else getattr(benchmark, "n", 1)
             if temperature is None:
                 temperature = getattr(benchmark, "temperature", 0.0 if count == 1 else 0.7)

@@ -222,7 +222,10 @@ def show_summary(card: "Card", slow: int, out: Path, benchmark: bool) -> None:
         console.note(f"{slow} slow references are kept; slow.jsonl names them with their seconds")
     console.note(f"{out / 'README.md'} is the data card, {out / 'removed.jsonl'} lists what was removed")
     if not benchmark:
-        console.note(split_text(card.splits["train"], card.splits.get("val", 0), "--val 0.3 holds out more"))
+        more = (
+            "--val 0.3 holds out more" if card.options.get("val", 0) < 0.3 else "a source with more problems makes more"
+        )
+        console.note(split_text(card.splits["train"], card.splits.get("val", 0), more))
         problems = read_problems(problems_file(str(out)), _LOOKED_AT) if card.splits["train"] else []
         readable, lines = tiny_reads(problems)
         for line in lines:

@@ -10,7 +10,6 @@ from typer import Argument
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption
-from codea1_cli.cli.layout import commented_yaml
 from codea1_cli.cli.shell import override_values, recipe_names
 from codea1_cli.environment import cache_folder, cores, hub_cache, nobody_asked
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, counted, size_text
@@ -63,7 +62,7 @@ def show(
     verbose: VerboseOption = False,
 ) -> None:
     """Print a recipe with every default written out. YAML, explained; the output is itself a recipe."""
-    from codea1_cli.cli.layout import room
+    from codea1_cli.cli.layout import commented_yaml, room
     from codea1_cli.recipe.files import load_recipe
 
     loaded = load_recipe(recipe, overrides or ())

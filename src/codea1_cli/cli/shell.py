@@ -91,7 +91,7 @@ class Command(TyperCommand):
         for param in self.get_params(ctx):
             folder = ctx.params.get(str(param.name)) if param.metavar == "DIR" else None
             if isinstance(folder, Path) and str(param.name) in values:
-                check_folder(folder, max(param.opts, key=len))
+                check_folder(folder, max(param.opts, key=len), read=param.name == "benchmarks")
         return rest
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

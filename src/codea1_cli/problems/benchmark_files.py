@@ -16,7 +16,7 @@ from typing import Any
 from codea1_cli import hub
 from codea1_cli.durable import write_atomic
 from codea1_cli.environment import GITHUB, cache_folder, way_out
-from codea1_cli.errors import EnvironmentFault, Unreachable, UserError, size_text
+from codea1_cli.errors import CannotKeep, EnvironmentFault, Unreachable, UserError, size_text
 from codea1_cli.files import kept_json, user_path
 from codea1_cli.problems.row_files import Skipped, read_rows
 
@@ -81,6 +81,7 @@ def find_file(title: str, holds: Callable[[Mapping[str, Any]], bool], published:
         path = _github(published) if published.blob else _from_hub(published)
     except (EnvironmentFault, UserError) as fault:
         hint = way_out(f"--data FILE, or {FOLDER}=FOLDER with it")
+        hint = fault.hint or hint if isinstance(fault, CannotKeep) else hint
         what = f"no file of {title} is here: {fault.what}"
         if isinstance(fault, Unreachable):
             raise Unreachable(what, hint, fault.why) from None

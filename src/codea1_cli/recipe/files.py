@@ -118,11 +118,19 @@ def parse_override(text: str) -> tuple[list[str], Any]:
             f"override {text!r} is not key=value", hint="for example: train.max_steps=20; a run is --run NAME"
         )
     if not value.strip():
-        raise UserError(f"override {text!r} has no value", hint=f"write {key.strip()}=null for none")
+        raise UserError(f"override {text!r} has no value", hint=_without_value(key.strip()))
     try:
         return parts, yaml.safe_load(value)
     except yaml.YAMLError:
         raise UserError(f"override {text!r}: the value is not valid YAML") from None
+
+
+def _without_value(key: str) -> str:
+    """The hint for a key that is given no value: null only where that is one."""
+    fields = dict(walk_fields(Recipe))
+    if key in fields and type(None) in get_args(fields[key].annotation):
+        return f"write {key}=null for none"
+    return f"write {key}=VALUE, or leave it out"
 
 
 def load_recipe(name: str, overrides: Sequence[str] = (), *, of_run: bool = False) -> Recipe:

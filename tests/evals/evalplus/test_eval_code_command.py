@@ -230,7 +230,8 @@ def test_samples_of_few_tasks(command, release, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--data", "nowhere"), "no HumanEval+ below nowhere"),
+        (("--model", "builtin:tiny", "--data", "nowhere"), "no HumanEval+ below nowhere"),
+        (("--data", "nowhere"), "there is no run in runs"),  # the model is looked for before anything is fetched
         (("--prompt", "poem", "--data", "DATA"), "--prompt poem is unknown"),
         (("--model", "nothing", "--data", "DATA"), "no run and no model is named 'nothing'"),
         (("--samples", "no.jsonl", "--data", "DATA"), "cannot read no.jsonl"),
