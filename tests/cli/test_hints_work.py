@@ -187,10 +187,6 @@ def ground(run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunD
     release = tmp_path / "benchmarks" / "humaneval_plus.jsonl.gz"
     release.parent.mkdir(parents=True)
     release.write_bytes(gzip.compress("".join(json.dumps(task) + "\n" for task in TASKS).encode()))
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code" / "first.py").write_text(
-        'def first(a):\n    """The first of a.\n\n    >>> first([3])\n    3"""\n    return a[0]\n'
-    )
     monkeypatch.setattr("codea1_cli.engine.run_setup.check_enough", lambda *_: None)  # the run has few problems
     monkeypatch.setattr("codea1_cli.cli.train._train", lambda *_: 0)
     monkeypatch.setattr("codea1_cli.evals.bigcodebench.environment.EnvironmentPlan.make", lambda _: None)
@@ -256,7 +252,6 @@ MISTAKES = {
     "a benchmark that needs no interpreter": "eval-code setup humaneval",
     "what a setup would do": "eval-code setup bigcodebench --dry-run --to {tmp}/é",
     "a data set without a network": "prepare-data mbpp --out {tmp}/o",
-    "Python files to train on": "train --recipe tiny data.train=code --dry-run",
     "an unknown recipe key to see": "recipes show tiny train.zzz=1",
 }  # fmt: skip
 

@@ -53,7 +53,7 @@ def training_problems(recipe: Recipe) -> list[Problem]:
         UserError: no source is named, the file is missing or broken, or it holds no problem.
     """
     if recipe.data.train is None:
-        what = f"the recipe names no training data{f'; it expects {recipe.data.expects}' if recipe.data.expects else ''}"
+        what = f"the recipe names no training data{f'; it wants {recipe.data.expects}' if recipe.data.expects else ''}"
         raise UserError(what, hint="add data.train=FILE.jsonl, or a data.source")
     needed = method_of(recipe).needs_reference
     problems = read_problems(problems_file(recipe.data.train), recipe.data.limit, references=needed)
