@@ -1,6 +1,7 @@
 """The packages lie in layers: each imports only from those below it, and TRL is touched in one place."""
 
 import ast
+import re
 import symtable
 import sys
 from collections.abc import Iterator
@@ -58,6 +59,17 @@ def part_of(place: str) -> str:
 def test_every_package_has_its_layer() -> None:
     there = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
     assert there - {"__init__", "__pycache__"} == set(LEVEL)
+
+
+def test_the_table_of_packages_is_in_the_order_of_the_layers() -> None:
+    page = (ROOT.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("| package | what it holds |")[2].partition("\n\n")[0]
+    rows = [
+        re.findall(r"`(\w+)(?:/|\.py)`", line.split("|")[1]) for line in table.splitlines() if line.startswith("| `")
+    ]
+    named = [name for row in rows for name in row]
+    assert sorted(named) == sorted(LEVEL)
+    assert [LEVEL[name] for name in named] == sorted(LEVEL.values())
 
 
 def test_a_package_imports_only_from_below() -> None:

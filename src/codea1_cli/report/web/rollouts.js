@@ -57,11 +57,11 @@ function suiteView(run, suite, number_, candidate) {
   const valid = suite.tests.filter(([, , ok]) => ok), ran = valid.filter(([, said]) => said && said !== "unscored");
   const passed = ran.filter(([, said]) => said === "passed").length;
   const earned = run.alpha * suite.validity + (1 - run.alpha) * suite.kill;
-  const penalty = known(suite.reward) && candidate.loaded ? earned - suite.reward : 0;
+  const rest = known(suite.reward) && candidate.loaded ? suite.reward - earned : 0;
   const part = (weight, words, value) => `${number(weight)} × ${words} ${number(value)}`;
   return h("section", { class: "suite" },
     h("div", null, h("span", { class: "strong" }, `suite ${number_ + 1}`), ": reward ", h("span", { class: "strong" }, number(suite.reward)), " ",
-      known(suite.reward) && candidate.loaded ? h("span", { class: "muted" }, `= ${part(run.alpha, "validity", suite.validity)} + ${part(1 - run.alpha, "kill", suite.kill)}${penalty > 0.0005 ? ` − ${number(penalty)} for characters outside ASCII` : ""}; `) : null,
+      known(suite.reward) && candidate.loaded ? h("span", { class: "muted" }, `= ${part(run.alpha, "validity", suite.validity)} + ${part(1 - run.alpha, "kill", suite.kill)}${Math.abs(rest) > 0.0005 ? ` ${rest < 0 ? "−" : "+"} ${number(Math.abs(rest))} for the rest, such as characters outside ASCII` : ""}; `) : null,
       h("span", { class: "muted" }, `the candidate passes ${passed} of ${ran.length}`), " ",
       suite.exposes ? h("span", { class: "badge good" }, "exposes the candidate") : null, " ", suite.alarm ? h("span", { class: "badge warn" }, "false alarm") : null, " ",
       !known(suite.reward) ? h("span", { class: "badge warn" }, "unscored") : null,
