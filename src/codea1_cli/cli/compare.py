@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress, groupby, pairwise
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,16 +26,12 @@ _OWN = ("name", "description", "seed", "tracker")  # what tells runs of one reci
 
 @dataclass(frozen=True)
 class Arm:
-    """One argument of the command: its runs in the order of their seeds, and what each was measured at.
-
-    `left_out` names runs that were last evaluated at an earlier step than the others, and that are not among `runs`.
-    """
+    """One argument of the command: its runs in the order of their seeds, and what each was measured at."""
 
     name: str
     runs: list[RunDir]
     seeds: list[int]
     sets: list[dict[str, dict[int, Measured]]]
-    left_out: list[str]
 
     def before(self, kind: str) -> list[Measured]:
         """What a set gave in each run at its first evaluation; empty where a run's only one is of its end."""
@@ -68,9 +64,6 @@ def compare(
     arms = [_arm(name, _named(name, runs_root(runs))) for name in names]
     spent, recipes = [_spent(arm) for arm in arms], _recipes(arms)
     sets = {kind: _rows(arms, kind) for kind in _kinds(arms)}
-    for arm in arms:
-        for line in arm.left_out:
-            console.warn(line)
     if as_json:
         console.emit({"runs": spent, "recipes": recipes, "sets": sets})
         return
@@ -166,7 +159,11 @@ def _named(name: str, root: Path, *, damaged: bool = False) -> list[RunDir]:
 
 
 def _arm(name: str, chosen: Sequence[RunDir]) -> Arm:
-    """Raises: UserError: two of the runs have the same seed."""
+    """An argument's runs, but those that were last evaluated at an earlier step than the others, which are named.
+
+    Raises:
+        UserError: two of the runs have the same seed.
+    """
     from codea1_cli.runs.summary import measured
 
     by_seed = sorted(((run.info().get("seed", 0), run.name, run) for run in chosen), key=lambda one: one[:2])
@@ -174,18 +171,15 @@ def _arm(name: str, chosen: Sequence[RunDir]) -> Arm:
         if seed == other_seed:
             raise UserError(f"{name}: {one} and {other} both have seed {seed}", hint="keep one of them in the folder")
     label = name.rstrip("/") if Path(name).name else Path.cwd().name
-    sets = [measured(run) for *_, run in by_seed]
+    kept, sets = [], [measured(run) for *_, run in by_seed]
     last = [max((step for steps in run.values() for step in steps), default=-1) for run in sets]
-    whole = [step == max(last) for step in last]
-    kept = list(compress(by_seed, whole))
-    left_out = [
-        f"{label}: {run} is left out: it was "
-        + (f"last evaluated at step {step}" if step >= 0 else "never evaluated")
-        + f", the others at step {max(last)}"
-        for (_, run, _), step in zip(by_seed, last, strict=True)
-        if step < max(last)
-    ]
-    return Arm(label, [run for *_, run in kept], [seed for seed, *_ in kept], list(compress(sets, whole)), left_out)
+    for (seed, named, run), found, step in zip(by_seed, sets, last, strict=True):
+        if step == max(last):
+            kept.append((run, seed, found))
+            continue
+        when = f"last evaluated at step {step}" if step >= 0 else "never evaluated"
+        console.warn(f"{label}: {named} is left out: it was {when}, the others at step {max(last)}")
+    return Arm(label, *(list(column) for column in zip(*kept, strict=True)))
 
 
 def _kinds(arms: Sequence[Arm]) -> list[str]:
@@ -237,27 +231,27 @@ def _rows(arms: Sequence[Arm], kind: str) -> list[dict[str, Any]]:
 
     gains: list[Mapping[str, Change]] = []
     against: list[Mapping[str, Change]] = []
-    for arm in arms:
-        before, after = arm.before(kind), arm.after(kind)
+    sides = [(arm.before(kind), arm.after(kind)) for arm in arms]
+    first = sides[0][1]
+    for arm, (before, after) in zip(arms, sides, strict=True):
         both = (before or after, after or before)
         gains.append(compared(*both, f"{kind} in {arm.name}") if all(both) else {})
-        first = arms[0].after(kind)
         paired = arm.seeds == arms[0].seeds
         what = f"{kind} in {arms[0].name} and {arm.name}"
         against.append(compared(first, after, what, by_seed=paired) if first and after and arm is not arms[0] else {})
     rows = []
     for figure in dict.fromkeys(name for gain in gains for name in gain):
-        for arm, gain, other in zip(arms, gains, against, strict=True):
+        for arm, (before, after), gain, other in zip(arms, sides, gains, against, strict=True):
             if figure not in gain:
                 continue
-            change, begun, ended = gain[figure], bool(arm.before(kind)), bool(arm.after(kind))
+            change = gain[figure]
             rows.append(
                 {
                     "figure": figure,
                     "run": arm.name,
-                    "before": _known(change.before) if begun else None,
-                    "after": _known(change.after) if ended else None,
-                    "gain": _difference(change) if begun and ended else None,
+                    "before": _known(change.before) if before else None,
+                    "after": _known(change.after) if after else None,
+                    "gain": _difference(change) if before and after else None,
                     "against": _difference(other[figure]) if figure in other else None,
                 }
             )
