@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -56,15 +55,14 @@ class Check:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-def diagnose(runs: Path, sandbox: SandboxOptions | None = None) -> list[Check]:
-    """All checks, in the order in which a run would meet the trouble. `runs` is the folder of runs; without `sandbox`
-    this machine's is checked."""
+def diagnose(runs: Path, sandbox: SandboxOptions = SandboxOptions(workers=1)) -> list[Check]:
+    """All checks, in the order in which a run would meet the trouble. `runs` is the folder of runs."""
     there = installed_versions()
     steps: list[tuple[str, Callable[[], list[Check]]]] = [
         ("python", lambda: [_python()]),
         ("packages", lambda: [*_packages(there), _fit(there)]),
         ("devices", lambda: _devices(there)),
-        ("sandbox", partial(sandbox_checks, sandbox) if sandbox else sandbox_checks),
+        ("sandbox", lambda: sandbox_checks(sandbox)),
         ("disk", lambda: [_disk(runs), _shared_memory(Path("/dev/shm"))]),
         ("environment", lambda: [_home(), _environment()]),
     ]
@@ -241,12 +239,11 @@ def sandbox_checks(options: SandboxOptions = SandboxOptions(workers=1)) -> list[
     from codea1_cli.judging.canaries import JUDGED, REFERENCE, verdicts_of_canaries
     from codea1_cli.judging.judge import Judge
     from codea1_cli.sandbox.base import Limits
-    from codea1_cli.sandbox.make import make_local, make_sandbox
+    from codea1_cli.sandbox.make import make_sandbox
     from codea1_cli.sandbox.verdicts import Verdict
 
-    here = options.backend == "local"
     try:
-        opened = make_local(options) if here else closing(make_sandbox(options))
+        opened = closing(make_sandbox(options))
     except EnvironmentFault as fault:
         return [Check("sandbox", Status.BROKEN, fault.what, fault.hint)]
     with opened as sandbox:
@@ -259,7 +256,7 @@ def sandbox_checks(options: SandboxOptions = SandboxOptions(workers=1)) -> list[
         ]
         data = {"verdicts": {name: str(verdict) for name, verdict in found.items()}}
         if wrong:
-            hint = "`codea1 sandbox check` says more" if here else None
+            hint = "`codea1 sandbox check` says more" if options.on_this_machine else None
             return [Check("sandbox", Status.BROKEN, "; ".join(wrong), hint, data)]
         checks = [Check("sandbox", Status.OK, f"{counted(len(found), 'canary program')} judged rightly", data=data)]
         expected = judge.expected(REFERENCE, "f", ["f(1)"])

@@ -78,7 +78,7 @@ def test_doctor_is_healthy_here_and_says_so_in_json(call, tmp_path):
 def test_what_train_needs_and_is_absent_ends_with_3(call, tmp_path, monkeypatch):
     versions = {**checks.installed_versions(), "trl": None}
     monkeypatch.setattr(checks, "installed_versions", lambda: versions)
-    monkeypatch.setattr(checks, "sandbox_checks", list)
+    monkeypatch.setattr(checks, "sandbox_checks", lambda _: [])
     done = call(doctor, "--runs", tmp_path, "--json")
     assert done.code == 3
     assert not done.data["healthy"]
@@ -86,7 +86,7 @@ def test_what_train_needs_and_is_absent_ends_with_3(call, tmp_path, monkeypatch)
 
 
 def test_a_check_that_fails_is_a_finding(tmp_path, monkeypatch):
-    def ill():
+    def ill(_options):
         raise RuntimeError("no kernel")
 
     monkeypatch.setattr(checks, "sandbox_checks", ill)

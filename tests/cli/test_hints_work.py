@@ -3,7 +3,6 @@ that the source offers is brought up by a mistake or a state, and run from what 
 
 import ast
 import asyncio
-import contextlib
 import gzip
 import json
 import re
@@ -384,7 +383,7 @@ def changed_samples(folder: Path) -> None:
 def canaries_fail(monkeypatch: pytest.MonkeyPatch) -> str | None:
     from codea1_cli import doctor
 
-    monkeypatch.setattr("codea1_cli.sandbox.make.make_local", lambda *_: contextlib.nullcontext(Down()))
+    monkeypatch.setattr("codea1_cli.sandbox.make.make_sandbox", lambda *_: Down())
     return next(check.hint for check in doctor.sandbox_checks() if check.hint)
 
 

@@ -9,10 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from codea1_cli.data.sources import make_source
-from codea1_cli.data.sources.kodcode import DATASET_KODCODE, MAX_PLUS, EvalPlus, KodCode, Mbpp
+from codea1_cli.data.sources.kodcode import DATASET_KODCODE, BenchmarkTasks, KodCode, Mbpp
 from codea1_cli.data.sources.rows import FileRows, HubRows
 from codea1_cli.data.sources.table import MappedRows
 from codea1_cli.errors import CannotKeep, EnvironmentFault, UserError
+from codea1_cli.evals.evalplus import MAX_PLUS
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import Skipped
@@ -127,7 +128,7 @@ def test_mbpp(tmp_path):
 
 @pytest.mark.shared
 def test_evalplus(shared):
-    source = EvalPlus(benchmarks=shared / "data" / "bench")
+    source = BenchmarkTasks("evalplus", benchmarks=shared / "data" / "bench")
     made = converted(source)
     problems = [p for p in made if isinstance(p, Problem)]
     assert len(made) == 164 + 378

@@ -6,10 +6,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from codea1_cli.data.sources.kodcode import EvalPlus, KodCode, Mbpp
+from codea1_cli.data.sources.kodcode import BenchmarkTasks, KodCode, Mbpp
 from codea1_cli.data.sources.rows import FileRows
 from codea1_cli.data.sources.table import MappedRows
 from codea1_cli.data.stages import Stages
+
+
+def evalplus(path):
+    return BenchmarkTasks("evalplus", path)
+
 
 CODE = [
     "def f(x):\n    return x",
@@ -38,7 +43,7 @@ VALUES = st.one_of(
 COLUMNS = {
     KodCode: ["question_id", "question", "solution", "test", "test_code", "test_info", "gpt_difficulty", "style"],
     Mbpp: ["task_id", "text", "code", "test_list", "test_setup_code", "challenge_test_list"],
-    EvalPlus: ["task_id", "prompt", "canonical_solution", "entry_point", "test", "assertion", "plus_input"],
+    evalplus: ["task_id", "prompt", "canonical_solution", "entry_point", "test", "assertion", "plus_input"],
     MappedRows: [
         "id",
         "question",
@@ -61,7 +66,7 @@ WHOLE = {
         "test": "def test_a():\n    assert f(1) == 1",
     },
     Mbpp: {"task_id": 1, "text": "Say x.", "code": CORRECT, "test_list": ["assert f(1) == 1"]},
-    EvalPlus: {
+    evalplus: {
         "task_id": "HumanEval/1",
         "prompt": 'def f(x):\n    """Say x."""\n',
         "canonical_solution": "    return x",

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from codea1_cli.cli import eval_code
+from codea1_cli.cli import app, eval_code
 from codea1_cli.cli.console import run_app
 from codea1_cli.data.decontaminate import load_benchmarks
 from codea1_cli.engine import arena as arena_module
@@ -17,8 +17,9 @@ from codea1_cli.engine.trl.rank import TrainingRank
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals import registry
 from codea1_cli.evals.benchmark import CodeTask, ReferenceReport, Sample, Scored, Status
-from codea1_cli.evals.registry import BenchmarkRow, benchmark_row, open_benchmark, open_test_benchmark
+from codea1_cli.evals.registry import BenchmarkRow, TaskSource, benchmark_row, open_benchmark, open_test_benchmark
 from codea1_cli.problems.benchmark_files import Published, Task, find_file
+from codea1_cli.problems.problem import read_problems
 from codea1_cli.problems.row_files import whole_rows
 from codea1_cli.recipe.files import load_recipe
 from codea1_cli.runs.run_dir import RunDir
@@ -35,6 +36,10 @@ class Sums:
 
     def public_task(self, row):
         return Task(self.title, row["task_id"], row["prompt"], row["prompt"], "sum")
+
+    def problem(self, row):
+        program = f"def f():\n    return {row['prompt']}"
+        return {"id": row["task_id"], "question": row["prompt"], "reference": program, "calls": ["f()"]}
 
     def data_hash(self):
         return "0" * 16
@@ -75,7 +80,7 @@ def sums(monkeypatch, tmp_path):
     published = {"full": Published("nobody/sums", "0" * 40, "sums.parquet", 2, 1000)}
     row = BenchmarkRow(
         name="sums", title="Sums", about="two sums", role="code", prefix="Sums/", published=published,
-        holds=lambda row: "prompt" in row, open=lambda _subset: Sums(),
+        holds=lambda row: "prompt" in row, open=lambda _subset: Sums(), source=TaskSource("all-sums", "All sums", "MIT"),
     )  # fmt: skip
     monkeypatch.setitem(registry.ROWS, "sums", row)
     tasks = [{"task_id": f"Sums/{number}", "prompt": text} for number, text in enumerate(("1 + 2", "3 + 4"))]
@@ -106,6 +111,16 @@ def test_recipes_and_decontamination_know_it(sums):
     tasks, missing = load_benchmarks(sums)
     assert [(task.benchmark, task.id) for task in tasks] == [("Sums", "Sums/0"), ("Sums", "Sums/1")]
     assert "Sums" not in missing
+
+
+def test_its_tasks_become_problems(sums, tmp_path, capsys):
+    words = ["prepare-data", "all-sums", "--out", str(tmp_path / "out"), "--benchmarks", str(sums), "--val", "0"]
+    assert run_app(app, [*words, "--no-verify", "--no-dedup", "--min-tests", "0"]) == 0
+    assert "These are benchmark tasks" in capsys.readouterr().err
+    made = read_problems(tmp_path / "out" / "train.jsonl")
+    assert [(one.id, one.source, one.license) for one in made] == [
+        (f"Sums/{number}", "All sums (Sums)", "MIT") for number in (0, 1)
+    ]
 
 
 class Policy:

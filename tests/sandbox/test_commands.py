@@ -9,12 +9,28 @@ import typer
 
 from codea1_cli.cli import judge as judge_command
 from codea1_cli.cli.console import run_app
+from codea1_cli.engine.judge_processes import run_judge
+from codea1_cli.errors import UserError
+from codea1_cli.evals.benchmark import ScoreOptions
 from codea1_cli.judging.speed import build_work
+from codea1_cli.recipe.files import load_recipe
+from codea1_cli.sandbox.base import Sandbox
 from codea1_cli.sandbox.local import LocalSandbox
+from codea1_cli.sandbox.make import BACKENDS, Backend, SandboxOptions
 from codea1_cli.tiny import problems_path
 
 judge_app = typer.Typer()
 judge_app.command()(judge_command.judge)
+
+
+class Shared:
+    """The tests' sandbox, which stays open."""
+
+    def __init__(self, sandbox: LocalSandbox) -> None:
+        self.run, self.workers, self.layers = sandbox.run, sandbox.workers, sandbox.layers
+
+    def close(self) -> None: ...
+
 
 ROWS = [
     {"id": "right", "candidate": "def f(x): return x + 1", "tests": ["assert f(1) == 2", "assert f(2) == 9"]},
@@ -73,6 +89,27 @@ def test_a_missing_layer_or_interpreter_ends_with_exit_code_3(file: Path, capsys
     assert run_app(judge_app, [str(file)]) == 0
     assert "sandbox layers missing here: pids_cgroup" in capsys.readouterr().err
     assert run_app(judge_app, [str(file), "--require", "nosuch"]) == 2
+
+
+def test_a_backend_is_a_row(file: Path, sandbox: LocalSandbox, tmp_path: Path, capsys, monkeypatch) -> None:
+    """Recipe, judge and commands learn of a further one, and of what it is, from its row alone."""
+    asked = []
+
+    def opened(options: SandboxOptions) -> Sandbox:
+        asked.append(options.endpoint)
+        return Shared(sandbox)
+
+    row = Backend(opened, lambda named: named or "its own place", on_this_machine=False)
+    monkeypatch.setitem(BACKENDS, "elsewhere", row)
+    assert run_app(judge_app, [str(file), "--sandbox", "elsewhere", "--endpoint", "there"]) == 0
+    assert run_app(judge_command.sandbox_app, ["check", "--sandbox", "elsewhere"]) == 0
+    recipe = load_recipe("tiny", ["sandbox.backend=elsewhere", "judge.workers=16"])
+    assert recipe.sandbox.endpoint == "its own place"
+    run_judge(recipe, tmp_path).close()
+    assert asked == ["there", None, "its own place"]
+    assert ScoreOptions(sandbox="elsewhere").on_this_machine is False
+    with pytest.raises(UserError, match="local sandbox has no endpoint"):
+        load_recipe("tiny", ["sandbox.endpoint=there"])
 
 
 def test_an_unscored_row_ends_with_exit_code_3(file: Path, capsys, monkeypatch) -> None:

@@ -229,7 +229,7 @@ def doctor(
     from codea1_cli.sandbox.make import SandboxOptions
 
     options = SandboxOptions(sandbox, endpoint, workers=1)
-    checks = diagnose(runs_root(runs), options if sandbox != "local" else None)
+    checks = diagnose(runs_root(runs), options)
     healthy = all(check.status is not Status.BROKEN for check in checks)
     if as_json:
         console.emit({"codea1": __version__, "healthy": healthy, "checks": checks})

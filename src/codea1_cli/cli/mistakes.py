@@ -222,13 +222,12 @@ def _exported(
 
 def _elsewhere(recipe: "Recipe", sandbox: str | None, endpoint: str | None) -> "Recipe":
     """A run's recipe with the sandbox that was asked for in place of its own."""
-    from codea1_cli.sandbox.make import check_backend, check_endpoint
+    from codea1_cli.sandbox.make import backend_endpoint
 
     if sandbox is None and endpoint is None:
         return recipe
     backend = sandbox or recipe.sandbox.backend
-    check_backend(backend, endpoint)
-    changed = {"backend": backend, "endpoint": check_endpoint(endpoint) if backend == "fusion" else None}
+    changed = {"backend": backend, "endpoint": backend_endpoint(backend, endpoint)}
     return recipe.model_copy(update={"sandbox": recipe.sandbox.model_copy(update=changed)})
 
 

@@ -87,11 +87,12 @@ def prepare_data(
     from codea1_cli.data.publish import check_out, removed, shown
     from codea1_cli.data.sources import make_source
     from codea1_cli.durable import check_writable
+    from codea1_cli.evals.registry import task_sources
 
     options.check()
     check_out(out)
     check_writable(out, "--out")
-    asked, benchmark = options.decontaminate, source == "evalplus"
+    asked, benchmark = options.decontaminate, source in task_sources()
     options = replace(
         options,
         decontaminate=not benchmark if asked is None else asked,

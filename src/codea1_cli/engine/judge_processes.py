@@ -27,13 +27,14 @@ PLACES = 3
 
 
 def run_judge(recipe: Recipe, run_path: Path) -> StepJudge:
-    """The judge of a run. Only the local sandbox is worth several processes: a service's requests are put together.
+    """The judge of a run. Only a sandbox on this machine is worth several processes: a service's requests are
+    put together.
 
     Raises:
         EnvironmentFault: no sandbox starts, or it lacks a required layer.
     """
     shares = processes(recipe)
-    if recipe.sandbox.backend != "local" or len(shares) == 1:
+    if not recipe.sandbox.on_this_machine or len(shares) == 1:
         return open_step_judge(recipe, run_path)
     return SpreadJudge(recipe, run_path, shares)
 

@@ -136,6 +136,11 @@ class ScoreOptions:
             **{"python": self.python, "require": self.require, "workers": self.workers, **more},
         )
 
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether programs run on the machine that asks for them."""
+        return self.of_sandbox().on_this_machine
+
 
 Progress = Callable[[int, int], None]
 """Told (done, of all) as work goes on."""

@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class TaskSource:
+    """A SOURCE of `prepare-data` that makes problems of benchmarks' tasks. title, license: those of the data card."""
+
+    name: str
+    title: str
+    license: str
+
+
+@dataclass(frozen=True)
 class BenchmarkRow:
     """One benchmark.
 
@@ -28,7 +37,8 @@ class BenchmarkRow:
     consists of. role: the policy that it measures. holds: whether a row of a file is one of its tasks. prefix: what its
     task ids begin with. published: where the file of each subset is.
 
-    setup: plans the interpreter that its tasks need, in a folder and of a version; None where none is needed.
+    setup: plans the interpreter that its tasks need, in a folder and of a version; None where none is needed. source:
+    the source whose problems its tasks become, by the `problem` that its class then has.
 
     open: makes the benchmark of a subset, a `CodeBenchmark` or, for the role `test`, a `TestBenchmark`. It imports what
     it needs when it is called, and loads no data.
@@ -43,6 +53,7 @@ class BenchmarkRow:
     open: Callable[[str], Any]
     prefix: str = ""
     setup: Callable[[Path | None, str], EnvironmentPlan] | None = None
+    source: TaskSource | None = None
 
     @property
     def subsets(self) -> tuple[str, ...]:
@@ -92,6 +103,7 @@ def _unleaked() -> TestBenchmark:
     return UnLeakedTestBench()
 
 
+_EVALPLUS = TaskSource("evalplus", "EvalPlus", "Apache-2.0")
 _ROWS = (
     BenchmarkRow(
         name="humaneval",
@@ -110,6 +122,7 @@ _ROWS = (
             )
         },
         open=lambda _subset: _evalplus("humaneval"),
+        source=_EVALPLUS,
     ),
     BenchmarkRow(
         name="mbpp",
@@ -128,6 +141,7 @@ _ROWS = (
             )
         },
         open=lambda _subset: _evalplus("mbpp"),
+        source=_EVALPLUS,
     ),
     BenchmarkRow(
         name="bigcodebench",
@@ -181,6 +195,11 @@ ROWS: dict[str, BenchmarkRow] = {row.name: row for row in _ROWS}
 def names(role: str | None = None) -> tuple[str, ...]:
     """The names of the benchmarks, or of those that measure one role."""
     return tuple(row.name for row in ROWS.values() if role in (None, row.role))
+
+
+def task_sources() -> dict[str, TaskSource]:
+    """The sources of `prepare-data` that are benchmarks' tasks, by name."""
+    return {row.source.name: row.source for row in ROWS.values() if row.source is not None}
 
 
 def benchmark_row(name: str) -> BenchmarkRow:

@@ -240,7 +240,7 @@ def compare(
         UserError: the problems make too few jobs.
         EnvironmentFault: a sandbox does not start.
     """
-    workers, away = options.workers or cores(), options.backend != "local"
+    workers, away = options.workers or cores(), not options.on_this_machine
     here = SandboxOptions(python=None if away else options.python, workers=workers)
     with ExitStack() as stack:
         other = stack.enter_context(closing(make_sandbox(options))) if away else None

@@ -162,14 +162,14 @@ class Options:
 
     def check(self) -> None:
         """Raises UserError for options that contradict each other or cannot be read."""
-        from codea1_cli.sandbox.make import check_backend
+        from codea1_cli.sandbox.make import backend_endpoint
 
         if self.max_prompt_tokens is not None and self.tokenizer is None and self.solve_rate is None:
             raise UserError("--max-prompt-tokens needs a tokenizer to count with", hint="--tokenizer MODEL")
         if self.val + self.test > 1.0:
             what = f"--val {self.val} and --test {self.test} leave nothing to train on"
             raise UserError(what, hint="their sum must stay below 1")
-        check_backend(self.sandbox, self.endpoint)
+        backend_endpoint(self.sandbox, self.endpoint)
         _ = self.solve, self.thresholds
 
     def on_the_card(self) -> dict[str, Any]:

@@ -130,6 +130,11 @@ class Sandbox(Protocol):
 
     workers: how many callers of `run` it keeps busy at once. layers: each layer of isolation with the reason why it is
     missing, empty where it works.
+
+    What else a backend has is used: `run_unit(module, limits, hash_seed)` (unittest modules: a `UnitRun`), `hello`
+    (`python`: the version that programs have), `cpu_seconds()` (of its programs so far), `requests` (what it runs at
+    once, where several callers share a request), `trouble` and `hint` (its last failure and the way out, as texts),
+    `failures` (how many of each kind so far) and `check(module)` (the canaries of a module, run where programs run).
     """
 
     workers: int

@@ -38,13 +38,16 @@ class SandboxSection(BaseModel):
     @model_validator(mode="after")
     def _exists(self) -> SandboxSection:
         try:
-            check_backend(self.backend, self.endpoint)
+            self.endpoint = backend_endpoint(self.backend, self.endpoint)  # kept, whatever the shell holds later
             check_layers(self.require)
         except UserError as error:
             raise ValueError(f"{error.what}; {error.hint}") from None
-        if self.backend == "fusion":
-            self.endpoint = check_endpoint(self.endpoint)  # a run keeps it, whatever the shell holds later
         return self
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether programs run on the machine that asks for them."""
+        return BACKENDS[self.backend].on_this_machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,12 @@ class SandboxOptions:
     environment: SandboxEnvironment = field(default_factory=SandboxEnvironment)
 
     def __post_init__(self) -> None:
-        check_backend(self.backend, self.endpoint)
+        backend_endpoint(self.backend, self.endpoint)
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether programs run on the machine that asks for them."""
+        return BACKENDS[self.backend].on_this_machine
 
 
 def make_sandbox(options: SandboxOptions) -> Sandbox:
@@ -80,7 +88,7 @@ def make_sandbox(options: SandboxOptions) -> Sandbox:
         EnvironmentFault: it does not start, or lacks a required layer.
         UserError: a required layer does not exist.
     """
-    return BACKENDS[options.backend](options)
+    return BACKENDS[options.backend].open(options)
 
 
 def make_local(options: SandboxOptions) -> LocalSandbox:
@@ -106,21 +114,38 @@ def _shared(options: SandboxOptions) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("python", "require", "warm", "environment")}
 
 
-BACKENDS: dict[str, Callable[[SandboxOptions], Sandbox]] = {"local": make_local, "fusion": _fusion}
+def _no_endpoint(endpoint: str | None) -> None:
+    if endpoint is not None:
+        raise UserError(
+            f"the local sandbox has no endpoint, such as {endpoint}", "the service's sandbox is called fusion"
+        )
 
 
-def check_backend(backend: str, endpoint: str | None) -> None:
-    """Raises UserError for an unknown backend, and for an endpoint that is missing, wrong, or of no use."""
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A row of `BACKENDS`.
+
+    open: starts it; imports what it needs when it is called. endpoint: the endpoint to use for the one that is named;
+    it raises UserError where that is missing, wrong, or of no use. on_this_machine: whether programs run on the machine
+    that asks for them, with its files, interpreters and cores.
+    """
+
+    open: Callable[[SandboxOptions], Sandbox]
+    endpoint: Callable[[str | None], str | None]
+    on_this_machine: bool
+
+
+def backend_endpoint(backend: str, endpoint: str | None) -> str | None:
+    """The endpoint that a backend uses, where `endpoint` is the one that is named.
+
+    Raises:
+        UserError: there is no such backend, or the endpoint is missing, wrong, or of no use.
+    """
     if backend not in BACKENDS:
         raise UserError(
             f"no sandbox is called {backend!r}", did_you_mean(backend, BACKENDS) or f"one of {', '.join(BACKENDS)}"
         )
-    if backend == "fusion":
-        check_endpoint(endpoint)
-    elif backend == "local" and endpoint is not None:
-        raise UserError(
-            f"the local sandbox has no endpoint, such as {endpoint}", "the service's sandbox is called fusion"
-        )
+    return BACKENDS[backend].endpoint(endpoint)
 
 
 def check_endpoint(endpoint: str | None) -> str:
@@ -146,3 +171,9 @@ def check_endpoint(endpoint: str | None) -> str:
             f"{hint}, without USER:PASSWORD@",
         )
     return found.rstrip("/")
+
+
+BACKENDS = {
+    "local": Backend(make_local, _no_endpoint, on_this_machine=True),
+    "fusion": Backend(_fusion, check_endpoint, on_this_machine=False),
+}

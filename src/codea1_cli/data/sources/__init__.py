@@ -14,19 +14,18 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from codea1_cli.errors import UserError, did_you_mean, first_line, plain_fault
+from codea1_cli.evals.registry import task_sources
 from codea1_cli.extract.pytests import Converted, convert_tests
 from codea1_cli.extract.source import declaration, normal_newlines, parse
 from codea1_cli.files import no_file, user_path
 from codea1_cli.problems.problem import Problem
-from codea1_cli.problems.row_files import FORMATS, Row, Skipped, format_of
+from codea1_cli.problems.row_files import FORMATS, Row, Skipped, format_of, no_text
 from codea1_cli.recipe.data_options import SourceOptions
 
-BUILT_IN = ("kodcode", "mbpp", "evalplus")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _NO_OPTIONS = SourceOptions()
 NOT_UNICODE = "text that is not Unicode (a lone surrogate)"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-_TYPES = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object"}
 
 
 class Source(Protocol):
@@ -118,17 +117,6 @@ def build(
         return Skipped("bad_field", f"declaration: {first_line(error)}")
 
 
-def no_text(name: str, value: Any) -> Skipped | None:
-    """Why a field is not text: nothing there or only blanks (missing_field), or of another type (bad_field)."""
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return Skipped("missing_field", name)
-    return (
-        None
-        if isinstance(value, str)
-        else Skipped("bad_field", f"{name} is not text: {_TYPES.get(type(value)) or type(value).__name__}")
-    )
-
-
 def _first_problem(error: ValidationError) -> str:
     """The field that pydantic refuses first, and why."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
@@ -196,17 +184,17 @@ def make_source(spec: str, options: SourceOptions = _NO_OPTIONS, benchmarks: Pat
     Raises:
         UserError: there is no such source, an option that it does not have, or a mapping that cannot be read.
     """
-    from codea1_cli.data.sources.kodcode import DIFFICULTIES, EvalPlus, KodCode, Mbpp
+    from codea1_cli.data.sources.kodcode import DIFFICULTIES, BenchmarkTasks, KodCode, Mbpp
     from codea1_cli.data.sources.python_folder import PythonFolder
     from codea1_cli.data.sources.rows import FileRows, HubRows
     from codea1_cli.data.sources.table import MappedRows, read_mapping
 
-    o, path = options, user_path(spec)
+    o, path, built_in = options, user_path(spec), ("kodcode", "mbpp", *task_sources())
     mapping = read_mapping(o.maps or [], o.mapping)
     _refuse(spec != "kodcode" and o.difficulty is not None, "--difficulty", "kodcode")
-    _refuse(spec not in BUILT_IN and o.data is not None, "--data", ", ".join(BUILT_IN))
-    _refuse(spec in BUILT_IN and bool(mapping), "--map and --mapping", "a file or a hub dataset")
-    if spec not in BUILT_IN and path.exists():
+    _refuse(spec not in built_in and o.data is not None, "--data", ", ".join(built_in))
+    _refuse(spec in built_in and bool(mapping), "--map and --mapping", "a file or a hub dataset")
+    if spec not in built_in and path.exists():
         for option, given in (("--split", o.split), ("--revision", o.revision), ("--config", o.config)):
             _refuse(given is not None, option, "a hub dataset; a local file or folder is read whole")
     if o.difficulty is not None and o.difficulty not in DIFFICULTIES:
@@ -215,8 +203,8 @@ def make_source(spec: str, options: SourceOptions = _NO_OPTIONS, benchmarks: Pat
         return KodCode(o.data, o.difficulty, o.split, o.revision, o.license)
     if spec == "mbpp":
         return Mbpp(o.data, o.split, o.revision, o.license)
-    if spec == "evalplus":
-        return EvalPlus(o.data, benchmarks, o.license)
+    if spec in built_in:
+        return BenchmarkTasks(spec, o.data, benchmarks, o.license)
     if path.is_file() and path.suffix == ".py":
         return PythonFolder(path, o.license)
     if path.is_file():
@@ -228,8 +216,8 @@ def make_source(spec: str, options: SourceOptions = _NO_OPTIONS, benchmarks: Pat
     if _HUB_ID.fullmatch(spec):
         hint = f"no file or folder is called {spec}, so it was taken for a dataset of the hub"
         return MappedRows(HubRows(spec, o.split or "train", o.revision, o.config, hint), mapping, o.license)
-    known = f"{', '.join(BUILT_IN)}, a file, a folder of Python files, or a hub id OWNER/NAME"
-    close = did_you_mean(spec, BUILT_IN)
+    known = f"{', '.join(built_in)}, a file, a folder of Python files, or a hub id OWNER/NAME"
+    close = did_you_mean(spec, built_in)
     raise UserError(f"no source {spec!r}", hint=f"{f'{close} ' if close else ''}There are {known}")
 
 

@@ -1,24 +1,18 @@
-"""Published sets with rows of their own kind: KodCode, MBPP, HumanEval+ and MBPP+."""
+"""Published sets with rows of their own kind: KodCode, MBPP, and the tasks of benchmarks."""
 
 from __future__ import annotations
 
-import ast
 import json
-import re
 from collections.abc import Iterator
-from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data.sources import build, no_text
+from codea1_cli.data.sources import build
 from codea1_cli.data.sources.rows import HubRows, file_identity, local_rows
-from codea1_cli.errors import EnvironmentFault, UserError, first_line
-from codea1_cli.evals.evalplus.tasks import NAMES, release_row
-from codea1_cli.evals.registry import benchmark_row
-from codea1_cli.extract.source import parse, unparse
-from codea1_cli.problems.benchmark_files import docstring_of
+from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.evals.registry import ROWS, task_sources
 from codea1_cli.problems.problem import Problem
-from codea1_cli.problems.row_files import Row, Skipped, read_rows
+from codea1_cli.problems.row_files import Row, Skipped, no_text, read_rows
 
 DATASET_KODCODE = "KodCode/KodCode-V1"  # 2.6 GB in 15 files; its commit is read when it is first asked for
 DIFFICULTIES = ("easy", "medium", "hard")
@@ -152,28 +146,28 @@ class Mbpp:
         )
 
 
-MAX_PLUS = 32  # further inputs per task
-_MAX_CALL = 2_000  # characters of one of their calls
+class BenchmarkTasks:
+    """The tasks of the benchmarks of one `TaskSource`, by its name: one file with --data, else those of their files
+    that are found.
 
-
-class EvalPlus:
-    """The tasks of EvalPlus: one file with --data, else HumanEval+ and MBPP+ as far as they are found.
-
-    Base tests become `tests`. Up to 32 of the plus inputs become calls in `meta.calls`, which verification answers
-    with the reference and turns into `extra_tests`.
+    A task's further calls go to `meta.calls`, which verification answers with the reference and turns into
+    `extra_tests`.
     """
 
-    title = "EvalPlus"
-
-    def __init__(self, data: Path | None = None, benchmarks: Path | None = None, license: str | None = None) -> None:
-        self.license = license or "Apache-2.0"
+    def __init__(
+        self, name: str, data: Path | None = None, benchmarks: Path | None = None, license: str | None = None
+    ) -> None:
+        about = task_sources()[name]
+        self.name, self.title, self.license = name, about.title, license or about.license
+        self.benchmarks = [row for row in ROWS.values() if row.source == about]
+        self._opened = {row.name: row.open("full") for row in self.benchmarks}
         if data is not None and data.is_file():
             self.files = [data]
             return
         self.files, faults = [], []
-        for name in NAMES:
+        for row in self.benchmarks:
             try:
-                self.files.append(benchmark_row(name).file(data or benchmarks))
+                self.files.append(row.file(data or benchmarks))
             except (UserError, EnvironmentFault) as fault:
                 faults.append(fault)
         if not self.files:
@@ -186,50 +180,17 @@ class EvalPlus:
 
     def identity(self) -> dict[str, Any]:
         """The files by their hashes."""
-        return {"source": "evalplus", "license": self.license, "files": [file_identity(file) for file in self.files]}
+        return {"source": self.name, "license": self.license, "files": [file_identity(file) for file in self.files]}
 
     def convert(self, place: str, row: Row) -> Problem | Skipped:
-        """One task of either benchmark."""
-        humaneval = str(row.get("task_id")).startswith("HumanEval")
-        try:
-            row = release_row("humaneval" if humaneval else "mbpp", row)
-        except (UserError, KeyError, ValueError, SyntaxError) as error:
-            return Skipped("bad_field", first_line(error))
-        tests_in = "test" if humaneval else "assertion"
-        for name in ("task_id", "prompt", "canonical_solution", "entry_point", tests_in):
-            if (why := no_text(name, row.get(name))) is not None:
-                return why
-        entry, prompt, tests = row["entry_point"], row["prompt"], row[tests_in]
-        if humaneval:
-            tests = _top_level(re.sub(r"\bcandidate\b", lambda _: entry, tests))
-        made = build(
-            id=row["task_id"],
-            question=cleandoc(docstring_of(prompt)),
-            reference=prompt + row["canonical_solution"] if humaneval else row["canonical_solution"],
-            tests=tests,
-            entry_point=entry,
-            keep_test_code=False,
-            source=f"EvalPlus ({'HumanEval+' if humaneval else 'MBPP+'})",
-            license=self.license,
-        )
-        if isinstance(made, Skipped):
+        """One task of any of the benchmarks; a row whose id has no benchmark's prefix is taken for the last one's."""
+        task_id = str(row.get("task_id"))
+        about = next((one for one in self.benchmarks if task_id.startswith(one.prefix)), self.benchmarks[-1])
+        parts = self._opened[about.name].problem(row)
+        if isinstance(parts, Skipped):
+            return parts
+        calls = parts.pop("calls")
+        made = build(**parts, keep_test_code=False, source=f"{self.title} ({about.title})", license=self.license)
+        if isinstance(made, Skipped) or not calls:
             return made
-        inputs = row.get("plus_input") or []
-        if not isinstance(inputs, list):
-            return Skipped("bad_field", "plus_input is no list")
-        calls = _calls(entry, inputs)
-        # What JSON cannot hold (tuples, sets, complex numbers) MBPP+ rebuilds by rules of its own, task by task.
-        return made.model_copy(update={"meta": {**made.meta, "calls": calls}}) if humaneval and calls else made
-
-
-def _top_level(source: str) -> str:
-    """The asserts inside `check(candidate)`, which by its name is not a test function."""
-    tree = parse(source)
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)] if tree else []
-    bodies = [node.body for node in functions if node.name == "check"]
-    return "\n".join(unparse(statement) or "" for body in bodies for statement in body)
-
-
-def _calls(entry_point: str, inputs: list[Any]) -> list[str]:
-    calls = (f"{entry_point}({', '.join(map(repr, arguments))})" for arguments in inputs if isinstance(arguments, list))
-    return [call for call in dict.fromkeys(calls) if len(call) <= _MAX_CALL][:MAX_PLUS]
+        return made.model_copy(update={"meta": {**made.meta, "calls": calls}})

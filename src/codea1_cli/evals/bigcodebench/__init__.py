@@ -117,7 +117,7 @@ class BigCodeBenchmark:
     def missing(self, tasks: Sequence[CodeTask], options: ScoreOptions) -> dict[str, int]:
         """The libraries that tasks name and the interpreter lacks, with the tasks of each, most first. Of a service
         nothing is known."""
-        if options.sandbox != "local":
+        if not options.on_this_machine:
             return {}
         named = [{name.partition(".")[0] for name in task.data.libs} - sys.stdlib_module_names for task in tasks]
         counts = Counter(name for names in named for name in sorted(names))
@@ -131,7 +131,7 @@ class BigCodeBenchmark:
         tasks = [task for task in self.tasks.values() if ids is None or task.task_id in ids]
         sandbox = self._open(options)
         cache = None
-        if options.cache is not None and options.sandbox == "local":  # a service's packages may change unseen
+        if options.cache is not None and options.on_this_machine:  # a service's packages may change unseen
             options.cache.mkdir(parents=True, exist_ok=True)
             key = environment_key(python_for(options.python))
             cache = options.cache / cache_name(self.data_hash(), key, self.settings)

@@ -79,7 +79,7 @@ def open_sandbox(options: ScoreOptions, warm: Sequence[str] = WARM) -> Any:
     """
     from codea1_cli.sandbox.make import make_sandbox
 
-    here = options.sandbox == "local"  # else the path is one on the service's machine
+    here = options.on_this_machine  # else the path is one on the service's machine
     found = interpreter(python_for(options.python)) if here else Path(options.python or "/usr/bin/python")
     fonts = found.parent.parent / FONTS
     env = {**_ENV, "PATH": f"{found.parent}:/usr/local/bin:/usr/bin:/bin"}

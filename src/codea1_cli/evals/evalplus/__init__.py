@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import json
 import platform
+import re
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
 from codea1_cli.environment import cache_folder
-from codea1_cli.errors import EnvironmentFault, UserError
+from codea1_cli.errors import EnvironmentFault, UserError, first_line
 from codea1_cli.evals.benchmark import CodeTask, Progress, ReferenceReport, Sample, Scored, ScoreOptions, Status
 from codea1_cli.evals.evalplus.checking import PARTS, Checker, Expected, environment, in_jail_source
 from codea1_cli.evals.evalplus.tasks import (
@@ -24,13 +27,19 @@ from codea1_cli.evals.evalplus.tasks import (
     prompt_ids,
     public_task,
     raw_solution,
+    release_row,
     stops,
 )
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.evals.samples import sanitize_evalplus
-from codea1_cli.problems.benchmark_files import Task
+from codea1_cli.extract.source import parse, unparse
+from codea1_cli.problems.benchmark_files import Task, docstring_of
+from codea1_cli.problems.row_files import Skipped, no_text
 from codea1_cli.sandbox.base import as_ended
 
+MAX_PLUS = 32
+"""Plus inputs of a task that become calls of a problem, at most."""
+_MAX_CALL = 2_000  # characters of one of these calls
 _KEEP_EVERY = 20  # references between two saves of the cache
 
 
@@ -59,6 +68,34 @@ class EvalPlusBenchmark:
     def public_task(self, row: Mapping[str, Any]) -> Task:
         """A row of the release file as training data is compared with it."""
         return public_task(benchmark_row(self.name), row)
+
+    def problem(self, row: Mapping[str, Any]) -> dict[str, Any] | Skipped:
+        """What a problem is made of: id, question, reference, entry point, the base tests, and as `calls` up to
+        `MAX_PLUS` of the plus inputs."""
+        humaneval = self.name == "humaneval"
+        try:
+            row = release_row(self.name, row)
+        except (UserError, KeyError, ValueError, SyntaxError) as error:
+            return Skipped("bad_field", first_line(error))
+        tests_in = "test" if humaneval else "assertion"
+        for name in ("task_id", "prompt", "canonical_solution", "entry_point", tests_in):
+            if (why := no_text(name, row.get(name))) is not None:
+                return why
+        inputs = row.get("plus_input") or []
+        if not isinstance(inputs, list):
+            return Skipped("bad_field", "plus_input is no list")
+        entry, prompt, program, tests = row["entry_point"], row["prompt"], row["canonical_solution"], row[tests_in]
+        if humaneval:
+            program, tests = prompt + program, _top_level(re.sub(r"\bcandidate\b", lambda _: entry, tests))
+        return {
+            "id": row["task_id"],
+            "question": cleandoc(docstring_of(prompt)),
+            "reference": program,
+            "tests": tests,
+            "entry_point": entry,
+            # What JSON cannot hold (tuples, sets, complex numbers) MBPP+ rebuilds by rules of its own, task by task.
+            "calls": _calls(entry, inputs) if humaneval else [],
+        }
 
     def data_hash(self) -> str:
         """The hash of the loaded rows."""
@@ -169,6 +206,19 @@ class EvalPlusBenchmark:
             self._sandbox = make_sandbox(options.of_sandbox(environment=environment()))
             self._checker = Checker(self.name, self._sandbox)
         return self._checker
+
+
+def _top_level(source: str) -> str:
+    """The asserts inside `check(candidate)`, which by its name is not a test function."""
+    tree = parse(source)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)] if tree else []
+    bodies = [node.body for node in functions if node.name == "check"]
+    return "\n".join(unparse(statement) or "" for body in bodies for statement in body)
+
+
+def _calls(entry_point: str, inputs: list[Any]) -> list[str]:
+    calls = (f"{entry_point}({', '.join(map(repr, arguments))})" for arguments in inputs if isinstance(arguments, list))
+    return [call for call in dict.fromkeys(calls) if len(call) <= _MAX_CALL][:MAX_PLUS]
 
 
 class _Cache:
