@@ -5,7 +5,7 @@ import random
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -15,6 +15,7 @@ from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOp
 from codea1_cli.cli.judge import WorkersOption
 from codea1_cli.cli.shell import run_names, shown_command
 from codea1_cli.errors import UserError, command, counted
+from codea1_cli.methods.registry import RoleName
 
 if TYPE_CHECKING:
     from codea1_cli.data.pairs import Pair, PairOptions, Propose
@@ -32,7 +33,7 @@ def make_pairs(
     data: Annotated[
         str, Argument(metavar="DATA", help="Problems: a file, a folder that prepare-data made, or builtin:tiny/train.")
     ],
-    role: Annotated[Literal["code", "test"], Option(help="The policy that they are for.")],
+    role: Annotated[RoleName, Option(help="The policy that they are for.")],
     out: Annotated[Path, Option(metavar="DIR", help="A folder for the pairs and their card.")],
     model: Annotated[
         str, Option(metavar="MODEL", help="The model to train, where that is builtin:tiny, which has seen few names.")

@@ -13,7 +13,7 @@ from codea1_cli.cli.console import JsonOption, VerboseOption
 from codea1_cli.cli.shell import override_values, recipe_names
 from codea1_cli.environment import cache_folder, cores, hub_cache, nobody_asked
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, counted, size_text
-from codea1_cli.methods.registry import method_of
+from codea1_cli.methods.registry import ROLES, method_of
 from codea1_cli.recipe.data_options import in_keys
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _holds_together(recipe: "Recipe") -> list[str]:
     for source in (recipe.data.train, recipe.data.heldout):
         if source is not None:
             problems_file(source)
-    for role in ("code", "test"):
+    for role in ROLES:
         if (file := getattr(recipe.sft, role)) is not None:
             read_pairs(user_path(file), role)
     if recipe.data.train is None and recipe.data.source is not None:

@@ -7,7 +7,7 @@ import io
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -17,6 +17,7 @@ from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOp
 from codea1_cli.cli.shell import RunArgument, RunOption, run_names, run_of
 from codea1_cli.cli.watch import track, watch
 from codea1_cli.errors import UserError, command, counted, size_text
+from codea1_cli.methods.registry import RoleName
 
 if TYPE_CHECKING:
     from codea1_cli.runs.run_dir import RunDir
@@ -211,7 +212,7 @@ def prune(
 
 
 def export(
-    role: Annotated[Literal["code", "test"], Option(help="Whose policy; one of self-play is both.")],
+    role: Annotated[RoleName, Option(help="Whose policy; one of self-play is both.")],
     to: Annotated[Path, Option(metavar="DIR", help="A new or empty folder.")],
     name: RunArgument = None,
     run: RunOption = None,

@@ -13,7 +13,7 @@ from codea1_cli.cli.watch import doing
 from codea1_cli.errors import clock, command, counted, some
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.methods.code_a1 import number, percent
-from codea1_cli.methods.registry import method_of
+from codea1_cli.methods.registry import ROLES, method_of
 from codea1_cli.recipe.resources import FEW
 from codea1_cli.report.curves import SIGNS
 from codea1_cli.runs import gpu_hours
@@ -196,7 +196,7 @@ class TrainView:
         """The closing summary: before and after, the book, where it lies, what to type next."""
         self.__exit__()
         lines = self.run.metrics()
-        evaluations = [line for line in lines if {"code", "test"} & line.get("eval", {}).keys()]
+        evaluations = [line for line in lines if set(ROLES) & line.get("eval", {}).keys()]
         steps = [line for line in lines if "arena" in line]
         if len(evaluations) > 1:
             console.err().print(closing_table(self.recipe, evaluations, steps), crop=False)
@@ -267,7 +267,7 @@ def train_shown(
 def _rewards(steps: Sequence[dict[str, Any]]) -> str:
     """Each side's mean reward in the first and in the last steps; empty where there are no two of them."""
     parts, most = [], min(5, len(steps) // 2)
-    for role in ("code", "test"):
+    for role in ROLES:
         found = [line[role]["reward"] for line in steps if line.get(role, {}).get("reward") is not None]
         if most and len(found) == len(steps):
             early, late = sum(found[:most]) / most, sum(found[-most:]) / most

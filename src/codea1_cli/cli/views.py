@@ -11,6 +11,7 @@ from rich.text import Text
 from codea1_cli.cli.console import cell, note, out, printable, say, show, table
 from codea1_cli.cli.layout import Table, whole
 from codea1_cli.errors import counted, size_text, some
+from codea1_cli.methods.registry import ROLES
 from codea1_cli.mistakes.inspect import (
     FailingCandidate,
     LiveTest,
@@ -261,7 +262,7 @@ def closing_table(recipe: Recipe, evaluations: Sequence[dict[str, Any]], steps: 
 
     plain: Callable[[float | None], str] = partial(number, digits=1)
     first, last = evaluations[0], evaluations[-1]
-    code, test = (first["eval"].get(role, {}) for role in ("code", "test"))
+    code, test = (first["eval"].get(role, {}) for role in ROLES)
     what = (code["problems"], "held-out problem") if code else (test.get("suites", 0), "held-out suite")
     builtin = [str(one).startswith(BUILTIN) for one in (recipe.data.train, recipe.data.heldout)]
     of = f" of {recipe.data.heldout}" if builtin == [False, True] else ""

@@ -17,7 +17,7 @@ from codea1_cli.durable import write_atomic, write_rows
 from codea1_cli.engine.resume import free_name, resume_point, set_aside
 from codea1_cli.engine.run_setup import RunSetup, Schedule, make_schedule, run_length
 from codea1_cli.errors import UserError, command, counted
-from codea1_cli.methods.registry import method_of
+from codea1_cli.methods.registry import ROLES, method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import fitted, warmup_recipe
 from codea1_cli.recipe.files import flat, recipe_text
@@ -123,7 +123,7 @@ def kept_pairs(run: RunDir) -> list[Pair]:
 
 
 # -- the warm-up -------------------------------------------------------------------------------------------------------
-_DECISIVE = ("model", "seed", "data", "game", "train", "optim", "code", "test", "sft", "lora")
+_DECISIVE = ("model", "seed", "data", "game", "train", "optim", *ROLES, "sft", "lora")
 
 Train = Callable[[Recipe, RunDir, int], Outcome]
 """Goes on with a run from a step."""

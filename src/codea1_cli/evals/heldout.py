@@ -175,6 +175,8 @@ class HeldoutNearMisses(HeldoutAttacking):
         self.targets = [(pid, source) for pid in self.problems for source in kept[pid]]
 
 
+PARTS = {"code": "code", "test": "test", "near-miss": "test"}
+"""The parts of a held-out evaluation, as files of a run's evaluation/ name them, and the role that each measures."""
 TARGETS, NEAR_MISSES = "targets.json", "near_miss.json"
 """The files of a run's evaluation/ with the wrong programs that its suites are written against."""
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from codea1_cli.errors import UserError
+from codea1_cli.methods.registry import RoleName
 from codea1_cli.problems.benchmark_files import Published, find_file
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class BenchmarkRow:
     name: str
     title: str
     about: str
-    role: Literal["code", "test"]
+    role: RoleName
     holds: Callable[[Mapping[str, Any]], bool]
     published: Mapping[str, Published]
     open: Callable[[str], Any]

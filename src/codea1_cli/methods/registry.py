@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 if TYPE_CHECKING:
     from codea1_cli.methods.base import Method
+
+RoleName = Literal["code", "test"]
+ROLES: tuple[RoleName, ...] = get_args(RoleName)
+"""Every role that there is; `Method.roles` are those that a method plays. They divide the files of a run: its
+recipe into sections, a line of metrics.jsonl and an evaluation into parts."""
 
 METHODS = {  # name -> module:Class
     "code-a1": "codea1_cli.methods.code_a1:CodeA1",

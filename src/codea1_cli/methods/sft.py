@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from codea1_cli.game.rules import Game, Positive
 from codea1_cli.methods.base import Method, SamplePlan
 from codea1_cli.methods.code_a1 import number, percent
-
-if TYPE_CHECKING:
-    from codea1_cli.methods.registry import Named
+from codea1_cli.methods.registry import ROLES, Named
 
 READ = ("mode", "tests_per_suite", "white_box")  # of the game: how replies are read, and what suites are asked for
 
@@ -83,7 +81,7 @@ class Sft(Method):
     def of(cls, recipe: Named) -> Sft:
         method = cls()
         method.one = recipe.sft.role == "one"
-        method.roles = ("code", "test") if method.one or recipe.sft.role == "both" else (recipe.sft.role,)
+        method.roles = ROLES if method.one or recipe.sft.role == "both" else (recipe.sft.role,)
         return method
 
     @classmethod

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from codea1_cli.errors import UserError, command, did_you_mean, first_line, meant, near, plain_fault
 from codea1_cli.files import no_file, read_text, user_path
-from codea1_cli.methods.registry import DEFAULT, ignored_by, without, without_ignored, without_settings_of
+from codea1_cli.methods.registry import DEFAULT, ROLES, ignored_by, without, without_ignored, without_settings_of
 from codea1_cli.recipe import ALIASES, recipe_folder, recipe_names
 from codea1_cli.recipe.schema import Recipe
 
@@ -241,9 +241,9 @@ def flat(values: dict[str, Any], prefix: str = "", sign: str = ".") -> dict[str,
 def with_absolute_paths(recipe: Recipe) -> Recipe:
     """The recipe with its files and model folders named in full: a run can be resumed from any folder."""
     pinned = recipe.model_copy(deep=True)
-    models = ((section, "model") for section in (pinned, pinned.code, pinned.test))
+    models = ((section, "model") for section in (pinned, *map(pinned.role, ROLES)))
     files = ((pinned.data, "train"), (pinned.data, "heldout"), (pinned.eval, "targets"))
-    for section, key in (*models, *files, (pinned.sft, "code"), (pinned.sft, "test")):
+    for section, key in (*models, *files, *((pinned.sft, role) for role in ROLES)):
         name = getattr(section, key)
         if name is not None and (path := user_path(name)).exists():
             setattr(section, key, str(path.absolute()))

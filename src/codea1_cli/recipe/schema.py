@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 
 from codea1_cli.evals.registry import names as benchmark_names
 from codea1_cli.game.rules import MOST, Game, Positive, Range, Share
-from codea1_cli.methods.registry import DEFAULT, check_method, without_ignored
+from codea1_cli.methods.registry import DEFAULT, ROLES, check_method, without_ignored
 from codea1_cli.methods.sft import Pairs, Rate, Warmup
 from codea1_cli.recipe.data_options import Options, SourceOptions, read_options
 from codea1_cli.sandbox.make import SandboxSection
@@ -194,7 +194,7 @@ class Eval(Section):
     benchmarks: list[str] = Field(
         default_factory=list,
         description="benchmarks run on the policies themselves: "
-        + "; ".join(f"{', '.join(benchmark_names(role))} on the {role.title()} LLM" for role in ("code", "test")),
+        + "; ".join(f"{', '.join(benchmark_names(role))} on the {role.title()} LLM" for role in ROLES),
     )
     benchmark_data: str | None = Field(None, description="their file or folder; null: CODEA1_BENCHMARKS, or fetched")
     benchmark_every: Positive | None = Field(None, description="null: as `every`; always before the first and the end")
@@ -279,7 +279,8 @@ class Recipe(Section):
 
     def role(self, role: str) -> Role:
         """The section of one policy, `code` or `test`."""
-        return self.code if role == "code" else self.test
+        section: Role = getattr(self, role)
+        return section
 
     def model_of(self, role: str) -> str:
         return self._warmed.get(role) or self.role(role).model or self.model

@@ -19,6 +19,7 @@ from typing import Any
 
 from codea1_cli import __version__
 from codea1_cli.errors import CodeA1Error, counted, first_line
+from codea1_cli.evals.heldout import PARTS
 from codea1_cli.files import kept_json, read_json
 from codea1_cli.game.rules import Game
 from codea1_cli.methods.registry import method_of
@@ -169,14 +170,14 @@ def _samples(run: RunDir, texts: Texts, budget: int) -> dict[str, Any]:
     """What the policies answered to held-out problems at the first and the last evaluation whose texts are kept, by
     problem; those come first whose solutions differ most.
 
-    Of each reply: `step`, `part` (code, test, near-miss), whether it is `good` (solves the problem, exposes the
+    Of each reply: `step`, `part` (a key of `heldout.PARTS`), whether it is `good` (solves the problem, exposes the
     program), whether it raises a false `alarm`, and the `program` that a suite was written against.
     """
     folder = run.path / "evaluation"
     steps = sorted({int(file.name.split("-")[1]) for file in folder.glob("step-*-replies.json.gz")})
     found: dict[str, list[dict[str, Any]]] = {}
     for step in sorted({*steps[:1], *steps[-1:]}):
-        for part in ("code", "test", "near-miss"):
+        for part in PARTS:
             file = folder / f"step-{step:06d}-{part}-replies.json.gz"
             rows = read_json(folder / f"step-{step:06d}-{part}.json", list) if file.is_file() else []
             for row, kept in zip(rows, read_json(file, list) if rows else [], strict=True):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from codea1_cli.evals.statistics import levels
+from codea1_cli.methods.registry import ROLES
 from codea1_cli.runs import figures
 from codea1_cli.runs.summary import Measured
 
@@ -97,7 +98,7 @@ PANELS = (
     Panel("Seconds per step", {"timing.step_s": "step", "timing.judge_tail_s": "judge's tail"}, main=True),
     Panel(
         "Seconds of the parts",
-        {f"timing.{role}_{part}_s": f"{role} {part}" for role in ("code", "test") for part in ("sampling", "updating")},
+        {f"timing.{role}_{part}_s": f"{role} {part}" for role in ROLES for part in ("sampling", "updating")},
     ),
     Panel("Idle share of the step", {"idle.code": "Code LLM", "idle.test": "Test LLM"}, share=True, main=True),
     Panel(
@@ -165,7 +166,7 @@ def _solved(numbers: dict[str, float]) -> dict[str, float]:
 def _idle(numbers: Mapping[str, float]) -> dict[str, float]:
     """The share of a step in which a policy's first rank waited for the other policy or for the judge."""
     step = numbers.get("timing.step_s")
-    waited = {role: numbers.get(f"timing.{role}_waiting_s") for role in ("code", "test")}
+    waited = {role: numbers.get(f"timing.{role}_waiting_s") for role in ROLES}
     return {f"idle.{role}": min(1.0, value / step) for role, value in waited.items() if step and value is not None}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from codea1_cli.errors import counted
+from codea1_cli.methods.registry import ROLES
 
 
 def is_metrics(line: object) -> bool:
@@ -14,7 +15,7 @@ def is_metrics(line: object) -> bool:
     changed by hand, or by a broken disk, may hold others, which no reader has to expect."""
     if not isinstance(line, dict) or type(line.get("step")) is not int or not _is_figure(line.get("time", 0.0)):
         return False
-    parts = [line.get(name, {}) for name in ("code", "test", "timing", "arena", "eval")]
+    parts = [line.get(name, {}) for name in (*ROLES, "timing", "arena", "eval")]
     if not all(isinstance(part, dict) for part in parts):
         return False
     *own, _, evaluation = parts

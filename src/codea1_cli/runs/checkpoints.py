@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
 from codea1_cli.files import kept_json, read_json
-from codea1_cli.methods.registry import method_of
+from codea1_cli.methods.registry import ROLES, method_of
 from codea1_cli.models.loading import safetensors_size
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def figure_of(line: dict[str, Any], name: str) -> float | None:
     chosen, _, key = name.partition("/")
     if not isinstance(figures, dict) or figures.get("set") != chosen:
         return None
-    parts = [figures, figures.get("code"), figures.get("test")]
+    parts = [figures, *map(figures.get, ROLES)]
     if key.startswith("near_miss/"):
         parts, key = [figures.get("near_miss")], key.removeprefix("near_miss/")
     for part in parts:

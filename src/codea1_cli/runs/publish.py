@@ -13,6 +13,7 @@ from typing import Any
 from codea1_cli import __version__
 from codea1_cli.environment import endpoint, offline, way_out
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, UserError, counted, first_line, size_text
+from codea1_cli.evals.heldout import PARTS
 from codea1_cli.evals.registry import ROWS
 from codea1_cli.evals.statistics import levels
 from codea1_cli.files import kept_json, user_path
@@ -125,9 +126,12 @@ def _rows(kind: str, last: Measured, first: Measured | None, roles: Sequence[str
 
     rows = []
     for name, parts in last.figures.items():
-        part = FIGURES.get(name, ("code",))[0] if kind == "heldout" else ROWS[kind].role if kind in ROWS else None
+        if kind == "heldout":
+            part = PARTS[FIGURES[name][0]] if name in FIGURES else "code"
+        else:
+            part = ROWS[kind].role if kind in ROWS else "test"
         cells = np.array([list(parts.values())])
-        if ("code" if part == "code" else "test") not in roles or not cells[0, :, 1].sum():
+        if part not in roles or not cells[0, :, 1].sum():
             continue
         scale, unit = (1, "") if name == "asserts per suite" else (100, " %")
         values = [_share(one.figures.get(name, {})) for one in ([first, last] if first else [last])]

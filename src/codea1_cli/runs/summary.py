@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from codea1_cli.errors import UserError
-from codea1_cli.evals.heldout import NEAR_MISSES, TARGETS
+from codea1_cli.evals.heldout import NEAR_MISSES, PARTS, TARGETS
 from codea1_cli.evals.statistics import Change, changes
 from codea1_cli.files import read_json
+from codea1_cli.methods.registry import ROLES
 from codea1_cli.runs.checkpoints import folder_bytes
 from codea1_cli.runs.run_dir import RunDir
 
@@ -172,7 +173,7 @@ def measured(run: RunDir, told: Callable[[str], None] | None = None) -> dict[str
     for file in sorted((run.path / "evaluation").glob("step-*.json")):
         _, step, part = file.stem.split("-", 2)
         if step.isdigit() and not part.endswith("-texts"):
-            kind = "heldout" if part in ("code", "test", "near-miss") else part
+            kind = "heldout" if part in PARTS else part
             try:
                 rows = read_json(file, object)
             except UserError as error:
@@ -263,14 +264,14 @@ def spent(run: RunDir) -> dict[str, Any]:
     placed = {role for card in cards for role in card}
     for line in steps:
         timing = line.get("timing", {})
-        played = {role for role in ("code", "test") if any(key.startswith(f"{role}_") for key in timing)} - placed
+        played = {role for role in ROLES if any(key.startswith(f"{role}_") for key in timing)} - placed
         for roles in cards:  # one policy in both roles is on every card
             waits.update(_waits(timing, roles | played, placed - roles))
     whole = len(cards) * seconds
     return {
         "steps": len(steps),
         "seconds": seconds,
-        "tokens": sum(line.get(role, {}).get("sampled_tokens", 0) for line in steps for role in ("code", "test")),
+        "tokens": sum(line.get(role, {}).get("sampled_tokens", 0) for line in steps for role in ROLES),
         "gpu_hours": whole / 3600,
         "idle_gpu_hours": (waits.total() - waits["rest"]) / 3600,
         "waits": {cause: seconds / whole for cause, seconds in sorted(waits.items()) if seconds},
