@@ -6,7 +6,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.trackers import Source, absent, check_trackers, make_tracker, markdown
+from codea1_cli.trackers import TrackedRun, absent, check_trackers, make_tracker, markdown
 
 
 class Client:
@@ -69,7 +69,7 @@ def test_mlflow_goes_on_in_its_run(client, tmp_path, monkeypatch):
     params = {f"recipe/{number}": number for number in range(150)} | {"recipe/long": "x" * 9000}
     config = {"recipe": {"seed": 1}, "run": {}}
     tracker = make_tracker("mlflow")
-    opened = tracker.open(Source("first", tmp_path, tmp_path, config, params), None, None)
+    opened = tracker.open(TrackedRun("first", tmp_path, tmp_path, config, params), None, None)
     assert opened == ("r1", "run r1 of experiment codea1 in https://example.com", True)
     tracker.log(3, 1.5, {f"eval/heldout/code/pass@{n}": n / 8 for n in range(1, 120)})
     tracker.table(3, [{"problem": "p", "code": "def f():\n    pass"}])
@@ -80,14 +80,16 @@ def test_mlflow_goes_on_in_its_run(client, tmp_path, monkeypatch):
     assert server.metrics[0] == ("eval/heldout/code/pass_1", 0.125, 1500, 3)
     assert server.texts["rollouts/step-000003.md"] == "**problem** p\n\n**code**\n\n    def f():\n        pass"
     again = make_tracker("mlflow")
-    opened = again.open(Source("first", tmp_path, tmp_path, config, params | {"recipe/1": 2, "recipe/new": 3}), "r1", 2)
+    opened = again.open(
+        TrackedRun("first", tmp_path, tmp_path, config, params | {"recipe/1": 2, "recipe/new": 3}), "r1", 2
+    )
     assert not opened.new
     assert (server.status, server.params["recipe/1"], server.params["recipe/new"]) == ("RUNNING", "1", "3")
 
 
 def test_without_an_address_mlflow_keeps_its_store_beside_the_runs(client, tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    make_tracker("mlflow").open(Source("first", tmp_path / "first", tmp_path, {}, {}), None, None)
+    make_tracker("mlflow").open(TrackedRun("first", tmp_path / "first", tmp_path, {}, {}), None, None)
     assert client[0].uri == f"sqlite:///{tmp_path}/mlflow.db"
     assert client[0].experiments["codea1"].place == str(tmp_path / "mlartifacts")
 

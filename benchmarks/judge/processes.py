@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from codea1_cli.engine.cluster import ray_cluster
 from codea1_cli.engine.judge_processes import SpreadJudge, run_judge
 from codea1_cli.engine.run_writer import RunWriter
-from codea1_cli.engine.step_state import Step
+from codea1_cli.engine.step_state import StepState
 from codea1_cli.problems.problem import read_problems
 from codea1_cli.runs.rollout_files import rollout_files
 from codea1_cli.runs.run_dir import RunDir
@@ -128,13 +128,13 @@ class Replay:
         for row in rows:
             groups.setdefault(row["problem_id"], []).append(row)
         book = {pid: tuple(test["test"] for test in group[0]["book"]) for pid, group in groups.items()}
-        step = Step(number, self.judge, self.problems, self.in_thread, book.__getitem__, self.writer.pool, 1)
+        step = StepState(number, self.judge, self.problems, self.in_thread, book.__getitem__, self.writer.pool, 1)
         await step.load_candidates({pid: [row["completion"] for row in group] for pid, group in groups.items()})
         judged = await asyncio.gather(*(self.judged(step, pid, group) for pid, group in groups.items()))
         outcomes, _ = self.writer.score_step(number, dict(zip(groups, judged, strict=True)))
         return {pid: (o.code_rewards, o.suite_rewards, o.selected, o.breaks) for pid, o in outcomes.items()}
 
-    async def judged(self, step: Step, pid: str, group):
+    async def judged(self, step: StepState, pid: str, group):
         owners = step.owners(await step.candidates(pid))
         await step.judge_groups((pid, i, [suite["text"] for suite in group[i]["suites"]]) for i in sorted({*owners}))
         return await step.judge_pool(pid, [await step.judged(pid, owner) for owner in owners])

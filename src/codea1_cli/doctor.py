@@ -35,7 +35,7 @@ _FREE_DISK_GB = 2.0
 _SHM_GB = 1.0
 
 
-class Status(StrEnum):
+class Health(StrEnum):
     """`BROKEN`: `codea1 train` cannot work. `WARNING`: it can, with what the detail says."""
 
     OK = "ok"
@@ -49,7 +49,7 @@ class Check:
     """One line of the doctor's report; `data` holds the same for programs."""
 
     name: str
-    status: Status
+    status: Health
     detail: str
     hint: str | None = None
     data: dict[str, Any] = field(default_factory=dict)
@@ -71,7 +71,7 @@ def diagnose(runs: Path, sandbox: SandboxOptions = SandboxOptions(workers=1)) ->
         try:
             checks += step()
         except Exception as error:  # a doctor that falls ill helps nobody: the fault is a finding
-            checks.append(Check(name, Status.BROKEN, f"could not be checked: {type(error).__name__}: {error}"))
+            checks.append(Check(name, Health.BROKEN, f"could not be checked: {type(error).__name__}: {error}"))
     return checks
 
 
@@ -86,18 +86,18 @@ def _python() -> Check:
     good = sys.version_info >= (3, 11) and SYSTEM == "Linux"
     detail = f"{version} on {SYSTEM} {platform.machine()}, {counted(cores(), 'core')}"
     hint = None if good else "training needs Linux and Python 3.11 or newer"
-    return Check("python", Status.OK if good else Status.BROKEN, detail, hint, data)
+    return Check("python", Health.OK if good else Health.BROKEN, detail, hint, data)
 
 
 def _packages(installed: dict[str, str | None]) -> list[Check]:
     checks = []
     for name, version in installed.items():
         if version is not None:
-            checks.append(Check(name, Status.OK, version, data={"version": version}))
+            checks.append(Check(name, Health.OK, version, data={"version": version}))
         elif name in REQUIRED:
-            checks.append(Check(name, Status.BROKEN, "not installed", "uv sync", {"version": None}))
+            checks.append(Check(name, Health.BROKEN, "not installed", "uv sync", {"version": None}))
         else:
-            checks.append(Check(name, Status.INFO, "not installed", _how_to_get(name, installed), {"version": None}))
+            checks.append(Check(name, Health.INFO, "not installed", _how_to_get(name, installed), {"version": None}))
     return checks
 
 
@@ -114,8 +114,8 @@ def _fit(installed: dict[str, str | None]) -> Check:
     clashes = version_clashes(installed, metadata.requires)
     name = "torch, TRL and vLLM together"
     if clashes:
-        return Check(name, Status.BROKEN, "; ".join(clashes), "uv sync", {"clashes": clashes})
-    return Check(name, Status.OK, "their version ranges hold", data={"clashes": []})
+        return Check(name, Health.BROKEN, "; ".join(clashes), "uv sync", {"clashes": clashes})
+    return Check(name, Health.OK, "their version ranges hold", data={"clashes": []})
 
 
 def version_clashes(installed: dict[str, str | None], requires: Callable[[str], Sequence[str] | None]) -> list[str]:
@@ -154,13 +154,13 @@ def _devices(installed: dict[str, str | None]) -> list[Check]:
     data = {"cuda_visible_devices": asked, "gpus": [asdict(gpu) for gpu in visible], "on_machine": len(machine)}
     if not visible:
         why = "none" if not machine else f"none of {len(machine)} visible: CUDA_VISIBLE_DEVICES={asked!r}"
-        return [Check("GPUs", Status.INFO, f"{why}; training uses the CPU", data=data)]
+        return [Check("GPUs", Health.INFO, f"{why}; training uses the CPU", data=data)]
     detail = ", ".join(_gpu_text(gpu) for gpu in visible)
-    checks = [Check("GPUs", Status.OK, detail, data=data)]
+    checks = [Check("GPUs", Health.OK, detail, data=data)]
     names = {gpu.name for gpu in visible if gpu.name}
     if len(names) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         hint = "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or CUDA may number unlike GPUs in another order than the driver"
-        checks.append(Check("GPU order", Status.WARNING, f"unlike GPUs: {', '.join(sorted(names))}", hint))
+        checks.append(Check("GPU order", Health.WARNING, f"unlike GPUs: {', '.join(sorted(names))}", hint))
     if installed["torch"]:
         checks.append(_torch_cuda(len(visible)))
     return checks
@@ -178,10 +178,10 @@ def _torch_cuda(expected: int) -> Check:
     seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
     data = {"torch_cuda": torch.version.cuda, "seen": seen}
     if seen == expected:
-        return Check("torch on GPU", Status.OK, f"CUDA {torch.version.cuda}, {seen} visible", data=data)
+        return Check("torch on GPU", Health.OK, f"CUDA {torch.version.cuda}, {seen} visible", data=data)
     hint = "the driver may be older than torch's CUDA; nvidia-smi shows its version"
     detail = f"CUDA {torch.version.cuda}: torch sees {seen} of {counted(expected, 'GPU')}"
-    return Check("torch on GPU", Status.BROKEN, detail, hint, data)
+    return Check("torch on GPU", Health.BROKEN, detail, hint, data)
 
 
 def _disk(runs: Path) -> Check:
@@ -191,15 +191,15 @@ def _disk(runs: Path) -> Check:
     try:
         check_writable(runs, "--runs")
     except EnvironmentFault as fault:
-        return Check("runs folder", Status.BROKEN, fault.what, "set CODEA1_RUNS or --runs")
+        return Check("runs folder", Health.BROKEN, fault.what, "set CODEA1_RUNS or --runs")
     with tempfile.TemporaryDirectory(dir=folder, prefix=".codea1-doctor-") as place:
         try:
             rehearse_commit(RunDir(place))
         except EnvironmentFault as fault:
-            return Check("runs folder", Status.BROKEN, fault.what.replace(place, str(folder)), fault.hint)
+            return Check("runs folder", Health.BROKEN, fault.what.replace(place, str(folder)), fault.hint)
     free = shutil.disk_usage(folder).free / 1e9
-    status = Status.OK if free >= _FREE_DISK_GB else Status.BROKEN
-    hint = None if status is Status.OK else "free some, or set CODEA1_RUNS to another disk; `codea1 runs prune` helps"
+    status = Health.OK if free >= _FREE_DISK_GB else Health.BROKEN
+    hint = None if status is Health.OK else "free some, or set CODEA1_RUNS to another disk; `codea1 runs prune` helps"
     data = {"folder": str(runs.absolute()), "free_gb": round(free, 1)}
     return Check("runs folder", status, f"{runs.absolute()}: {free:.1f} GB free", hint, data)
 
@@ -207,28 +207,28 @@ def _disk(runs: Path) -> Check:
 def _home() -> Check:
     fault = home_fault()
     if fault is None:
-        return Check("home folder", Status.OK, str(home()), data={"home": str(home())})
+        return Check("home folder", Health.OK, str(home()), data={"home": str(home())})
     hint = "a run keeps its caches in its own folder; for models of the hub set HF_HOME to a folder that can be written"
-    return Check("home folder", Status.WARNING, fault, hint)
+    return Check("home folder", Health.WARNING, fault, hint)
 
 
 def _environment() -> Check:
     """Variables that would tell a process of ours what it is in another launcher's world."""
     names = settle()
     if not names:
-        return Check("environment", Status.OK, "no variables of other launchers", data={"set_aside": []})
+        return Check("environment", Health.OK, "no variables of other launchers", data={"set_aside": []})
     detail = f"set aside for every run: {', '.join(names)}"
-    return Check("environment", Status.INFO, detail, f"{KEEP}=NAME,... passes them on", {"set_aside": names})
+    return Check("environment", Health.INFO, detail, f"{KEEP}=NAME,... passes them on", {"set_aside": names})
 
 
 def _shared_memory(folder: Path) -> Check:
     if not folder.is_dir():
-        return Check("shared memory", Status.WARNING, f"no {folder}", "Ray falls back to slow files in /tmp")
+        return Check("shared memory", Health.WARNING, f"no {folder}", "Ray falls back to slow files in /tmp")
     free = shutil.disk_usage(folder).free / 1e9
     good = free >= _SHM_GB
     hint = None if good else "in a container: start it with a larger --shm-size"
     data = {"free_gb": round(free, 2)}
-    return Check("shared memory", Status.OK if good else Status.WARNING, f"{folder}: {free:.1f} GB free", hint, data)
+    return Check("shared memory", Health.OK if good else Health.WARNING, f"{folder}: {free:.1f} GB free", hint, data)
 
 
 def sandbox_checks(options: SandboxOptions = SandboxOptions(workers=1)) -> list[Check]:
@@ -245,7 +245,7 @@ def sandbox_checks(options: SandboxOptions = SandboxOptions(workers=1)) -> list[
     try:
         opened = closing(make_sandbox(options))
     except EnvironmentFault as fault:
-        return [Check("sandbox", Status.BROKEN, fault.what, fault.hint)]
+        return [Check("sandbox", Health.BROKEN, fault.what, fault.hint)]
     with opened as sandbox:
         judge = Judge(sandbox, limits=Limits(time_s=1.0))
         found = verdicts_of_canaries(judge, _CANARIES)
@@ -257,13 +257,13 @@ def sandbox_checks(options: SandboxOptions = SandboxOptions(workers=1)) -> list[
         data = {"verdicts": {name: str(verdict) for name, verdict in found.items()}}
         if wrong:
             hint = "`codea1 sandbox check` says more" if options.on_this_machine else None
-            return [Check("sandbox", Status.BROKEN, "; ".join(wrong), hint, data)]
-        checks = [Check("sandbox", Status.OK, f"{counted(len(found), 'canary program')} judged rightly", data=data)]
+            return [Check("sandbox", Health.BROKEN, "; ".join(wrong), hint, data)]
+        checks = [Check("sandbox", Health.OK, f"{counted(len(found), 'canary program')} judged rightly", data=data)]
         expected = judge.expected(REFERENCE, "f", ["f(1)"])
         numpy = judge.check(_NUMPY, "f", ["f(1)"], expected).verdicts["f(1)"]
         if numpy.verdict is not Verdict.PASSED:
             detail = f"a program that imports numpy: {numpy.verdict}: {numpy.got}"
-            checks.append(Check("numpy in the sandbox", Status.WARNING, detail, "uv sync, or set sandbox.python"))
+            checks.append(Check("numpy in the sandbox", Health.WARNING, detail, "uv sync, or set sandbox.python"))
         checks.append(_layers(sandbox.layers))
         return checks
 
@@ -272,7 +272,7 @@ def _layers(layers: dict[str, str]) -> Check:
     missing = {name: why for name, why in layers.items() if why}
     data = {"layers": {name: why or "works" for name, why in layers.items()}}
     if not missing:
-        return Check("sandbox layers", Status.OK, ", ".join(layers), data=data)
+        return Check("sandbox layers", Health.OK, ", ".join(layers), data=data)
     detail = "missing: " + ", ".join(f"{name} ({why})" for name, why in missing.items())
     hint = "candidates are held by the others; sandbox.require makes a layer compulsory"
-    return Check("sandbox layers", Status.WARNING, detail, hint, data)
+    return Check("sandbox layers", Health.WARNING, detail, hint, data)

@@ -28,7 +28,7 @@ _PROJECT = "codea1"
 
 
 @dataclass(frozen=True)
-class Source:
+class TrackedRun:
     """What a tracker is told of a run: its name, a folder inside it for the tracker's own files, the folder that holds
     the runs, and what the run was made with: `recipe`, and `run`, which is run.json; `params` has the same flat."""
 
@@ -50,7 +50,7 @@ class Opened(NamedTuple):
 class Tracker:
     """One run in a tracker."""
 
-    def open(self, source: Source, id: str | None, back: int | None) -> Opened:
+    def open(self, run: TrackedRun, id: str | None, back: int | None) -> Opened:
         """Begins a run there, or goes on with the one of that id.
 
         back: the first step that was published and holds no more, because a resume went back behind it.
@@ -71,7 +71,7 @@ class Tracker:
 class Wandb(Tracker):
     """Without a key, and with WANDB_MODE=offline, the run is kept in `trackers/wandb/`, for `wandb sync`."""
 
-    def open(self, source: Source, id: str | None, back: int | None) -> Opened:
+    def open(self, run: TrackedRun, id: str | None, back: int | None) -> Opened:
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         import wandb
 
@@ -80,9 +80,9 @@ class Wandb(Tracker):
         self.run = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or _PROJECT,
             id=id or secrets.token_hex(4),
-            name=source.name,
-            dir=str(source.folder),
-            config=dict(source.config),
+            name=run.name,
+            dir=str(run.folder),
+            config=dict(run.config),
             resume="allow",
             allow_val_change=True,
             mode="offline" if keyless else None,
@@ -110,7 +110,7 @@ class Trackio(Tracker):
     """On this machine in trackio's own folder (TRACKIO_DIR), or where TRACKIO_SPACE_ID or TRACKIO_SERVER_URL says. It
     cannot forget a step, only a run: one that a resume went back in is published again from the start."""
 
-    def open(self, source: Source, id: str | None, back: int | None) -> Opened:
+    def open(self, run: TrackedRun, id: str | None, back: int | None) -> Opened:
         import trackio
 
         project = os.environ.get("TRACKIO_PROJECT") or _PROJECT
@@ -121,9 +121,9 @@ class Trackio(Tracker):
         if id is not None and back is not None:
             old = [run for run in there if run.name == id and run.delete()]
             there, id = [run for run in there if run not in old], None if old else id
-        names = chain([source.name], (f"{source.name}-{number}" for number in count(2)))
+        names = chain([run.name], (f"{run.name}-{number}" for number in count(2)))
         name = id or next(name for name in names if name not in {run.name for run in there})
-        how: dict[str, Any] = {"config": dict(source.config), "resume": "must" if id else "never", "embed": False}
+        how: dict[str, Any] = {"config": dict(run.config), "resume": "must" if id else "never", "embed": False}
         self.run = trackio.init(project=project, name=name, **how)
         return Opened(name, self.run.url or f"trackio show --project {project}", id is None)
 
@@ -143,15 +143,15 @@ class Trackio(Tracker):
 class TensorBoard(Tracker):
     """Event files in `trackers/tensorboard/` of the run. TensorBoard itself drops the steps from `back` on."""
 
-    def open(self, source: Source, id: str | None, back: int | None) -> Opened:
+    def open(self, run: TrackedRun, id: str | None, back: int | None) -> Opened:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        folder = source.folder / "tensorboard"
+        folder = run.folder / "tensorboard"
         self.writer, self.event = EventFileWriter(str(folder), flush_secs=5), Event
         if back is not None:
             self.writer.add_event(Event(step=back, session_log=SessionLog(status=SessionLog.START)))
-        self._text("config", 0, indented(json.dumps(source.config, indent=2)))
+        self._text("config", 0, indented(json.dumps(run.config, indent=2)))
         return Opened("tensorboard", str(folder), id is None)
 
     def log(self, step: int, at: float, figures: Mapping[str, float]) -> None:
@@ -177,28 +177,28 @@ class MLflow(Tracker):
 
     _AT_ONCE = 100  # of what one call may carry
 
-    def open(self, source: Source, id: str | None, back: int | None) -> Opened:
+    def open(self, run: TrackedRun, id: str | None, back: int | None) -> Opened:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         from mlflow.entities import Metric, Param
         from mlflow.tracking import MlflowClient
 
-        self.metric, local = Metric, f"sqlite:///{source.root}/mlflow.db"
+        self.metric, local = Metric, f"sqlite:///{run.root}/mlflow.db"
         uri = os.environ.get("MLFLOW_TRACKING_URI") or local
         self.client, name = MlflowClient(uri), os.environ.get("MLFLOW_EXPERIMENT_NAME") or _PROJECT
         found = self.client.get_experiment_by_name(name)
-        place = {"artifact_location": str(source.root / "mlartifacts")} if uri == local else {}
+        place = {"artifact_location": str(run.root / "mlartifacts")} if uri == local else {}
         experiment = found.experiment_id if found else self.client.create_experiment(name, **place)
         if id is None:
-            self.id = self.client.create_run(experiment, run_name=source.name).info.run_id
+            self.id = self.client.create_run(experiment, run_name=run.name).info.run_id
         else:
             self.id = id
             self.client.update_run(id, status="RUNNING")
         known = self.client.get_run(self.id).data.params  # a parameter is said once; config.json is as it is now
-        params = {_allowed(key): str(value)[:6000] for key, value in source.params.items()}
+        params = {_allowed(key): str(value)[:6000] for key, value in run.params.items()}
         new = [Param(key, value) for key, value in params.items() if key not in known]
         for start in range(0, len(new), self._AT_ONCE):
             self.client.log_batch(self.id, params=new[start : start + self._AT_ONCE])
-        self.client.log_text(self.id, json.dumps(source.config, indent=2), "config.json")
+        self.client.log_text(self.id, json.dumps(run.config, indent=2), "config.json")
         return Opened(self.id, f"run {self.id} of experiment {name} in {without_secrets(uri)}", id is None)
 
     def log(self, step: int, at: float, figures: Mapping[str, float]) -> None:

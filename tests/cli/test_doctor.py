@@ -9,7 +9,7 @@ import pytest
 from codea1_cli import doctor as checks
 from codea1_cli.cli import app
 from codea1_cli.cli.judge import doctor
-from codea1_cli.doctor import Status, sandbox_checks, version_clashes
+from codea1_cli.doctor import Health, sandbox_checks, version_clashes
 from codea1_cli.planning.gpu_assignment import Gpu, visible_gpus
 from codea1_cli.sandbox.base import LAYERS, ProgramRun
 from codea1_cli.sandbox.local import LocalSandbox
@@ -91,7 +91,7 @@ def test_a_check_that_fails_is_a_finding(tmp_path, monkeypatch):
 
     monkeypatch.setattr(checks, "sandbox_checks", ill)
     (found,) = [check for check in checks.diagnose(tmp_path) if check.name == "sandbox"]
-    assert found.status is Status.BROKEN
+    assert found.status is Health.BROKEN
     assert "no kernel" in found.detail
     json.dumps(found.data)
 
@@ -101,14 +101,14 @@ def test_a_full_disk_and_a_folder_without_write_access_are_broken(tmp_path, monk
         free = 1e6
 
     monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: Usage)
-    assert checks._disk(tmp_path / "not" / "yet").status is Status.BROKEN
-    assert checks._shared_memory(tmp_path).status is Status.WARNING
+    assert checks._disk(tmp_path / "not" / "yet").status is Health.BROKEN
+    assert checks._shared_memory(tmp_path).status is Health.WARNING
     assert "cannot write /proc/runs" in checks._disk(Path("/proc/runs")).detail
 
 
 def test_the_canary_judges_rightly_here():
     first, *others = sandbox_checks()
-    assert (first.name, first.status) == ("sandbox", Status.OK)
+    assert (first.name, first.status) == ("sandbox", Health.OK)
     assert first.data["verdicts"]["lying"] == "failed"
     layers = next(check for check in others if check.name == "sandbox layers")
     assert set(layers.data["layers"]) == set(LAYERS)
@@ -121,7 +121,7 @@ def test_a_judge_that_cannot_tell_right_from_wrong_is_broken(monkeypatch):
 
     monkeypatch.setattr(LocalSandbox, "run", unscored)
     (check,) = sandbox_checks()
-    assert check.status is Status.BROKEN
+    assert check.status is Health.BROKEN
     assert "right program: unscored, not passed" in check.detail
 
 

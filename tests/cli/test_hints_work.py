@@ -30,7 +30,7 @@ from codea1_cli.recipe.files import all_keys, load_recipe, recipe_text
 from codea1_cli.runs import tracking
 from codea1_cli.runs.checkpoints import COMMITTED, commit_note
 from codea1_cli.runs.run_dir import RunDir
-from codea1_cli.runs.summary import Outcome
+from codea1_cli.runs.summary import RunOutcome
 from codea1_cli.sandbox.base import ProgramRun
 from codea1_cli.tiny import problems_path
 from tests.cli.fake_run import PROBLEMS
@@ -285,7 +285,7 @@ def finish(run: RunDir, step: int, *overrides: str) -> None:
     from codea1_cli.cli.train_view import TrainView
 
     with TrainView(load_recipe("tiny", overrides), run, {"code": [None], "test": [None]}) as view:
-        view.finish(Outcome(step, 6, 6, False, {}))
+        view.finish(RunOutcome(step, 6, 6, False, {}))
 
 
 def damage_all(run: RunDir) -> None:

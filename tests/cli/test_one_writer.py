@@ -7,7 +7,7 @@ import pytest
 
 from codea1_cli.cli import app
 from codea1_cli.cli.console import run_app
-from codea1_cli.data.work import Work
+from codea1_cli.data.work import WorkFolder
 from codea1_cli.durable import only_writer
 from tests.cli.fake_run import make_run
 from tests.evals.evalplus.conftest import TASKS
@@ -61,5 +61,5 @@ def test_runs_and_prepared_data(inputs, capsys):
     run = make_run(inputs / "runs")
     with run.locked():
         refused(capsys, "runs", "prune", "--run", "first", "--yes")
-    with Work(inputs / "data" / ".work").locked():
+    with WorkFolder(inputs / "data" / ".work").locked():
         refused(capsys, "prepare-data", "own.py", "--out", "data", "--no-verify", "--no-decontaminate")

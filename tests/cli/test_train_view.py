@@ -9,7 +9,7 @@ from codea1_cli.cli.train_view import TrainView
 from codea1_cli.recipe.files import load_recipe
 from codea1_cli.recipe.resources import BUILTIN
 from codea1_cli.runs.run_dir import RunDir
-from codea1_cli.runs.summary import Outcome
+from codea1_cli.runs.summary import RunOutcome
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_rewards_are_what_is_told_where_too_few_problems_are_held_out(view, caps
         view.event(event)
     for event in steps:
         view.run.append_metrics(event["line"])
-    view.finish(Outcome(6, 10, 6, False, {}))
+    view.finish(RunOutcome(6, 10, 6, False, {}))
     told = capsys.readouterr().err
     assert "held-out pass@1 fell" not in told
     assert "code reward from 0.20 to 0.50 (means of the first and the last 3 steps)" in told
@@ -149,7 +149,7 @@ def test_a_run_that_stops_early_counts_to_its_stop(view, capsys):
      (2, 3, True, "interrupted and saved at step 2 of 10")],
 )  # fmt: skip
 def test_the_closing_line_says_how_a_run_ended(view, capsys, reached, last, interrupted, word):
-    view.finish(Outcome(reached, 10, last, interrupted, {}))
+    view.finish(RunOutcome(reached, 10, last, interrupted, {}))
     out = capsys.readouterr().err
     assert word in out
     assert ("--resume" in out) == (reached < 10)
@@ -158,7 +158,7 @@ def test_the_closing_line_says_how_a_run_ended(view, capsys, reached, last, inte
 def test_a_test_llm_alone_has_its_closing_table_too(view, capsys):
     for number in (0, 10):
         view.run.append_metrics({"step": number, "eval": {"set": "heldout", "test": SUITES | {"suites": 12}}})
-    view.finish(Outcome(10, 10, 10, False, {}))
+    view.finish(RunOutcome(10, 10, 10, False, {}))
     told = capsys.readouterr().err
     assert "12 held-out suites, step 0 and step 10" in told
     assert "Test LLM suite validity" in told
@@ -179,7 +179,7 @@ def test_what_suites_are_worth_is_shown_together(view, capsys):
     del first["eval"]["near_miss"]
     for line in (first, last):
         view.run.append_metrics(line)
-    view.finish(Outcome(10, 10, 10, False, {}))
+    view.finish(RunOutcome(10, 10, 10, False, {}))
     table = capsys.readouterr().err
     plain = [re.sub("[|│]", " ", line).strip() for line in table.splitlines() if "LLM" in line]
     assert [re.split(r"\s{2,}", line) for line in plain] == [
@@ -206,7 +206,7 @@ def test_the_closing_table_of_a_run_on_own_functions_says_what_it_is_of(view, ca
     ):
         data = view.recipe.data.model_copy(update={"train": train, "heldout": f"{BUILTIN}heldout"})
         view.recipe = view.recipe.model_copy(update={"data": data})
-        view.finish(Outcome(10, 10, 10, False, {}))
+        view.finish(RunOutcome(10, 10, 10, False, {}))
         assert says in capsys.readouterr().err
 
 

@@ -12,7 +12,7 @@ from codea1_cli.data.similarity import blind_hash
 from codea1_cli.data.sources.kodcode import Mbpp
 from codea1_cli.errors import UserError
 from codea1_cli.evals.registry import ROWS
-from codea1_cli.problems.benchmark_files import Task
+from codea1_cli.problems.benchmark_files import PublicTask
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import Skipped
 from codea1_cli.recipe.data_options import Thresholds, read_thresholds
@@ -26,7 +26,7 @@ CODE = """def largest_gap(values):
             best = right - left
     return best
 """
-TASK = Task(
+TASK = PublicTask(
     "Bench",
     "Bench/7",
     "Return the largest gap between neighbouring distinct values of an unordered list of whole numbers.",

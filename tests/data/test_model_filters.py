@@ -9,7 +9,7 @@ from codea1_cli.data.pipeline import Pipeline
 from codea1_cli.data.sources.rows import FileRows
 from codea1_cli.data.sources.table import MappedRows
 from codea1_cli.data.stages import ProblemSampler, PromptCounter, SolveRate, solve_rate
-from codea1_cli.data.work import Work
+from codea1_cli.data.work import WorkFolder
 from codea1_cli.errors import UserError
 from codea1_cli.problems.problem import read_problems
 from codea1_cli.recipe.data_options import Options, SolveRule, read_keep
@@ -97,7 +97,7 @@ def test_problems_are_kept_by_their_solve_rate_and_sampling_goes_on(tmp_path, mo
         options = Options(
             decontaminate=False, dedup=False, verify=False, workers=1, solve_rate="m", n=4, keep=f"{low}:0.9"
         )  # fmt: skip
-        with Work(tmp_path / ".work").locked() as work:
+        with WorkFolder(tmp_path / ".work").locked() as work:
             return Pipeline(MappedRows(FileRows(source)), options, work, progress).run()
 
     def stop(stage, done, total):

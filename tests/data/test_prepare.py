@@ -17,7 +17,7 @@ from codea1_cli.data.publish import split_of
 from codea1_cli.data.sources.rows import FileRows
 from codea1_cli.data.sources.table import MappedRows
 from codea1_cli.data.verify import Verifier
-from codea1_cli.data.work import Work
+from codea1_cli.data.work import WorkFolder
 from codea1_cli.problems.problem import read_problems
 from codea1_cli.recipe.data_options import Options
 from codea1_cli.recipe.resources import problems_file, training_problems
@@ -162,7 +162,7 @@ class Stopping(MappedRows):
 
 def run_pipeline(source, out, **options):
     settings = Options(decontaminate=False, workers=1, **options)
-    with Work(out / ".work").locked() as work:
+    with WorkFolder(out / ".work").locked() as work:
         return Pipeline(source, settings, work, lambda *_: None).run()
 
 
@@ -284,7 +284,7 @@ def test_nothing_left_is_a_failure_with_reasons(tmp_path, capsys):
 
 
 def test_two_at_once_in_one_folder(tmp_path, rows, capsys):
-    with Work(tmp_path / "out" / ".work").locked():
+    with WorkFolder(tmp_path / "out" / ".work").locked():
         code, shown = prepare(capsys, rows, tmp_path / "out")
     assert code == 2
     assert "prepares data in" in shown.err

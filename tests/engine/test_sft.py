@@ -13,7 +13,7 @@ from codea1_cli.errors import UserError
 from codea1_cli.recipe.files import load_recipe, recipe_text
 from codea1_cli.runs import trained_on
 from codea1_cli.runs.run_dir import RunDir
-from codea1_cli.runs.summary import Outcome
+from codea1_cli.runs.summary import RunOutcome
 
 DEVICES = {"code[0]": "cpu", "test[0]": "cpu"}
 
@@ -103,7 +103,7 @@ class Trained:
         (stage.path / "run.json").write_text(
             json.dumps({"problem_ids": [], "devices": {}, "data": {}, "total_steps": recipe.train.max_steps})
         )
-        return Outcome(5 if self.state == "finished" else 2, 5, 5, self.state != "finished", {})
+        return RunOutcome(5 if self.state == "finished" else 2, 5, 5, self.state != "finished", {})
 
 
 def test_a_warm_up_is_trained_once_and_again_for_another_recipe(run, monkeypatch):

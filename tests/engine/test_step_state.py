@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from codea1_cli.engine.step_state import Step
+from codea1_cli.engine.step_state import StepState
 from codea1_cli.game.judged_tests import JudgedCandidate, JudgedTest
 from codea1_cli.game.pool import PoolMember
 from codea1_cli.game.rules import Game
-from codea1_cli.judging.step_judge import Candidate, Judged
+from codea1_cli.judging.step_judge import Candidate, StepCandidate
 from codea1_cli.sandbox.verdicts import Verdict
 
 FAILS = (JudgedTest("assert f(1) == 2", "f(1)", True, verdict=Verdict.FAILED),)
@@ -42,7 +42,7 @@ class Judge:
         return list(range(len(candidates)))
 
     def judge_suites(self, problem, candidate, texts, book, later):
-        return Judged(candidate, JudgedCandidate(candidate.code, candidate.loaded))
+        return StepCandidate(candidate, JudgedCandidate(candidate.code, candidate.loaded))
 
 
 def shown(sparring, number=1, pool=POOL):
@@ -53,7 +53,7 @@ def shown(sparring, number=1, pool=POOL):
             return function(*arguments)
 
         rules = Game(sparring=sparring)
-        step = Step(number, Judge(rules), {"p": None}, at_once, lambda _: (), lambda _: pool, 7)
+        step = StepState(number, Judge(rules), {"p": None}, at_once, lambda _: (), lambda _: pool, 7)
         await step.load_candidates({"p": [""]})
         views = await step.views("p")
         for index in range(len(CANDIDATES)):
@@ -95,7 +95,7 @@ def test_the_judges_tail_is_counted_from_the_last_text_sampled(monkeypatch):
         return function(*arguments)
 
     async def play():
-        step = Step(1, Judge(Game()), {"p": None}, slowly, lambda _: (), lambda _: (), 7)
+        step = StepState(1, Judge(Game()), {"p": None}, slowly, lambda _: (), lambda _: (), 7)
         now[0] += 5.0
         await step.load_candidates({"p": [""]})
         assert step.figures["judge_tail_s"] == 10.0
@@ -112,7 +112,7 @@ def test_how_far_a_step_is():
         async def at_once(function, *arguments):
             return function(*arguments)
 
-        step = Step(1, Judge(Game()), {"p": None, "q": None}, at_once, lambda _: (), lambda _: (), 7)
+        step = StepState(1, Judge(Game()), {"p": None, "q": None}, at_once, lambda _: (), lambda _: (), 7)
         waiting = [asyncio.create_task(step.candidates(pid)) for pid in ("p", "q")]
         await step.load_candidates({"p": [""]})
         seen = [step.progress]
@@ -141,7 +141,7 @@ def test_a_fault_at_loading_reaches_whoever_waits_for_the_candidates():
         async def fail(*_):
             raise ZeroDivisionError
 
-        step = Step(1, Judge(Game()), {"p": None}, fail, lambda _: (), lambda _: POOL, 7)
+        step = StepState(1, Judge(Game()), {"p": None}, fail, lambda _: (), lambda _: POOL, 7)
         await step.load_candidates({"p": [""]})
         for waiting in (step.views, step.candidates):
             with pytest.raises(ZeroDivisionError):

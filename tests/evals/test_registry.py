@@ -18,7 +18,7 @@ from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals import registry
 from codea1_cli.evals.benchmark import CodeTask, ReferenceReport, Sample, Scored, Status
 from codea1_cli.evals.registry import BenchmarkRow, TaskSource, benchmark_row, open_benchmark, open_test_benchmark
-from codea1_cli.problems.benchmark_files import Published, Task, find_file
+from codea1_cli.problems.benchmark_files import PublicTask, Published, find_file
 from codea1_cli.problems.problem import read_problems
 from codea1_cli.problems.row_files import whole_rows
 from codea1_cli.recipe.files import load_recipe
@@ -35,7 +35,7 @@ class Sums:
         return [CodeTask(row["task_id"], "", row["prompt"], str(eval(row["prompt"]))) for row in rows]
 
     def public_task(self, row):
-        return Task(self.title, row["task_id"], row["prompt"], row["prompt"], "sum")
+        return PublicTask(self.title, row["task_id"], row["prompt"], row["prompt"], "sum")
 
     def problem(self, row):
         program = f"def f():\n    return {row['prompt']}"

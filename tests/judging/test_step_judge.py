@@ -8,7 +8,7 @@ from codea1_cli.engine.run_writer import RunWriter
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.game.judged_tests import JudgedCandidate, JudgedSuite, JudgedTest
 from codea1_cli.game.pool import PoolMember
-from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem
+from codea1_cli.judging.step_judge import Candidate, JudgedProblem, StepCandidate
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.files import load_recipe
 from codea1_cli.recipe.resources import open_step_judge
@@ -208,7 +208,7 @@ def test_a_problem_whose_reference_keeps_running_out_of_time_leaves_also_after_a
             for n in range(calls)
         ]
         game = JudgedCandidate("c", True, suites=(JudgedSuite("", (*tests, *tests)),))
-        judged = {"double": JudgedProblem([Judged(Candidate("", "c", True), game)])}
+        judged = {"double": JudgedProblem([StepCandidate(Candidate("", "c", True), game)])}
         return writer.score_step(number, judged)[1]
 
     def told(stats):
@@ -244,7 +244,7 @@ def test_a_problem_whose_candidates_earn_the_same_again_and_again_leaves(tmp_pat
             verdicts = [Verdict.PASSED if i < (count or 0) else Verdict.FAILED for i in range(2)]
             own = tuple(JudgedTest("s", f"double({i})", True, verdict=verdict) for i, verdict in enumerate(verdicts))
             loaded = None if count is None else True
-            judged.append(Judged(Candidate("", "c", True), JudgedCandidate("c", loaded, own=own)))
+            judged.append(StepCandidate(Candidate("", "c", True), JudgedCandidate("c", loaded, own=own)))
         stats = writer.score_step(number, {"double": JudgedProblem(judged)})[1]
         return stats["leaving_flat"], stats["problems_left"]
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from codea1_cli.game.scoring import JudgedCandidate, ProblemOutcome
-from codea1_cli.judging.step_judge import Judged, JudgedProblem
+from codea1_cli.judging.step_judge import JudgedProblem, StepCandidate
 from codea1_cli.methods.base import Method, SamplePlan
 from codea1_cli.methods.rollouts import CodeRollouts
 
@@ -21,7 +21,7 @@ class OneRole(Method):
     async def judge(self, step, problem_id):
         candidates = await step.candidates(problem_id)
         loaded = [(replace(one, load_detail=""), JudgedCandidate(one.code, one.loaded)) for one in candidates]
-        return JudgedProblem([Judged(*one) for one in loaded])
+        return JudgedProblem([StepCandidate(*one) for one in loaded])
 
     def score(self, game, book, judged, problem_id):
         none = [[] for _ in judged.candidates]

@@ -86,7 +86,7 @@ def _console(stderr: bool) -> "Console":
     from rich.console import Console
     from rich.theme import Theme
 
-    stream: Any = streams.Stderr() if stderr else streams.Data()
+    stream: Any = streams.Stderr() if stderr else streams.DataStream()
     width = None if stream.isatty() or os.environ.get("COLUMNS") else PIPE_WIDTH
     return Console(file=stream, theme=Theme(THEME), highlight=False, emoji=False, width=width)
 

@@ -19,7 +19,7 @@ from codea1_cli.errors import counted
 
 if TYPE_CHECKING:
     from codea1_cli.judging.canaries import Canary
-    from codea1_cli.judging.speed import Arm
+    from codea1_cli.judging.speed import Timing
     from codea1_cli.problems.problem import Problem
     from codea1_cli.sandbox.base import Sandbox
     from codea1_cli.sandbox.make import SandboxOptions
@@ -194,7 +194,7 @@ def _problems(path: Path | None) -> "list[Problem]":
     return [problem for split in ("train", "heldout") for problem in read_problems(problems_path(split))]
 
 
-def show_arms(arms: "Sequence[Arm]", as_json: bool) -> None:
+def show_arms(arms: "Sequence[Timing]", as_json: bool) -> None:
     """The arms as a table, or as JSON."""
     from codea1_cli.judging.speed import table
 
@@ -224,17 +224,22 @@ def doctor(
 ) -> None:
     """Check versions, devices, sandbox and disk. Exit 3 when something that `codea1 train` needs is broken."""
     from codea1_cli import __version__
-    from codea1_cli.doctor import Status, diagnose
+    from codea1_cli.doctor import Health, diagnose
     from codea1_cli.runs.run_dir import runs_root
     from codea1_cli.sandbox.make import SandboxOptions
 
     options = SandboxOptions(sandbox, endpoint, workers=1)
     checks = diagnose(runs_root(runs), options)
-    healthy = all(check.status is not Status.BROKEN for check in checks)
+    healthy = all(check.status is not Health.BROKEN for check in checks)
     if as_json:
         console.emit({"codea1": __version__, "healthy": healthy, "checks": checks})
     else:
-        styles = {Status.OK: "ok", Status.WARNING: "warn", Status.BROKEN: "bad", Status.INFO: "muted"}
+        styles = {
+            Health.OK: "ok",
+            Health.WARNING: "warn",
+            Health.BROKEN: "bad",
+            Health.INFO: "muted",
+        }
         rows = []
         for check in checks:
             text = console.cell(check.detail)

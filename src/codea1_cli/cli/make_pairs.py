@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from codea1_cli.problems.problem import Problem
     from codea1_cli.recipe.schema import Recipe
     from codea1_cli.runs.run_dir import RunDir
-    from codea1_cli.runs.summary import Outcome
+    from codea1_cli.runs.summary import RunOutcome
 
 
 def make_pairs(
@@ -272,14 +272,14 @@ def made_of(recipe: "Recipe", role: str, needed: int | None) -> "tuple[list[Prob
 
 def warmed_up(
     recipe: "Recipe", directory: "RunDir", ranks: "GpuAssignment", nodes: "list[Node]", address: str | None
-) -> "tuple[Recipe, Outcome | None]":
+) -> "tuple[Recipe, RunOutcome | None]":
     """The recipe whose policies start from what its warm-up makes of them, now or before; and the outcome of a warm-up
     that was interrupted, None of one that is done."""
     from codea1_cli.cli.train_view import train_shown
     from codea1_cli.engine.sft import kept_pairs, warm_up
     from codea1_cli.methods.registry import method_of
 
-    def train(wish: "Recipe", stage: "RunDir", done: int) -> "Outcome":
+    def train(wish: "Recipe", stage: "RunDir", done: int) -> "RunOutcome":
         needed = wish.train.problems_per_step * (wish.train.max_steps or 0)
         roles = method_of(wish).roles
         pairs = kept_pairs(stage) if done else recipe_pairs(wish, roles, needed)

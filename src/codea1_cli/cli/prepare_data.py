@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from codea1_cli.data import Card
     from codea1_cli.data.sources import Source
     from codea1_cli.data.stages import Prepared
-    from codea1_cli.problems.benchmark_files import Task
+    from codea1_cli.problems.benchmark_files import PublicTask
 
 
 def option_groups(command: Callable[..., int]) -> Callable[..., int]:
@@ -131,7 +131,7 @@ def reachable(source: "Source", options: Options) -> "Source":
     return source
 
 
-def find_benchmarks(options: Options, must: bool) -> "tuple[list[Task], list[str]]":
+def find_benchmarks(options: Options, must: bool) -> "tuple[list[PublicTask], list[str]]":
     """The tasks to decontaminate against, and the titles of the benchmarks that are not there.
 
     Raises:
@@ -165,7 +165,7 @@ def prepare_shown(
     options: Options,
     out: Path,
     command: str,
-    tasks: "Sequence[Task]",
+    tasks: "Sequence[PublicTask]",
     notes: Sequence[str],
     wait: bool,
 ) -> "tuple[Card, Prepared]":

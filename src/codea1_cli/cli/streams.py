@@ -134,7 +134,7 @@ def write(text: str) -> None:
         NoReader: whoever read it has left.
         EnvironmentFault: it is full, or closed.
     """
-    stream = Data()
+    stream = DataStream()
     stream.write(text)
     stream.flush()
 
@@ -148,7 +148,7 @@ def abandon(stream: Any) -> None:
         os.close(null)
 
 
-class Data:
+class DataStream:
     """stdout, whatever it is at the time; its faults are raised as `write` says."""
 
     def write(self, text: str) -> int:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from codea1_cli.planning.gpu_assignment import Gpu, GpuAssignment
     from codea1_cli.recipe.schema import Recipe
     from codea1_cli.runs.run_dir import RunDir
-    from codea1_cli.runs.summary import Outcome
+    from codea1_cli.runs.summary import RunOutcome
 
 
 class TrainView:
@@ -192,7 +192,7 @@ class TrainView:
             parts.append(f"{figures['unscored']:.0f} unscored")
         self._say(*parts)
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, outcome: RunOutcome) -> None:
         """The closing summary: before and after, the book, where it lies, what to type next."""
         self.__exit__()
         lines = self.run.metrics()
@@ -238,7 +238,7 @@ def train_shown(
     resume_step: int,
     max_steps: int | None,
     address: str | None,
-) -> Outcome:
+) -> RunOutcome:
     """Trains over problems or pairs with a `TrainView`; run.json has what ended it.
 
     Raises:

@@ -17,7 +17,7 @@ from codea1_cli.data.work import Rows
 from codea1_cli.errors import EnvironmentFault, Unreachable, UserError
 from codea1_cli.evals import registry
 from codea1_cli.extract.source import parse, unparse
-from codea1_cli.problems.benchmark_files import Task
+from codea1_cli.problems.benchmark_files import PublicTask
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import whole_rows
 from codea1_cli.recipe.data_options import Thresholds
@@ -39,14 +39,14 @@ class Collision:
     detail: str = ""
 
 
-def load_benchmarks(folder: Path | None) -> tuple[list[Task], dict[str, str]]:
+def load_benchmarks(folder: Path | None) -> tuple[list[PublicTask], dict[str, str]]:
     """Every task of the benchmarks that are found, and by title why another is not, in the same words where one cause
     keeps several away: in `folder`, else as `find_file` finds them.
 
     Raises:
         UserError: a folder that is given holds none of them, or a file is none that can be read.
     """
-    tasks: list[Task] = []
+    tasks: list[PublicTask] = []
     missing: dict[str, str] = {}
     if folder is not None and not folder.is_dir():
         raise UserError(f"no folder {folder}: nothing to decontaminate against", hint=_WITHOUT)
@@ -68,7 +68,7 @@ def load_benchmarks(folder: Path | None) -> tuple[list[Task], dict[str, str]]:
 _WITHOUT = "--benchmarks DIR with their files; or --no-decontaminate"
 
 
-def _published(row: registry.BenchmarkRow, file: Path) -> Iterator[Task]:
+def _published(row: registry.BenchmarkRow, file: Path) -> Iterator[PublicTask]:
     benchmark = row.open("full")
     for place, published in whole_rows(file):
         try:
@@ -86,14 +86,14 @@ class Decontaminator:
     run of telling words shared.
     """
 
-    def __init__(self, tasks: Iterable[Task], thresholds: Thresholds) -> None:
+    def __init__(self, tasks: Iterable[PublicTask], thresholds: Thresholds) -> None:
         self.limits = thresholds
         self.signer = similarity.Signer()
         self.tasks = list(tasks)
         self.by_id = {task.id.casefold(): task for task in self.tasks}
-        self.by_hash: dict[str, Task] = {}
+        self.by_hash: dict[str, PublicTask] = {}
         self.by_name: dict[str, list[int]] = defaultdict(list)
-        self.by_run: dict[str, Task] = {}
+        self.by_run: dict[str, PublicTask] = {}
         self.questions = [similarity.question_set(task.question) for task in self.tasks]
         self.codes = [code_set(task.code) for task in self.tasks]
         self.facts = [stated_facts(task.tests, task.entry_point) for task in self.tasks]
@@ -184,7 +184,7 @@ def _runs(question: str, length: int) -> set[str]:
     return similarity.shingles(kept, length) if len(kept) >= length else set()
 
 
-def _hit(reason: str, task: Task, score: float | None = None) -> Collision:
+def _hit(reason: str, task: PublicTask, score: float | None = None) -> Collision:
     text = " ".join(similarity.prose(task.question).split())
     return Collision(reason, f"{task.benchmark} {task.id}", text, None if score is None else round(score, 3))
 

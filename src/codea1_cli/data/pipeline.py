@@ -16,9 +16,9 @@ from codea1_cli.data.decontaminate import Decontaminator, exact_duplicates, near
 from codea1_cli.data.publish import WORK, check_out, new_card, publish
 from codea1_cli.data.sources import Source
 from codea1_cli.data.stages import Line, Prepared, ProblemSampler, Progress, PromptCounter, Stages, digest, solve_rate
-from codea1_cli.data.work import Stage, Work
+from codea1_cli.data.work import Stage, WorkFolder
 from codea1_cli.errors import counted
-from codea1_cli.problems.benchmark_files import Task
+from codea1_cli.problems.benchmark_files import PublicTask
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.data_options import Options
 from codea1_cli.sandbox.base import in_order
@@ -30,18 +30,18 @@ def prepare(
     out: Path,
     command: str,
     progress: Progress,
-    tasks: Sequence[Task] = (),
+    tasks: Sequence[PublicTask] = (),
     notes: Sequence[str] = (),
     wait: bool = False,
 ) -> tuple[Card, Prepared]:
     """Makes a folder of training data, or goes on with it; `command` and `notes` are for its data card.
 
     Raises:
-        UserError: as `check_out`, `Work.locked`, `Pipeline.run` and `publish`.
+        UserError: as `check_out`, `WorkFolder.locked`, `Pipeline.run` and `publish`.
         EnvironmentFault: as `Pipeline.run`.
     """
     check_out(out)
-    with Work(out / WORK).locked(wait) as work:
+    with WorkFolder(out / WORK).locked(wait) as work:
         pipeline = Pipeline(source, options, work, progress, tasks)
         card = new_card(source.title, command, options, pipeline.identity)
         prepared = pipeline.run()
@@ -60,7 +60,7 @@ class Pipeline(Stages):
     """Runs the stages of one preparation inside a locked work folder; `tasks` are the benchmarks'."""
 
     def __init__(
-        self, source: Source, options: Options, work: Work, progress: Progress, tasks: Sequence[Task] = ()
+        self, source: Source, options: Options, work: WorkFolder, progress: Progress, tasks: Sequence[PublicTask] = ()
     ) -> None:
         super().__init__(source, options, work, progress)
         self.tasks = tasks
@@ -102,7 +102,7 @@ class Pipeline(Stages):
             return {"reason": "too_few_tests", "detail": detail}
         return {}
 
-    def _decontaminate(self, tasks: Sequence[Task]) -> None:
+    def _decontaminate(self, tasks: Sequence[PublicTask]) -> None:
         self.out.benchmarks = dict(Counter(task.benchmark for task in tasks))
         limits = asdict(self.options.thresholds)
         settings = {name: value for name, value in limits.items() if name.startswith("bench_")}

@@ -15,7 +15,7 @@ from typing import Any
 from codea1_cli import __version__
 from codea1_cli.data import Card
 from codea1_cli.data.stages import Line, Prepared
-from codea1_cli.data.work import Work
+from codea1_cli.data.work import WorkFolder
 from codea1_cli.durable import fsync_folder
 from codea1_cli.errors import UserError, counted
 from codea1_cli.problems.problem import Problem, parquet_table
@@ -95,7 +95,7 @@ def check_out(out: Path, ours: Collection[str] = _OURS) -> None:
         )
 
 
-def publish(prepared: Prepared, card: Card, options: Options, work: Work) -> Card:
+def publish(prepared: Prepared, card: Card, options: Options, work: WorkFolder) -> Card:
     """Writes the splits, what was removed, the slow references and the card.
 
     Raises:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.data.sources import NOT_UNICODE, Source
-from codea1_cli.data.work import Rows, Stage, Work
+from codea1_cli.data.work import Rows, Stage, WorkFolder
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError, first_line
 from codea1_cli.evals.test_generation.sampling import attack_prompts
@@ -58,7 +58,7 @@ class Prepared:
 class Stages:
     """The machinery of one preparation inside a locked work folder."""
 
-    def __init__(self, source: Source, options: Options, work: Work, progress: Progress) -> None:
+    def __init__(self, source: Source, options: Options, work: WorkFolder, progress: Progress) -> None:
         self.source, self.options, self.work, self.progress = source, options, work, progress
         self.identity = source.identity()
         self._sandbox: Sandbox | None = None

@@ -24,7 +24,7 @@ _FLUSH_LINES = 256
 _FLUSH_SECONDS = 2.0
 
 
-class Work:
+class WorkFolder:
     """The folder, held by one process at a time."""
 
     def __init__(self, folder: Path) -> None:
@@ -32,7 +32,7 @@ class Work:
         self.manifest: dict[str, dict[str, Any]] = {}
 
     @contextlib.contextmanager
-    def locked(self, wait: bool = False) -> Iterator[Work]:
+    def locked(self, wait: bool = False) -> Iterator[WorkFolder]:
         """Holds the folder, waiting for another process where asked.
 
         Raises:
@@ -68,7 +68,7 @@ class Work:
 class Stage:
     """One stage's lines. `len(stage)` counts the whole lines there are; appending is for one thread."""
 
-    def __init__(self, work: Work, name: str, path: Path, fresh: bool, done: bool) -> None:
+    def __init__(self, work: WorkFolder, name: str, path: Path, fresh: bool, done: bool) -> None:
         self.work, self.name, self.path, self.done = work, name, path, done
         if fresh:
             path.unlink(missing_ok=True)

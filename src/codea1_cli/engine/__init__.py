@@ -83,7 +83,7 @@ def resume_hint(run: RunDir) -> str | None:
     return f"nothing was saved yet: {typed} starts over (logs in {run.logs})"
 
 
-def stack_hint(run: RunDir, who: str, pid: int | None) -> str:
+def stack_hint(run: RunDir, pid: int | None) -> str:
     """Has a hanging rank write its stacks into its log, and says where."""
     if pid is not None:
         with contextlib.suppress(OSError):

@@ -21,7 +21,7 @@ from codea1_cli.engine.judge_processes import run_judge
 from codea1_cli.engine.preflight import PreflightCounts, PreflightGate, Samples
 from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.run_writer import RunWriter
-from codea1_cli.engine.step_state import Step, check_outage, lasting_outage
+from codea1_cli.engine.step_state import StepState, check_outage, lasting_outage
 from codea1_cli.environment import settle, settle_umask
 from codea1_cli.errors import CodeA1Error, SandboxOutage
 from codea1_cli.judging.judge import SolveResult
@@ -56,7 +56,7 @@ class Arena:
         self.gate: PreflightGate | None = None
         self.schedule = Schedule((), 0)
         self.problems: dict[str, Problem] = {}
-        self.steps: dict[int, Step] = {}
+        self.steps: dict[int, StepState] = {}
         self.decisions: dict[int, Decision] = {}
         self.stop_requested = self.sampling = False  # `sampling`: whether any rank has begun its first step
         self.outage: SandboxOutage | None = None
@@ -128,12 +128,12 @@ class Arena:
         await self.gate.verdict()
 
     # -- a step ----------------------------------------------------------------------------------------------------
-    def step(self, number: int) -> Step:
+    def step(self, number: int) -> StepState:
         """The state of a step; made, and its scoring begun, when the first rank posts or asks for something."""
         if number not in self.steps:
             assert self.run_writer is not None
             writer = self.run_writer
-            self.steps[number] = Step(
+            self.steps[number] = StepState(
                 number, self.judge, self.problems, self.in_thread, writer.replayed, writer.pool, self.recipe.seed
             )
             self.steps[number].scoring = asyncio.create_task(self._score(number))

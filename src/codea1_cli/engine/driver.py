@@ -29,7 +29,7 @@ from codea1_cli.problems.problem import Problem, public_problem
 from codea1_cli.recipe.resources import heldout_problems, unread_problems
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
-from codea1_cli.runs.summary import Outcome, View, summarise
+from codea1_cli.runs.summary import RunOutcome, View, summarise
 
 _IMPORTS_S = 600.0  # the least for processes to start and import torch and TRL, whatever the deadline of a phase
 _REFERENCES_AT_ONCE = 256  # so that each call of the arena ends within the patience of a start
@@ -52,8 +52,8 @@ class Driver:
         self.interrupted = self.over = False
         self.set_aside: set[str] = set()  # variables that lay in the shell and no rank gets
 
-    def train(self, problems: Sequence[Any], resume_step: int, max_steps: int | None, address: str | None) -> Outcome:
-        """Runs over `problems`, or pairs, to the end, to `max_steps`, or to an interrupt.
+    def train(self, rows: Sequence[Any], resume_step: int, max_steps: int | None, address: str | None) -> RunOutcome:
+        """Runs over `rows`, problems or pairs, to the end, to `max_steps`, or to an interrupt.
 
         Raises:
             RunFailed, UserError, EnvironmentFault: one error that names side, rank, step and cause.
@@ -72,7 +72,7 @@ class Driver:
             self.node = ray.get_runtime_context().get_node_id()
             try:
                 self._start()
-                schedule, kept = self._prepare(problems, resume_step)
+                schedule, kept = self._prepare(rows, resume_step)
                 last = min(len(schedule), max_steps or len(schedule))
                 self.view.event({"kind": "length", "total": len(schedule), "last": last})
                 heldout = heldout_problems(self.recipe)
@@ -87,7 +87,7 @@ class Driver:
                 raise
             self._end_actors()
         reached = self.run.latest_step() if self.saves else summarise(self.run).step
-        return Outcome(reached, len(schedule), last, self.interrupted and reached < last, summary)
+        return RunOutcome(reached, len(schedule), last, self.interrupted and reached < last, summary)
 
     def _end_actors(self) -> None:
         self.over = True
@@ -257,7 +257,7 @@ class Driver:
         self._dump_stacks(who)
         return RunFailed(
             f"{who} hangs: {doing} for {seconds:.0f} s, the deadline is {self._patience:.0f} s (faults.deadline_s)",
-            hint=stack_hint(self.run, who, self.pids.get(who)),
+            hint=stack_hint(self.run, self.pids.get(who)),
         )
 
     @property

@@ -17,7 +17,7 @@ from codea1_cli.environment import cores, settle, settle_umask
 from codea1_cli.errors import CodeA1Error, EnvironmentFault
 from codea1_cli.game.pool import Pool
 from codea1_cli.judging.judge import SolveResult, SuiteResult
-from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem, StepJudge
+from codea1_cli.judging.step_judge import Candidate, JudgedProblem, StepCandidate, StepJudge
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.resources import open_step_judge
 from codea1_cli.recipe.schema import Recipe
@@ -215,7 +215,7 @@ class SpreadJudge(StepJudge):
         candidates: list[Candidate] = self.ask(StepJudge.load_candidates, problem, texts)
         return candidates
 
-    def judge_pool(self, problem: Problem, candidates: Sequence[Judged], pool: Pool, step: int) -> JudgedProblem:
+    def judge_pool(self, problem: Problem, candidates: Sequence[StepCandidate], pool: Pool, step: int) -> JudgedProblem:
         """As `StepJudge.judge_pool`."""
         judged: JudgedProblem = self.ask(StepJudge.judge_pool, problem, candidates, pool, step)
         return judged

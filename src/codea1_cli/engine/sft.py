@@ -24,7 +24,7 @@ from codea1_cli.recipe.files import flat, recipe_text
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.policy_folders import export_policy
 from codea1_cli.runs.run_dir import RunDir
-from codea1_cli.runs.summary import Outcome
+from codea1_cli.runs.summary import RunOutcome
 
 
 class PairSetup(RunSetup):
@@ -125,11 +125,11 @@ def kept_pairs(run: RunDir) -> list[Pair]:
 # -- the warm-up -------------------------------------------------------------------------------------------------------
 _DECISIVE = ("model", "seed", "data", "game", "train", "optim", *ROLES, "sft", "lora")
 
-Train = Callable[[Recipe, RunDir, int], Outcome]
+Train = Callable[[Recipe, RunDir, int], RunOutcome]
 """Goes on with a run from a step."""
 
 
-def warm_up(recipe: Recipe, run: RunDir, train: Train) -> Outcome | None:
+def warm_up(recipe: Recipe, run: RunDir, train: Train) -> RunOutcome | None:
     """Trains a run's policies on pairs, from where that was left, and writes them to `warmup/model/POLICY`; where they
     are there already, does nothing. Returns the outcome of a warm-up that was interrupted, None of one that is done.
 

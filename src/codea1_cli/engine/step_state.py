@@ -12,7 +12,7 @@ from typing import Any
 
 from codea1_cli.errors import EnvironmentFault, SandboxOutage, command, counted
 from codea1_cli.game.pool import Pool
-from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem, StepJudge
+from codea1_cli.judging.step_judge import Candidate, JudgedProblem, StepCandidate, StepJudge
 from codea1_cli.methods.base import CandidateView
 from codea1_cli.problems.problem import Problem
 from codea1_cli.runs.run_dir import RunDir
@@ -26,7 +26,7 @@ def new_future() -> asyncio.Future[Any]:
     return asyncio.get_running_loop().create_future()
 
 
-class Step:
+class StepState:
     """One step; it implements `methods.base.Step`. Whoever asks for something early waits until it is posted.
 
     number: counted from 1. in_thread: runs a blocking function of the judge in one of its threads. replayed: a
@@ -46,7 +46,7 @@ class Step:
         self._judge, self._problems, self._in_thread, self._replayed = judge, problems, in_thread, replayed
         self._number, self._pool, self._seed = number, pool, seed
         self._candidates: dict[str, asyncio.Future[list[Candidate]]] = {}
-        self._judged: dict[tuple[str, int], asyncio.Future[Judged]] = {}
+        self._judged: dict[tuple[str, int], asyncio.Future[StepCandidate]] = {}
         self.scored: asyncio.Future[dict[str, Any]] = new_future()
         self.scoring: asyncio.Task[None] | None = None
         self.judge_seconds = self.pool_seconds = 0.0
@@ -158,11 +158,11 @@ class Step:
                 if not slot.done():
                     slot.set_exception(error)
 
-    async def judged(self, problem_id: str, index: int) -> Judged:
+    async def judged(self, problem_id: str, index: int) -> StepCandidate:
         """One candidate's judged suites; waits until they are."""
         return await _slot(self._judged, (problem_id, index))
 
-    async def judge_pool(self, problem_id: str, candidates: Sequence[Judged]) -> JudgedProblem:
+    async def judge_pool(self, problem_id: str, candidates: Sequence[StepCandidate]) -> JudgedProblem:
         """Runs the suites of all of a problem's candidates on the problem's pool, where the rules have one."""
         if not self._judge.rules.has_pool:
             return JudgedProblem(candidates)
@@ -175,7 +175,7 @@ class Step:
 
 def judge_attacks(
     judge: StepJudge, problem: Problem, attacks: Sequence[tuple[Candidate, Sequence[str]]], book: Sequence[str]
-) -> list[Judged]:
+) -> list[StepCandidate]:
     """Each candidate with its suites and the book, side by side; a wrong one waits for `judge_pool`."""
     work = in_order(lambda one: judge.judge_suites(problem, *one, book, later=True), attacks, len(attacks))
     return [judged for _, judged in work]

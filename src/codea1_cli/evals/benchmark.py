@@ -19,7 +19,7 @@ from codea1_cli.models.sampler import SamplingSettings
 
 if TYPE_CHECKING:
     from codea1_cli.evals.test_generation import Function
-    from codea1_cli.problems.benchmark_files import Task
+    from codea1_cli.problems.benchmark_files import PublicTask
     from codea1_cli.problems.problem import Problem
     from codea1_cli.sandbox.make import SandboxOptions
 
@@ -161,7 +161,7 @@ class CodeBenchmark(Protocol):
     def load(self, data: Path | None) -> list[CodeTask]:
         """The tasks, from a file or folder, or the hub. Raises UserError or EnvironmentFault with the way out."""
 
-    def public_task(self, row: Mapping[str, Any]) -> Task:
+    def public_task(self, row: Mapping[str, Any]) -> PublicTask:
         """A published row as training data is compared with it. Raises KeyError or TypeError for another row."""
 
     def data_hash(self) -> str:
@@ -205,7 +205,7 @@ class TestBenchmark(Protocol):
     def load(self, data: Path | None) -> list[Function]:
         """The functions, from a file or folder. Raises UserError with the way out."""
 
-    def public_task(self, row: Mapping[str, Any]) -> Task:
+    def public_task(self, row: Mapping[str, Any]) -> PublicTask:
         """A published row as training data is compared with it. Raises KeyError or TypeError for another row."""
 
 

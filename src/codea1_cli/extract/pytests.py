@@ -46,13 +46,13 @@ def convert_tests(source: str, entry_point: str, modules: Iterable[str] = ()) ->
             out.skipped["syntax"] += 1
             continue
         try:
-            _Reader(entry_point, out, calls).module(tree)
+            _FileReader(entry_point, out, calls).module(tree)
         except RecursionError:
             out.skipped["too_large"] += 1
     return out
 
 
-class _Reader:
+class _FileReader:
     def __init__(self, entry_point: str, out: Converted, calls: set[str]) -> None:
         self.entry, self.out, self.calls = entry_point, out, calls
         self.fixtures: dict[str, ast.expr | None] = {}

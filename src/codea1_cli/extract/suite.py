@@ -52,7 +52,7 @@ def parse_suite(text: str, entry_point: str, cap: int | None = None, mode: str =
     paper: asserts that do not parse or compare no call are left out, any call counts (`f(x).count("a")` too, then
     `call` is that expression), other comparisons are read as `==`.
     """
-    return list(islice(_Reader(entry_point, mode).read(_source(text, mode)), cap))
+    return list(islice(_SuiteReader(entry_point, mode).read(_source(text, mode)), cap))
 
 
 def _source(text: str, mode: str) -> str:
@@ -67,7 +67,7 @@ def _source(text: str, mode: str) -> str:
     return blocks if _ASSERT_LINE.search(blocks) else before_first_fence(answer)
 
 
-class _Reader:
+class _SuiteReader:
     def __init__(self, entry_point: str, mode: str) -> None:
         self.entry_point = unicodedata.normalize("NFKC", entry_point)  # as ast does to identifiers
         self.paper = mode == "paper"

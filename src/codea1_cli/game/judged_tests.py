@@ -21,7 +21,7 @@ NOT_FOLDABLE = "not_foldable"
 UNSCORED = "unscored"
 
 
-class TestVerdict(Protocol):
+class CallVerdict(Protocol):
     """What a candidate made of one call: the verdict, and what it gave as text."""
 
     @property
@@ -117,7 +117,7 @@ def judged_suite(
     text: str,
     statements: Sequence[AssertStatement],
     expected: Mapping[str, Expected],
-    verdicts: Mapping[str, TestVerdict],
+    verdicts: Mapping[str, CallVerdict],
     equal: Callable[[Any, Any], bool],
 ) -> JudgedSuite:
     """Put a suite's asserts, the expected answers and one candidate's verdicts together.
@@ -145,7 +145,7 @@ def late_calls(suites: Iterable[JudgedSuite]) -> tuple[int, int]:
 
 
 def judged_book(
-    book: Sequence[BookTest], expected: Mapping[str, Expected], verdicts: Mapping[str, TestVerdict]
+    book: Sequence[BookTest], expected: Mapping[str, Expected], verdicts: Mapping[str, CallVerdict]
 ) -> tuple[JudgedTest, ...]:
     """The replayed tests of the Mistake Book on one candidate, in order; keeps the book's own text of each test."""
     tests = []
@@ -172,7 +172,7 @@ def open_calls(candidate: JudgedCandidate) -> list[str]:
     return list(dict.fromkeys(t.call for t in tests if t.valid and t.call is not None and t.verdict is None))
 
 
-def answered(candidate: JudgedCandidate, verdicts: Mapping[str, TestVerdict]) -> JudgedCandidate:
+def answered(candidate: JudgedCandidate, verdicts: Mapping[str, CallVerdict]) -> JudgedCandidate:
     """The candidate with what it made of its open calls."""
 
     def filled(test: JudgedTest) -> JudgedTest:
@@ -189,7 +189,7 @@ def _judged(
     rules: Game,
     statement: AssertStatement,
     expected: Mapping[str, Expected],
-    verdicts: Mapping[str, TestVerdict],
+    verdicts: Mapping[str, CallVerdict],
     equal: Callable[[Any, Any], bool],
     seen: set[str],
 ) -> JudgedTest:

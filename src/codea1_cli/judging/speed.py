@@ -35,7 +35,7 @@ SUITES = 4  # suites per candidate
 
 
 @dataclass(frozen=True)
-class Work:
+class SpeedJob:
     """One candidate and its suites of calls; `expected` has every call's answer."""
 
     program: str
@@ -45,7 +45,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Arm:
+class Timing:
     """One way of judging all jobs. Seconds of wall time and of CPU over all processes; the median latency of a job."""
 
     name: str
@@ -56,20 +56,20 @@ class Arm:
     passed: int
 
 
-def build_work(problems: Sequence[Problem], jobs: int, sandbox: LocalSandbox) -> list[Work]:
+def build_work(problems: Sequence[Problem], jobs: int, sandbox: LocalSandbox) -> list[SpeedJob]:
     """`jobs` suites of 8 calls that the reference answers, 4 per candidate; the candidate is the reference.
 
     Where a problem has too few tests, their integers are moved to make more. Raises UserError for too little data.
     """
     judge = Judge(sandbox, limits=Limits(time_s=1.0))
-    work: list[Work] = []
+    work: list[SpeedJob] = []
     for problem in problems:
         calls = _calls(problem)
         expected = judge.expected(problem.reference, problem.entry_point, calls)
         usable = [call for call in calls if expected[call].valid and _literals([expected[call].text]) is not None]
         if len(usable) >= SUITES * TESTS:
             suites = tuple(tuple(usable[at * TESTS : (at + 1) * TESTS]) for at in range(SUITES))
-            work.append(Work(problem.reference, problem.entry_point, suites, expected))
+            work.append(SpeedJob(problem.reference, problem.entry_point, suites, expected))
         if len(work) * SUITES >= jobs:
             return work
     raise UserError(
@@ -107,7 +107,9 @@ def _literals(parts: Sequence[ast.expr | str]) -> list[Any] | None:
         return None
 
 
-def _measured(name: str, jobs: int, run: Callable[[], Iterable[tuple[float, int]]], extra: Callable[[], float]) -> Arm:
+def _measured(
+    name: str, jobs: int, run: Callable[[], Iterable[tuple[float, int]]], extra: Callable[[], float]
+) -> Timing:
     """Runs an arm; it yields each job's seconds and passed tests, `extra` tells CPU that no rusage shows yet."""
 
     def cpu() -> float:
@@ -117,13 +119,13 @@ def _measured(name: str, jobs: int, run: Callable[[], Iterable[tuple[float, int]
     before, began = cpu(), time.perf_counter()
     found = list(run())
     wall, spent = time.perf_counter() - began, cpu() - before
-    return Arm(name, jobs, wall, spent, 1000 * statistics.median(s for s, _ in found), sum(p for _, p in found))
+    return Timing(name, jobs, wall, spent, 1000 * statistics.median(s for s, _ in found), sum(p for _, p in found))
 
 
-def script_arm(work: Sequence[Work], workers: int, python: str) -> Arm:
+def script_arm(work: Sequence[SpeedJob], workers: int, python: str) -> Timing:
     """`python script.py` for each job: the candidate and its asserts in one file."""
 
-    def script(item: Work, suite: Sequence[str]) -> str:
+    def script(item: SpeedJob, suite: Sequence[str]) -> str:
         tests = (
             f"try:\n    assert {call} == {item.expected[call].text}\n    passed += 1\nexcept Exception:\n    pass"
             for call in suite
@@ -143,7 +145,7 @@ def script_arm(work: Sequence[Work], workers: int, python: str) -> Arm:
         return _measured("python script.py", len(paths), lambda: pool.map(one, paths), lambda: 0.0)
 
 
-def evalplus_arm(work: Sequence[Work], workers: int) -> Arm | None:
+def evalplus_arm(work: Sequence[SpeedJob], workers: int) -> Timing | None:
     """EvalPlus' checker on the same jobs, in an environment of its own; None without uv or the package."""
     uv = shutil.which("uv")
     if uv is None:
@@ -163,7 +165,7 @@ def evalplus_arm(work: Sequence[Work], workers: int) -> Arm | None:
     done = subprocess.run(
         [*command, script, str(workers)], input=json.dumps(jobs), capture_output=True, text=True, timeout=600, cwd="/"
     )
-    return Arm(**json.loads(done.stdout.splitlines()[-1])) if done.returncode == 0 else None
+    return Timing(**json.loads(done.stdout.splitlines()[-1])) if done.returncode == 0 else None
 
 
 def _check_with_evalplus(job: dict) -> tuple[float, int]:
@@ -206,13 +208,13 @@ def _time_evalplus() -> None:
     print(json.dumps({**arm, "latency_ms": latency, "passed": passed}))
 
 
-def sandbox_arm(name: str, sandbox: Sandbox, work: Sequence[Work], workers: int, batched: bool) -> Arm:
+def sandbox_arm(name: str, sandbox: Sandbox, work: Sequence[SpeedJob], workers: int, batched: bool) -> Timing:
     """Ours: a fork for each suite, or one for all suites of a candidate. A service's CPU is not seen from here."""
     judge = Judge(sandbox, limits=Limits(time_s=4.0))
     size = SUITES if batched else 1
     jobs = [(item, item.suites[at : at + size]) for item in work for at in range(0, len(item.suites), size)]
 
-    def one(job: tuple[Work, tuple[tuple[str, ...], ...]]) -> tuple[float, int]:
+    def one(job: tuple[SpeedJob, tuple[tuple[str, ...], ...]]) -> tuple[float, int]:
         item, suites = job
         began = time.perf_counter()
         result = judge.check(item.program, item.entry_point, [call for s in suites for call in s], item.expected)
@@ -232,7 +234,7 @@ def compare(
     options: SandboxOptions,
     evalplus: bool = True,
     progress: Callable[[str], None] = lambda _: None,
-) -> Iterator[Arm]:
+) -> Iterator[Timing]:
     """All arms on the same work, slowest kind first; `progress` hears what comes next. A backend that is not this
     machine's comes last, with its own number of callers.
 
@@ -263,12 +265,12 @@ def compare(
             yield sandbox_arm(f"{options.backend}, one suite a fork", other, work, other.workers, batched=False)
 
 
-def table(measured: Iterable[Arm]) -> list[dict[str, Any]]:
+def table(measured: Iterable[Timing]) -> list[dict[str, Any]]:
     """The arms with their ratios: how many times faster than plain scripts and than EvalPlus, by wall time per job."""
     measured = list(measured)
     seconds = {arm.name: arm.wall_s / arm.jobs for arm in measured}
 
-    def times(other: str, arm: Arm) -> float | None:
+    def times(other: str, arm: Timing) -> float | None:
         return seconds[other] / seconds[arm.name] if other in seconds else None
 
     return [

@@ -76,8 +76,8 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A candidate with everything that ran on it. `shown`: the pool's member that the Test LLM saw in its place.
+class StepCandidate:
+    """A step's candidate with everything that ran on it. `shown`: the pool's member that the Test LLM saw in its place.
     `later`: its valid tests have not run yet, `StepJudge.judge_pool` runs them."""
 
     candidate: Candidate
@@ -90,7 +90,7 @@ class Judged:
 class JudgedProblem:
     """One problem of a step: its candidates in the order sampled, and the pool, in a game that has one."""
 
-    candidates: Sequence[Judged]
+    candidates: Sequence[StepCandidate]
     pool: JudgedPool | None = None
 
 
@@ -176,7 +176,7 @@ class StepJudge:
             candidates.append(Candidate(text, code, *seen[code]))
         return candidates
 
-    def judge_pool(self, problem: Problem, candidates: Sequence[Judged], pool: Pool, step: int) -> JudgedProblem:
+    def judge_pool(self, problem: Problem, candidates: Sequence[StepCandidate], pool: Pool, step: int) -> JudgedProblem:
         """Adds this step's wrong candidates to a problem's pool, and runs the members on the calls that count.
 
         Most candidates have answered their own suites' calls already. One marked `later` has not: it answers them here,
@@ -222,7 +222,7 @@ class StepJudge:
 
     def judge_suites(
         self, problem: Problem, candidate: Candidate, texts: Sequence[str], book: Sequence[str], later: bool = False
-    ) -> Judged:
+    ) -> StepCandidate:
         """Runs the suites and the replayed book on one candidate. With `later` one that is wrong waits for
         `judge_pool`, which runs it anyway: that costs one process in place of two."""
         later = later and self.rules.has_pool and candidate.is_wrong
@@ -247,7 +247,7 @@ class StepJudge:
             usable = [test for test in replayed if test.call in stated]
             on_book = judged_book(usable, stated, self._check(candidate, entry, stated).verdicts)
         game = JudgedCandidate(candidate.code, candidate.loaded, on_book, tuple(judged), candidate.own)
-        return Judged(candidate, game, later=later)
+        return StepCandidate(candidate, game, later=later)
 
     def _check(self, candidate: Candidate, entry_point: str, expected: Any) -> CandidateResult:
         calls = [call for call, answer in expected.items() if answer.valid]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import ProblemOutcome
-from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem, StepJudge
+from codea1_cli.judging.step_judge import Candidate, JudgedProblem, StepCandidate, StepJudge
 from codea1_cli.problems.problem import Problem
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ class Step(Protocol):
         `judge_pool` does."""
         ...
 
-    async def judged(self, problem_id: str, index: int) -> Judged:
+    async def judged(self, problem_id: str, index: int) -> StepCandidate:
         """What `judge_suites` came to for candidate `index`; waits until its suites are posted and judged."""
         ...
 
-    async def judge_pool(self, problem_id: str, candidates: Sequence[Judged]) -> JudgedProblem:
+    async def judge_pool(self, problem_id: str, candidates: Sequence[StepCandidate]) -> JudgedProblem:
         """The problem's candidates with all that ran on them, and its pool with this step's wrong ones in it, run on
         the calls that count; without a pool in a game that has none."""
         ...

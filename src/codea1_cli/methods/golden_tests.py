@@ -12,7 +12,7 @@ from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import ProblemOutcome, Stats, merge_stats, signal_share
 from codea1_cli.judging.judge import own_calls
-from codea1_cli.judging.step_judge import Candidate, Judged, JudgedProblem, StepJudge
+from codea1_cli.judging.step_judge import Candidate, JudgedProblem, StepCandidate, StepJudge
 from codea1_cli.methods.base import Method, Rollouts, SamplePlan, Step
 from codea1_cli.methods.code_a1 import number, percent
 from codea1_cli.methods.rollouts import CodeRollouts
@@ -61,7 +61,7 @@ class GoldenTests(Method):
 
     async def judge(self, step: Step, problem_id: str) -> JudgedProblem:
         candidates = await step.candidates(problem_id)
-        return JudgedProblem([Judged(candidate, _judged(candidate)) for candidate in candidates])
+        return JudgedProblem([StepCandidate(candidate, _judged(candidate)) for candidate in candidates])
 
     def score(self, game: Game, book: Entries, judged: JudgedProblem, problem_id: str) -> ProblemOutcome:
         candidates = [one.game for one in judged.candidates]

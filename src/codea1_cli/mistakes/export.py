@@ -21,7 +21,7 @@ _EXACT_REPR = (bool, str, bytes, bytearray, range, slice, Decimal, Fraction, dat
 
 
 @dataclass(frozen=True)
-class Case:
+class ExportedTest:
     """One test for export: the call as source and the reference's value as a Python expression."""
 
     test: str
@@ -163,7 +163,7 @@ SOURCES = {{}}
 
 
 def pytest_file(
-    run: str, step: int, cases: Mapping[str, Sequence[Case]], problems: Mapping[str, Problem], tolerance: float
+    run: str, step: int, cases: Mapping[str, Sequence[ExportedTest]], problems: Mapping[str, Problem], tolerance: float
 ) -> str:
     """The source of a pytest file with one parametrised test function per problem; values equal within `tolerance`."""
     total = sum(len(own) for own in cases.values())

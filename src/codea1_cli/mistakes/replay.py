@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.judging.step_judge import reference_answers
-from codea1_cli.mistakes.export import Case, value_source
+from codea1_cli.mistakes.export import ExportedTest, value_source
 from codea1_cli.mistakes.inspect import LiveTest
 from codea1_cli.mistakes.store import BookRow
 from codea1_cli.problems.problem import Problem
@@ -58,13 +58,13 @@ def replay(judge: "Judge", problem: Problem, live: Sequence[LiveTest]) -> list[R
 
 def answered_cases(
     judge: "Judge", rows: Mapping[str, Sequence[BookRow]], problems: Mapping[str, Problem]
-) -> tuple[dict[str, list[Case]], list[tuple[BookRow, str]]]:
+) -> tuple[dict[str, list[ExportedTest]], list[tuple[BookRow, str]]]:
     """The tests with the reference's present answers, by problem, and those that cannot be exported, with the reason.
 
     Raises:
         EnvironmentFault: the sandbox answers nothing at all.
     """
-    cases: dict[str, list[Case]] = {}
+    cases: dict[str, list[ExportedTest]] = {}
     skipped: list[tuple[BookRow, str]] = []
     for problem_id, own in rows.items():
         problem = problems.get(problem_id)
@@ -82,7 +82,7 @@ def answered_cases(
             except TypeError as error:
                 skipped.append((row, str(error)))
                 continue
-            cases.setdefault(problem_id, []).append(Case(row.test, call_of(row.test), source, row.count))
+            cases.setdefault(problem_id, []).append(ExportedTest(row.test, call_of(row.test), source, row.count))
     if skipped and not cases and all(reason == "unscored" for _, reason in skipped):
         raise EnvironmentFault("the sandbox answered none of the tests", hint="`codea1 doctor` shows what is wrong")
     return cases, skipped

@@ -27,7 +27,7 @@ _LARGEST = 1 << 28  # bytes of a file that is looked into
 
 
 @dataclass(frozen=True)
-class Task:
+class PublicTask:
     """One task of a benchmark, as training data is compared with it; `code` is a whole program, `tests` Python source
     with asserts or nothing."""
 

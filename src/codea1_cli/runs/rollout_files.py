@@ -14,7 +14,7 @@ from codea1_cli.errors import UserError, first_line
 from codea1_cli.extract.source import parse
 from codea1_cli.game.judged_tests import JudgedTest
 from codea1_cli.game.scoring import ProblemOutcome
-from codea1_cli.judging.step_judge import Judged, JudgedProblem
+from codea1_cli.judging.step_judge import JudgedProblem, StepCandidate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +62,7 @@ def rollout_rows(
     ]
 
 
-def _row(step: int, pid: str, index: int, judged: Judged, outcome: ProblemOutcome) -> dict[str, Any]:
+def _row(step: int, pid: str, index: int, judged: StepCandidate, outcome: ProblemOutcome) -> dict[str, Any]:
     every = [()] * len(judged.game.suites) if outcome.breaks is None else outcome.breaks[index]
     suites = [
         {

@@ -34,7 +34,7 @@ class RunSummary:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """Where a run has come to: `total` is its length, `last` where this call of the command was to stop. An interrupted
     run is saved and can be resumed. `summary` holds the closing figures."""
 

@@ -29,7 +29,7 @@ from codea1_cli.runs import figures, is_metrics
 from codea1_cli.runs.rollout_files import some_rollouts
 from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.runs.summary import View
-from codea1_cli.trackers import Opened, Source, label, make_tracker
+from codea1_cli.trackers import Opened, TrackedRun, label, make_tracker
 
 _LOOK_S = 1.0  # how often a process looks for new lines
 _TABLES = 20  # of rollouts in a run
@@ -93,7 +93,7 @@ def publish(run: RunDir, name: str, patience_s: float, ended: threading.Event, f
     there = {_key(line) for line in lines}
     back = min((step for step, *_ in journal.lines - there), default=None)
     with _answered(patience_s):
-        opened = tracker.open(_source(run, info), journal.id, back)
+        opened = tracker.open(_tracked_run(run, info), journal.id, back)
     journal.begin(opened, set() if opened.new else journal.lines & there)
     print(_SAYS + opened.where, flush=True)
     every, last = max(1, info.get("total_steps", 1) // _TABLES), False
@@ -117,7 +117,7 @@ def publish(run: RunDir, name: str, patience_s: float, ended: threading.Event, f
         tracker.close(failed.is_set())
 
 
-def _source(run: RunDir, info: Mapping[str, Any]) -> Source:
+def _tracked_run(run: RunDir, info: Mapping[str, Any]) -> TrackedRun:
     from codea1_cli.recipe.files import flat
 
     folder, whole = run.path / "trackers", run.within or run
@@ -125,7 +125,7 @@ def _source(run: RunDir, info: Mapping[str, Any]) -> Source:
     told = {key: value for key, value in info.items() if key not in ("problem_ids", "pair_ids")}
     config = {"recipe": run.recipe().dump(), "run": told}
     name = run.name if run.within is None else f"{whole.name}-{run.name}"
-    return Source(name, folder, whole.path.parent, config, flat(config, sign="/"))
+    return TrackedRun(name, folder, whole.path.parent, config, flat(config, sign="/"))
 
 
 def _lines(file: Path, start: int) -> tuple[list[dict[str, Any]], int]:

@@ -33,7 +33,7 @@ _LOADS = 5  # a program is loaded so many times at most, in `run_program`
 
 
 @dataclass(eq=False, slots=True)
-class _Job:
+class _Waiting:
     """One program in the queue, or `CALLS` of its calls."""
 
     fields: dict[str, Any]
@@ -81,7 +81,7 @@ class FusionSandbox:
         self.service = Service(self.endpoint, setup | {"environment": asdict(environment)}, patience_s)
         self.failures = self.service.failures
         self._changed = threading.Condition()
-        self._waiting: deque[_Job] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._free = self.requests
         hello = self._hello()
         self.hello = {"python": hello["python"]}
@@ -123,7 +123,7 @@ class FusionSandbox:
             "program": program, "entry": entry_point, "calls": list(calls), "limits": asdict(limits), "seed": hash_seed,
             "given": given,
         }  # fmt: skip
-        job = _Job(fields, _LOADS * limits.load_limit_s + len(calls) * limits.time_s, f"{program} {calls} {given}")
+        job = _Waiting(fields, _LOADS * limits.load_limit_s + len(calls) * limits.time_s, f"{program} {calls} {given}")
         result = self._result_of(job)
         if result is None:
             return ProgramRun.unscored(len(calls), job.failure)
@@ -137,7 +137,7 @@ class FusionSandbox:
             "program": module.code, "tests": module.tests, "names": module.names, "class": module.class_name,
             "limits": asdict(limits), "seed": hash_seed,
         }  # fmt: skip
-        job = _Job(fields, 2 * limits.time_s, f"{module.code} {module.tests}")
+        job = _Waiting(fields, 2 * limits.time_s, f"{module.code} {module.tests}")
         result = self._result_of(job)
         if result is None:
             return UnitRun.unscored(module, job.failure)
@@ -169,7 +169,7 @@ class FusionSandbox:
         self.close()
 
     # -- the queue: whoever waits for a program sends the next request, when one may be sent -------------------------
-    def _result_of(self, job: _Job) -> dict[str, Any] | None:
+    def _result_of(self, job: _Waiting) -> dict[str, Any] | None:
         """The guest's result of a job; None, with `job.failure`, when there is none."""
         with self._changed:
             self._waiting.append(job)
@@ -197,7 +197,7 @@ class FusionSandbox:
             return None
         return max(0.01, min(job.not_before for job in self._waiting) - time.monotonic())
 
-    def _take(self) -> list[_Job]:
+    def _take(self) -> list[_Waiting]:
         """The next request's jobs, the longest waiting first: alike, and no more than a free request's share."""
         now = time.monotonic()
         ripe = [job for job in self._waiting if job.not_before <= now] if self._free else []
@@ -217,7 +217,7 @@ class FusionSandbox:
         self._free -= 1
         return batch
 
-    def _send(self, batch: list[_Job]) -> None:
+    def _send(self, batch: list[_Waiting]) -> None:
         warm = [name for name in self.warm if any(name.partition(".")[0] in job.text for job in batch)]
         run_s = _START_S + _SLICE_S + 1.5 * max(job.longest_s for job in batch)
         try:
@@ -236,7 +236,7 @@ class FusionSandbox:
         with self._changed:
             self._waiting.extendleft(reversed(batch[len(found) :]))  # there was no time for them
 
-    def _failed(self, batch: list[_Job], fault: ServiceFailure) -> None:
+    def _failed(self, batch: list[_Waiting], fault: ServiceFailure) -> None:
         """After a request without an answer: when the service runs programs again, these are asked in smaller ones."""
         try:
             self.service.wait_until_up()
@@ -246,7 +246,7 @@ class FusionSandbox:
             return
         self._put_off(batch, fault)
 
-    def _put_off(self, batch: list[_Job], fault: ServiceFailure) -> None:
+    def _put_off(self, batch: list[_Waiting], fault: ServiceFailure) -> None:
         now = time.monotonic()
         pause_s = random.uniform(0.25, 0.5) * min(2 ** batch[0].tries, 16)
         for job in batch:
@@ -259,7 +259,7 @@ class FusionSandbox:
                 with self._changed:
                     self._waiting.append(job)
 
-    def _give_up(self, job: _Job, fault: ServiceFailure) -> None:
+    def _give_up(self, job: _Waiting, fault: ServiceFailure) -> None:
         job.failure = f"{self.service.name} failed: {fault}"
         job.done.set()
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from codea1_cli.evals.evalplus import in_jail
-from codea1_cli.evals.evalplus.checking import Checker, Expected, environment
+from codea1_cli.evals.evalplus.checking import Checker, PartAnswers, environment
 from codea1_cli.evals.evalplus.oracle import arguments_of, shipped
 from codea1_cli.evals.evalplus.tasks import PlusTask
 from codea1_cli.sandbox.base import ProgramRun
@@ -152,7 +152,7 @@ def test_what_outlasts_its_first_look_is_run_whole_where_it_counts(checker, solu
 
 
 def test_a_long_plus_is_run_once_and_after_base_has_passed(checker):
-    expected = {"base": Expected(["3"], [0.0]), "plus": Expected(["7", "11"], [0.6, 0.6])}
+    expected = {"base": PartAnswers(["3"], [0.0]), "plus": PartAnswers(["7", "11"], [0.6, 0.6])}
     looked, plus = ["part('base'"], ["part('plus')"]
     for solution, verdicts, runs in [
         (ADD, ("pass", "pass"), [looked, plus]),
@@ -201,7 +201,7 @@ def test_a_program_that_never_loads_is_loaded_once_and_for_no_longer_than_base_t
             late = [Answer(AnswerKind.TIMEOUT, detail="while loading") for _ in calls]
             return ProgramRun(False, "late", late, load_kind=AnswerKind.TIMEOUT)
 
-    expected = {"base": Expected(["3"], [0.0]), "plus": Expected(["7"] * 900, [0.0] * 900)}
+    expected = {"base": PartAnswers(["3"], [0.0]), "plus": PartAnswers(["7"] * 900, [0.0] * 900)}
     problem = task(plus=((3, 4),) * 900)
     found = Checker("mbpp", Stuck()).check(problem, "while True: pass\n" + ADD, expected)
     assert (str(found["base"]), str(found["plus"])) == ("timeout", "timeout")

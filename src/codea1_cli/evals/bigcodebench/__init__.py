@@ -31,7 +31,7 @@ from codea1_cli.evals.bigcodebench.tasks import (
     public_task,
 )
 from codea1_cli.evals.samples import sanitize_bigcodebench
-from codea1_cli.problems.benchmark_files import Task
+from codea1_cli.problems.benchmark_files import PublicTask
 
 _STATUS = {
     BigCodeVerdict.PASS: Status.PASS,
@@ -69,7 +69,7 @@ class BigCodeBenchmark:
         self.tasks, self._digest = {task.task_id: task for task in loaded.tasks}, loaded.digest
         return [CodeTask(t.task_id, t.entry_point, t.complete_prompt, t.reference, t) for t in loaded.tasks]
 
-    def public_task(self, row: Mapping[str, Any]) -> Task:
+    def public_task(self, row: Mapping[str, Any]) -> PublicTask:
         """A published row as training data is compared with it."""
         return public_task(row)
 

@@ -41,7 +41,7 @@ class BigCodeVerdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Scored:
+class BigCodeScored:
     """One solution's verdict; `detail` says why it does not pass, `passed` counts tests, `skipped` names tests."""
 
     task_id: str
@@ -86,7 +86,7 @@ def score(
     settings: ScoreSettings,
     reference_s: float = 0.0,
     may_skip: frozenset[str] = frozenset(),
-) -> Scored:
+) -> BigCodeScored:
     """The verdict on one solution. `may_skip`: tests that the reference skips here; others have to run."""
     code = task.calibrated(solution) if settings.calibrated else solution
     module = UnitModule(code, task.test, task.names, CLASS)
@@ -94,7 +94,7 @@ def score(
     return judge(task, solution, run, may_skip)
 
 
-def judge(task: BigCodeTask, solution: str, run: UnitRun, may_skip: frozenset[str]) -> Scored:
+def judge(task: BigCodeTask, solution: str, run: UnitRun, may_skip: frozenset[str]) -> BigCodeScored:
     """From a run to the verdict."""
     skipped = tuple(n for n, o in zip(task.names, run.tests, strict=True) if o.verdict is Verdict.SKIPPED)
     passed = sum(o.verdict is Verdict.PASSED for o in run.tests)
@@ -109,7 +109,7 @@ def judge(task: BigCodeTask, solution: str, run: UnitRun, may_skip: frozenset[st
     else:
         detail = always_equal(solution)
         verdict = BigCodeVerdict.LIE if detail else BigCodeVerdict.PASS
-    return Scored(task.task_id, verdict, detail, passed, len(task.names), round(run.seconds, 3), skipped)
+    return BigCodeScored(task.task_id, verdict, detail, passed, len(task.names), round(run.seconds, 3), skipped)
 
 
 _VERDICTS = {
@@ -130,13 +130,13 @@ Job = tuple[BigCodeTask, str, float, frozenset[str]]
 
 def score_all(
     sandbox: UnitSandbox, jobs: Iterable[tuple[Any, Job]], settings: ScoreSettings
-) -> Iterator[tuple[Any, Scored]]:
+) -> Iterator[tuple[Any, BigCodeScored]]:
     """Scores jobs on all workers; each (key, verdict) comes as soon as it is there. Equal programs run once a task."""
     same: dict[tuple[str, str], list[Any]] = {}
     for key, job in jobs:
         same.setdefault((job[0].task_id, job[1]), []).append((key, job))
 
-    def scored(program: tuple[str, str]) -> Scored:
+    def scored(program: tuple[str, str]) -> BigCodeScored:
         task, solution, seconds, may_skip = same[program][0][1]
         return score(sandbox, task, solution, settings, seconds, may_skip)
 
@@ -234,7 +234,7 @@ class ReferenceResult:
         return found[1].partition(".")[0] if found and found[1] else "tesseract"
 
 
-def classify(scored: Scored) -> ReferenceResult:
+def classify(scored: BigCodeScored) -> ReferenceResult:
     """From the reference's own verdict to what it says about the machine."""
     state = RUNS
     if scored.verdict is BigCodeVerdict.UNSCORED:

@@ -18,7 +18,7 @@ from codea1_cli.errors import UserError
 from codea1_cli.evals.evalplus.tasks import INSTRUCTION, STOPS, begun_answer
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.extract.source import parse
-from codea1_cli.problems.benchmark_files import Task
+from codea1_cli.problems.benchmark_files import PublicTask
 from codea1_cli.problems.row_files import whole_rows
 
 CLASS = "TestCases"
@@ -134,10 +134,12 @@ def load_tasks(data: Path | None = None, subset: str = "full") -> TaskSet:
     return TaskSet(tuple(tasks), digest.hexdigest()[:16])
 
 
-def public_task(row: Mapping[str, Any]) -> Task:
+def public_task(row: Mapping[str, Any]) -> PublicTask:
     """A published row as training data is compared with it; its tests are methods of a class, which are not read."""
     code = row["complete_prompt"] + row["canonical_solution"]
-    return Task(benchmark_row("bigcodebench").title, row["task_id"], row["instruct_prompt"], code, row["entry_point"])
+    return PublicTask(
+        benchmark_row("bigcodebench").title, row["task_id"], row["instruct_prompt"], code, row["entry_point"]
+    )
 
 
 def user_turn(task: BigCodeTask, split: str = "complete") -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from codea1_cli.environment import cache_folder
 from codea1_cli.errors import EnvironmentFault, UserError, first_line
 from codea1_cli.evals.benchmark import CodeTask, Progress, ReferenceReport, Sample, Scored, ScoreOptions, Status
-from codea1_cli.evals.evalplus.checking import PARTS, Checker, Expected, environment, in_jail_source
+from codea1_cli.evals.evalplus.checking import PARTS, Checker, PartAnswers, environment, in_jail_source
 from codea1_cli.evals.evalplus.tasks import (
     MAX_NEW_TOKENS,
     STYLES,
@@ -33,7 +33,7 @@ from codea1_cli.evals.evalplus.tasks import (
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.evals.samples import sanitize_evalplus
 from codea1_cli.extract.source import parse, unparse
-from codea1_cli.problems.benchmark_files import Task, docstring_of
+from codea1_cli.problems.benchmark_files import PublicTask, docstring_of
 from codea1_cli.problems.row_files import Skipped, no_text
 from codea1_cli.sandbox.base import as_ended
 
@@ -55,7 +55,7 @@ class EvalPlusBenchmark:
         self.title = benchmark_row(name).title
         self._hash = ""
         self._tasks: dict[str, PlusTask] = {}
-        self._expected: dict[str, dict[str, Expected]] = {}
+        self._expected: dict[str, dict[str, PartAnswers]] = {}
         self._checker: Checker | None = None
         self._sandbox: Any = None
 
@@ -65,7 +65,7 @@ class EvalPlusBenchmark:
         self._tasks = {task.id: task for task in tasks}
         return [CodeTask(task.id, task.entry_point, task.prompt, task.reference, task) for task in tasks]
 
-    def public_task(self, row: Mapping[str, Any]) -> Task:
+    def public_task(self, row: Mapping[str, Any]) -> PublicTask:
         """A row of the release file as training data is compared with it."""
         return public_task(benchmark_row(self.name), row)
 
@@ -232,17 +232,17 @@ class _Cache:
             folder or cache_folder()
         ) / f"expected-{data_hash}-{code}-{python or platform.python_version()}.json"
 
-    def read(self) -> dict[str, dict[str, Expected]]:
+    def read(self) -> dict[str, dict[str, PartAnswers]]:
         try:
             stored = json.loads(self.path.read_text(encoding="utf-8"))
             return {
-                task: {name: Expected(**part) for name, part in parts.items()}
+                task: {name: PartAnswers(**part) for name, part in parts.items()}
                 for task, parts in stored["tasks"].items()
             }
         except (OSError, ValueError, TypeError, KeyError):
             return {}
 
-    def write(self, expected: dict[str, dict[str, Expected]]) -> None:
+    def write(self, expected: dict[str, dict[str, PartAnswers]]) -> None:
         from codea1_cli.durable import write_atomic
 
         tasks = {task: {name: asdict(part) for name, part in parts.items()} for task, parts in expected.items()}

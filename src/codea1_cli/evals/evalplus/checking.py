@@ -11,7 +11,7 @@ from pathlib import Path
 from codea1_cli.evals.benchmark import Status
 from codea1_cli.evals.evalplus.oracle import Rules, post_of, shipped
 from codea1_cli.evals.evalplus.tasks import PlusTask
-from codea1_cli.evals.evalplus.values import Unreadable
+from codea1_cli.evals.evalplus.values import NoAnswer
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox, SandboxEnvironment
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
@@ -29,7 +29,7 @@ _CUT = frozenset({AnswerKind.TIMEOUT, AnswerKind.CRASHED})  # what a first look 
 
 
 @dataclass(frozen=True)
-class Expected:
+class PartAnswers:
     """The reference's answers to one set of inputs, as the sandbox wrote them, and the seconds of each."""
 
     answers: list[str] = field(default_factory=list)
@@ -57,10 +57,10 @@ class Checker:
 
     def __init__(self, benchmark: str, sandbox: Sandbox) -> None:
         self.benchmark, self.sandbox = benchmark, sandbox
-        self._texts: dict[str, tuple[PlusTask, Mapping[str, Expected], str]] = {}
+        self._texts: dict[str, tuple[PlusTask, Mapping[str, PartAnswers], str]] = {}
         self.python = str(getattr(sandbox, "hello", {}).get("python", ""))
 
-    def expected(self, task: PlusTask) -> dict[str, Expected] | None:
+    def expected(self, task: PlusTask) -> dict[str, PartAnswers] | None:
         """The reference's answers; None when the sandbox failed."""
         limits = Limits(REFERENCE_S, REFERENCE_S, 2 * MEMORY_MB, 1 << 20)
         run = self._run(task, task.reference, None, [f"part({name!r})" for name in PARTS], limits)
@@ -68,7 +68,7 @@ class Checker:
             return None
         return {name: _expected(answer, task, name) for name, answer in zip(PARTS, run.answers, strict=True)}
 
-    def reference_fault(self, task: PlusTask, expected: Mapping[str, Expected]) -> str:
+    def reference_fault(self, task: PlusTask, expected: Mapping[str, PartAnswers]) -> str:
         """Why the reference itself would not pass; "" when it does."""
         for name in PARTS:
             part = expected[name]
@@ -83,7 +83,7 @@ class Checker:
                 return f"{name}: its own answers are not accepted"
         return ""
 
-    def check(self, task: PlusTask, solution: str, expected: Mapping[str, Expected]) -> dict[str, Status]:
+    def check(self, task: PlusTask, solution: str, expected: Mapping[str, PartAnswers]) -> dict[str, Status]:
         """The verdicts on a program, by "base" and "plus"."""
         # Loading has base's time alone: a program that is not loaded by then fails base, and so plus with it.
         load_s = expected["base"].total
@@ -109,7 +109,7 @@ class Checker:
         return {"base": base, "plus": plus}
 
     def _verdict(
-        self, task: PlusTask, expected: Mapping[str, Expected], name: str, answer: Answer, solution: str
+        self, task: PlusTask, expected: Mapping[str, PartAnswers], name: str, answer: Answer, solution: str
     ) -> Status | None:
         if answer.kind is AnswerKind.UNSCORED:
             return Status.UNSCORED
@@ -121,7 +121,7 @@ class Checker:
         return self._judge(task, expected, name, text, solution)
 
     def _judge(
-        self, task: PlusTask, expected: Mapping[str, Expected], name: str, text: str, solution: str | None
+        self, task: PlusTask, expected: Mapping[str, PartAnswers], name: str, text: str, solution: str | None
     ) -> Status | None:
         """The verdict on a set's answers; None when the first look saw nothing wrong and more are to come."""
         rules = Rules(self.benchmark, task.entry_point, task.atol)
@@ -137,11 +137,11 @@ class Checker:
             right_line, arguments = right_lines[number], task.inputs[name][number]
             try:
                 right = rules.right(line, right_line, arguments)
-            except Unreadable:
+            except NoAnswer:
                 whole = self._whole(task, expected, f"part({name!r}, 0, {number})", line, right_line, solution)
                 try:
                     right = whole is not None and rules.right(*whole, arguments)
-                except Unreadable:
+                except NoAnswer:
                     right = False
             if not right:
                 return Status.FAIL
@@ -151,7 +151,7 @@ class Checker:
     def _whole(
         self,
         task: PlusTask,
-        expected: Mapping[str, Expected],
+        expected: Mapping[str, PartAnswers],
         call: str,
         line: str,
         right_line: str,
@@ -174,13 +174,13 @@ class Checker:
         return texts[0], texts[1]
 
     def _run(
-        self, task: PlusTask, source: str, expected: Mapping[str, Expected] | None, calls: list[str], limits: Limits
+        self, task: PlusTask, source: str, expected: Mapping[str, PartAnswers] | None, calls: list[str], limits: Limits
     ) -> ProgramRun:
         """A program's answers to calls of `in_jail`'s `part`; `expected` is None for the reference, which may take long
         and is trusted."""
         return self.sandbox.run(source, "part", calls, limits, given=self._given(task, expected))
 
-    def _given(self, task: PlusTask, expected: Mapping[str, Expected] | None) -> str:
+    def _given(self, task: PlusTask, expected: Mapping[str, PartAnswers] | None) -> str:
         kept = self._texts.get(task.id)
         if kept is not None and kept[0] is task and kept[1] is expected:
             return kept[2]
@@ -210,16 +210,16 @@ def in_jail_source() -> str:
     return answers + "\n".join(line for line in in_jail.split("\n") if not line.startswith("from codea1_cli."))
 
 
-def _look(expected: Expected) -> float:
+def _look(expected: PartAnswers) -> float:
     return LOOK_S if expected.is_long else max(LOOK_S, 2 * sum(expected.seconds))
 
 
-def _expected(answer: Answer, task: PlusTask, name: str) -> Expected:
+def _expected(answer: Answer, task: PlusTask, name: str) -> PartAnswers:
     text = answer.value.data if answer.value is not None else None
     if not isinstance(text, str):
-        return Expected(fault=f"{answer.kind.value}: {answer.detail}".rstrip(": "))
+        return PartAnswers(fault=f"{answer.kind.value}: {answer.detail}".rstrip(": "))
     lines: Sequence[str] = text.split("\n")
     if lines[-1][:1] == "!":
-        return Expected(fault=f"raises {lines[-1][1:]}")
+        return PartAnswers(fault=f"raises {lines[-1][1:]}")
     seconds = [float(one) for one in json.loads(lines[-1])]
-    return Expected(list(lines[:-1]), seconds)
+    return PartAnswers(list(lines[:-1]), seconds)

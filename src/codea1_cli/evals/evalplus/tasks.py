@@ -20,10 +20,10 @@ from typing import Any
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals.evalplus.oracle import arguments_of
-from codea1_cli.evals.evalplus.values import Unreadable, value_of
+from codea1_cli.evals.evalplus.values import NoAnswer, value_of
 from codea1_cli.evals.registry import BenchmarkRow, benchmark_row
 from codea1_cli.extract.source import declaration
-from codea1_cli.problems.benchmark_files import Task, docstring_of
+from codea1_cli.problems.benchmark_files import PublicTask, docstring_of
 from codea1_cli.problems.row_files import whole_rows
 
 NAMES = ("humaneval", "mbpp")
@@ -74,7 +74,7 @@ def load(benchmark: str, data: Path | None) -> tuple[list[PlusTask], str]:
     return tasks, hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def public_task(about: BenchmarkRow, row: Mapping[str, Any]) -> Task:
+def public_task(about: BenchmarkRow, row: Mapping[str, Any]) -> PublicTask:
     """A row of a release file, or of the hub, as training data is compared with it; HumanEval's programs are split over
     two fields."""
     row = release_row(about.name, row, plus=False)
@@ -83,7 +83,7 @@ def public_task(about: BenchmarkRow, row: Mapping[str, Any]) -> Task:
         program, tests = prompt + program, re.sub(r"\bcandidate\b", entry, row["test"])
     else:
         tests = row["assertion"]
-    return Task(about.title, row["task_id"], docstring_of(prompt), program, entry, tests)
+    return PublicTask(about.title, row["task_id"], docstring_of(prompt), program, entry, tests)
 
 
 def _task(row: dict[str, Any], origin: str) -> PlusTask:
@@ -162,7 +162,7 @@ def _inputs(task_id: str, test: str, most: int | None) -> tuple[list[Any], list[
             if name in ("inputs", "results") and isinstance(statement.value, ast.List):
                 try:
                     found[name] = [value_of(part) for part in statement.value.elts[:most]]
-                except Unreadable:
+                except NoAnswer:
                     if name == "inputs":
                         raise fault from None
         elif isinstance(statement, ast.For):

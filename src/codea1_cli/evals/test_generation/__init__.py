@@ -18,7 +18,7 @@ from codea1_cli.evals.test_generation.in_jail import NAMES, TYPES
 from codea1_cli.evals.test_generation.split_tests import binds
 from codea1_cli.extract.source import PARSER, parse, within
 from codea1_cli.files import parse_source, read_json
-from codea1_cli.problems.benchmark_files import Task
+from codea1_cli.problems.benchmark_files import PublicTask
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.row_files import whole_rows
 
@@ -112,11 +112,13 @@ class UnLeakedTestBench:
         """The functions, as `load_ult`."""
         return load_ult(data)
 
-    def public_task(self, row: Mapping[str, Any]) -> Task:
+    def public_task(self, row: Mapping[str, Any]) -> PublicTask:
         """A published row as training data is compared with it."""
         tests = "\n".join(row["test_list"])
         about = benchmark_row("ult")
-        return Task(about.title, f"{about.prefix}{row['task_id']}", row["prompt"], row["code"], row["func_name"], tests)
+        return PublicTask(
+            about.title, f"{about.prefix}{row['task_id']}", row["prompt"], row["code"], row["func_name"], tests
+        )
 
 
 def fixed_sample(functions: Sequence[Function], file: Path | None = None, share: float = 0.1) -> set[str]:

@@ -73,7 +73,7 @@ _LOAD, _RETURN, _EQ, _GE, _SET = 0x20, 0x06, 0x15, 0x35, 0x45
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 
 
-class _Program:
+class _FilterProgram:
     """Straight-line BPF: each rule is a block that ends in a verdict or falls through to the next."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class _Program:
 
 def build_filter(missing: frozenset[str], pid: int) -> bytes:
     """The filter of process `pid`; `missing` names the layers whose work it has to take over."""
-    program = _Program()
+    program = _FilterProgram()
     program.refuse(_ALWAYS, EPERM)
     program.refuse("clone3 openat2", ENOSYS)  # C libraries then use the calls whose flags can be seen
     program.refuse_when("clone", 0, [(_SET, _NEW_NAMESPACES)], EPERM)

@@ -195,7 +195,7 @@ def _told(err) -> bytes:
     return _describe(err[1]) + where[:200].encode("utf-8", "replace") + (b", line %d" % line if line else b"")
 
 
-class _Canary(unittest.TestCase):
+class _MustFail(unittest.TestCase):
     """Three tests that must fail wherever assertions mean anything."""
 
     def test_equal(self):
@@ -211,5 +211,5 @@ class _Canary(unittest.TestCase):
 
 def _can_fail() -> bool:
     result = unittest.TestResult()
-    _Suite([_Canary(name) for name in ("test_equal", "test_raises", "test_true")]).run(result)
+    _Suite([_MustFail(name) for name in ("test_equal", "test_raises", "test_true")]).run(result)
     return len(result.failures) == 3 and not result.errors
