@@ -53,16 +53,16 @@ class Tracker:
     def open(self, run: TrackedRun, id: str | None, back: int | None) -> Opened:
         """Begins a run there, or goes on with the one of that id.
 
-        back: the first step that was published and holds no more, because a resume went back behind it.
+        back: the first step that was logged and holds no more, because a resume went back behind it.
         """
         raise NotImplementedError
 
     def log(self, step: int, at: float, figures: Mapping[str, float]) -> None:
-        """Publishes figures of a step, by names such as `code/reward`; `at` in seconds since 1970."""
+        """Logs figures of a step, by names such as `code/reward`; `at` in seconds since 1970."""
         raise NotImplementedError
 
     def table(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Publishes rollouts of a step; every row has the same keys."""
+        """Logs rollouts of a step; every row has the same keys."""
 
     def close(self, failed: bool) -> None:
         """Sends what is left. `failed`: the run ended with an error."""
@@ -108,7 +108,7 @@ class Wandb(Tracker):
 
 class Trackio(Tracker):
     """On this machine in trackio's own folder (TRACKIO_DIR), or where TRACKIO_SPACE_ID or TRACKIO_SERVER_URL says. It
-    cannot forget a step, only a run: one that a resume went back in is published again from the start."""
+    cannot forget a step, only a run: one that a resume went back in is logged again from the start."""
 
     def open(self, run: TrackedRun, id: str | None, back: int | None) -> Opened:
         import trackio
@@ -293,6 +293,6 @@ Trackers = Annotated[
     list[str],
     BeforeValidator(lambda value: [value] if isinstance(value, str) else [] if value is None else value),
     AfterValidator(_names),
-    Field(description=f"where its figures are published too: {', '.join(TRACKERS)}, any of them"),
+    Field(description=f"where its figures are logged too: {', '.join(TRACKERS)}, any of them"),
 ]
 """The recipe's key `tracker`."""

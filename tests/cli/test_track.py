@@ -42,10 +42,10 @@ def test_a_tracker_has_to_be_named(call, run):
     assert (done.code, "--tracker NAME" in done.err) == (2, True)
 
 
-def test_a_run_that_has_not_begun_has_nothing_to_publish(call, run):
+def test_a_run_that_has_not_begun_has_nothing_to_log(call, run):
     (run.path / "run.json").unlink()
     done = call(app, "runs", "track", run.name, "--tracker", "tensorboard")
-    assert (done.code, f"run {run.name} has not begun: nothing to publish" in done.err) == (2, True)
+    assert (done.code, f"run {run.name} has not begun: nothing to log" in done.err) == (2, True)
 
 
 def test_the_recipe_takes_one_name_or_several(call):

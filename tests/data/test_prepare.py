@@ -12,8 +12,8 @@ import typer
 
 from codea1_cli.cli.console import run_app
 from codea1_cli.cli.prepare_data import prepare_data
+from codea1_cli.data.folder import split_of
 from codea1_cli.data.pipeline import Pipeline
-from codea1_cli.data.publish import split_of
 from codea1_cli.data.sources.rows import FileRows
 from codea1_cli.data.sources.table import MappedRows
 from codea1_cli.data.verify import Verifier

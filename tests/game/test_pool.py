@@ -147,7 +147,7 @@ def test_a_pool_is_the_fold_of_its_changes(steps) -> None:
 def test_a_pool_is_not_for_the_papers_game() -> None:
     assert not Game(mode="paper").has_pool
     assert not Game(validation=False).has_pool
-    assert Game(mode="paper").validity_weight == Game(kill="own").validity_weight == 0.5
+    assert Game(mode="paper").resolved_alpha == Game(kill="own").resolved_alpha == 0.5
     for wrong in (
         {"mode": "paper", "kill": "pool"},
         {"validation": False, "kill": "marginal"},

@@ -1,4 +1,4 @@
-"""A run in trackers: what is published, what a resume does to it, and trackers that fail."""
+"""A run in trackers: what is logged, what a resume does to it, and trackers that fail."""
 
 import shlex
 import threading
@@ -8,7 +8,7 @@ import pytest
 
 from codea1_cli.engine.resume import ResumePoint, set_aside
 from codea1_cli.runs import tracking
-from codea1_cli.runs.tracking import places, publish, tracked
+from codea1_cli.runs.tracking import log_run, places, tracked
 from codea1_cli.trackers import make_tracker
 from tests.cli.fake_run import make_run
 from tests.e2e.harness import wait_for
@@ -30,11 +30,11 @@ def told(run, monkeypatch, tracker=None) -> list:
     ended, failed, tracker = threading.Event(), threading.Event(), tracker or Notes()
     ended.set()
     monkeypatch.setattr(tracking, "make_tracker", lambda name: tracker)
-    publish(run, "notes", LONG_S, ended, failed)
+    log_run(run, "notes", LONG_S, ended, failed)
     return tracker.told if isinstance(tracker, Notes) else []
 
 
-def test_names_are_those_of_the_metrics_and_a_second_look_publishes_what_is_new(run, monkeypatch):
+def test_names_are_those_of_the_metrics_and_a_second_look_logs_what_is_new(run, monkeypatch):
     assert told(run, monkeypatch) == [
         ("open", "first", None, None),
         (1, {"code/reward": 0.25}),
@@ -109,7 +109,7 @@ def test_what_raises_or_hangs_is_given_up(run, monkeypatch):
         "kind": "warning",
         "text": f"tracker {HERE}:Raises is given up: ConnectionError: nobody at https://example.com answers to the key "
         f"***; `codea1 runs track first --runs {shlex.quote(str(run.path.parent))} --tracker {HERE}:Raises` "
-        "publishes what is missing",
+        "logs what is missing",
     }
     assert f"tracker {HERE}:Sleeps is given up: no answer within 0.1 s;" in slept["text"]
     everything = b"".join(path.read_bytes() for path in run.path.rglob("*") if path.is_file())

@@ -80,10 +80,10 @@ def test_a_bad_row_is_a_usage_error_after_the_good_ones(file: Path, capsys) -> N
 
 
 def test_a_missing_layer_or_interpreter_ends_with_exit_code_3(file: Path, capsys, monkeypatch) -> None:
-    from codea1_cli.sandbox.local import pool
+    from codea1_cli.sandbox.local import cgroup
 
     assert run_app(judge_app, [str(file), "--python", "/nonexistent"]) == 3
-    monkeypatch.setattr(pool.cgroup, "find_parents", dict)
+    monkeypatch.setattr(cgroup, "find_parents", dict)
     assert run_app(judge_app, [str(file), "--require", "memory_cgroup"]) == 3
     assert "memory_cgroup" in capsys.readouterr().err
     assert run_app(judge_app, [str(file)]) == 0

@@ -62,8 +62,8 @@ def make_pairs(
     """Make pairs to fine-tune on. Solutions that pass their tests, or suites that are valid, rightly stated and break
     the wrong program that they are written against."""
     from codea1_cli.cli.plan import recipe_for, tiny_reads
+    from codea1_cli.data.folder import check_out
     from codea1_cli.data.pairs import CARD, PAIRS, PairOptions, model_names
-    from codea1_cli.data.publish import check_out
     from codea1_cli.data.stages import SolveRule
     from codea1_cli.judging.judge import Judge
     from codea1_cli.problems.problem import read_problems

@@ -84,7 +84,7 @@ def prepare_data(
 ) -> int:
     """Make training data of public problems or your own. Read, filter, deduplicate, decontaminate, verify, split;
     interrupted, it goes on from there."""
-    from codea1_cli.data.publish import check_out, removed, shown
+    from codea1_cli.data.folder import check_out, removed, shown
     from codea1_cli.data.sources import make_source
     from codea1_cli.durable import check_writable
     from codea1_cli.evals.registry import task_sources

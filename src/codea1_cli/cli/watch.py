@@ -1,4 +1,4 @@
-"""`codea1 runs watch` and `runs track`: a run, also one in progress, seen and published through its files alone."""
+"""`codea1 runs watch` and `runs track`: a run, also one in progress, seen and logged through its files alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TrackerOption = Annotated[
     list[str] | None,
     Option(
         metavar="NAME",
-        help="Publish to wandb, trackio, tensorboard or mlflow; again for another one.",
+        help="Log to wandb, trackio, tensorboard or mlflow; again for another one.",
         autocompletion=tracker_names,
     ),
 ]
@@ -102,7 +102,7 @@ def track(
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Publish a run to experiment trackers. What is missing there, and what a run in progress writes.
+    """Log a run to experiment trackers. What is missing there, and what a run in progress writes.
 
     A run that was tracked before goes on in the same place.
     """
@@ -121,7 +121,7 @@ def track(
         while chosen.locked_by() is not None and any(one.is_alive() for one in followers):
             time.sleep(0.5)
     if not chosen.info():
-        raise UserError(f"run {chosen.name} has not begun: nothing to publish", hint="its first step writes figures")
+        raise UserError(f"run {chosen.name} has not begun: nothing to log", hint="its first step writes figures")
     if as_json:
         told, where = {one.tracker: one.why for one in followers}, places(chosen)
         console.emit(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from codea1_cli.data import Card
 from codea1_cli.data.decontaminate import Decontaminator, exact_duplicates, near_duplicates
-from codea1_cli.data.publish import WORK, check_out, new_card, publish
+from codea1_cli.data.folder import WORK, check_out, new_card, write_folder
 from codea1_cli.data.sources import Source
 from codea1_cli.data.stages import Line, Prepared, ProblemSampler, Progress, PromptCounter, Stages, digest, solve_rate
 from codea1_cli.data.work import Stage, WorkFolder
@@ -37,7 +37,7 @@ def prepare(
     """Makes a folder of training data, or goes on with it; `command` and `notes` are for its data card.
 
     Raises:
-        UserError: as `check_out`, `WorkFolder.locked`, `Pipeline.run` and `publish`.
+        UserError: as `check_out`, `WorkFolder.locked`, `Pipeline.run` and `write_folder`.
         EnvironmentFault: as `Pipeline.run`.
     """
     check_out(out)
@@ -49,7 +49,7 @@ def prepare(
         if prepared.unscored:
             failed = counted(prepared.unscored, "row")
             card.notes.append(f"The sandbox failed on {failed}; the same command tries again.")
-        publish(prepared, card, options, work)
+        write_folder(prepared, card, options, work)
     return card, prepared
 
 

@@ -50,7 +50,7 @@ def suite_reward(
     the suite breaks, where there is one; else the published rule: the fails among the first K over K, or with a
     replayed book (fails / K - book fails / book + 1) / 2, and 0 without a valid test.
     """
-    k, alpha = rules.tests_per_suite, rules.validity_weight
+    k, alpha = rules.tests_per_suite, rules.resolved_alpha
     validity = max(0.0, min(1.0, counts.valid / k, 1 - counts.invalid / k))
     new_fail = counts.early_fails / k
     if kill is not None:

@@ -90,7 +90,7 @@ class Game(BaseModel):
         return self.kill != "own" and not self.paper and self.validation
 
     @property
-    def validity_weight(self) -> float:
+    def resolved_alpha(self) -> float:
         """The weight of validity in the test reward, from 0 to 1."""
         return self.alpha if self.alpha is not None else (0.3 if self.has_pool else 0.5)
 

@@ -86,7 +86,7 @@ def run_data(
     with at.reading("recipe.yaml"):
         recipe = run.recipe()
         rules = recipe.game
-    data |= {"keys": flat(recipe.dump()) if recipe else {}, "alpha": rules.validity_weight, "info": _facts(info)}
+    data |= {"keys": flat(recipe.dump()) if recipe else {}, "alpha": rules.resolved_alpha, "info": _facts(info)}
     lines = at.lines()
     found = {}
     with at.reading("metrics.jsonl"):

@@ -15,7 +15,7 @@ from codea1_cli.methods.registry import method_of
 from codea1_cli.models.loading import BUILTIN, from_library, load_tokenizer, resolve_model
 from codea1_cli.models.sampler import ModelRef
 from codea1_cli.runs.checkpoints import model_damage
-from codea1_cli.runs.publish import is_new, model_card, send
+from codea1_cli.runs.model_card import is_new, model_card, send
 from codea1_cli.runs.run_dir import RunDir, find_run, list_runs, named_run
 from codea1_cli.runs.run_dir import runs_root as default_root
 

@@ -1,4 +1,4 @@
-"""A run in experiment trackers: each has a process of its own, which publishes what the run has put on disk.
+"""A run in experiment trackers: each has a process of its own, which logs what the run has put on disk.
 
 A run hands nothing over and waits for nothing: a tracker that raises, hangs or reaches nobody is given up, and the run
 goes on. What a tracker was given is kept in `trackers/NAME.jsonl` of the run, so that a resume, or `codea1 runs track`,
@@ -36,8 +36,8 @@ _TABLES = 20  # of rollouts in a run
 _SAYS = "codea1 tracks: "  # begins the line in which a process says where the run is to be seen
 
 
-# -- what is published -------------------------------------------------------------------------------------------------
-def published(line: Mapping[str, Any]) -> dict[str, float]:
+# -- what is logged ----------------------------------------------------------------------------------------------------
+def tracked_figures(line: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of a line of metrics.jsonl by their path, such as `code/reward`; those of an evaluation with its set:
     `eval/heldout/code/pass@1`."""
     told = {key: value for key, value in line.items() if key not in ("step", "time")}
@@ -55,7 +55,7 @@ def _key(line: Mapping[str, Any]) -> Key:
 
 
 class Journal:
-    """What a tracker was given of a run: the run's id there, and the lines that were published."""
+    """What a tracker was given of a run: the run's id there, and the lines that were logged."""
 
     def __init__(self, run: RunDir, name: str) -> None:
         self.file = run.path / "trackers" / f"{label(name)}.jsonl"
@@ -69,7 +69,7 @@ class Journal:
         write_rows(self.file, [{"id": opened.id, "where": opened.where}, *({"line": line} for line in sorted(kept))])
 
     def add(self, line: Key) -> None:
-        """A line is published."""
+        """A line is logged."""
         self.lines.add(line)
         with open(self.file, "a", encoding="utf-8") as file:
             file.write(json.dumps({"line": line}) + "\n")
@@ -82,8 +82,8 @@ def places(run: RunDir) -> dict[str, str]:
     return {name: where[-1] for name, where in told.items() if where}
 
 
-def publish(run: RunDir, name: str, patience_s: float, ended: threading.Event, failed: threading.Event) -> None:
-    """Publishes what is not yet published of a run, and what it writes until `ended`. Raises what the library raises; a
+def log_run(run: RunDir, name: str, patience_s: float, ended: threading.Event, failed: threading.Event) -> None:
+    """Logs what is not yet logged of a run, and what it writes until `ended`. Raises what the library raises; a
     library that takes more than `patience_s` for an answer ends the process."""
     while not run.info():  # nothing is settled before it is written
         if ended.wait(_LOOK_S):
@@ -105,7 +105,7 @@ def publish(run: RunDir, name: str, patience_s: float, ended: threading.Event, f
             due = "eval" not in line and (step == 1 or step % every == 0)
             rows = some_rollouts(run.rollout_file(step)) if due else []
             with _answered(patience_s):
-                tracker.log(step, key[2], published(line))
+                tracker.log(step, key[2], tracked_figures(line))
                 if rows:
                     tracker.table(step, rows)
             journal.add(key)
@@ -166,7 +166,7 @@ def main(path: str, name: str, patience: str, within: str = "") -> None:
     try:
         (run.path / "trackers").mkdir(exist_ok=True)
         with only_writer(run.path / "trackers" / label(name)):
-            publish(run, name, float(patience), ended, failed)
+            log_run(run, name, float(patience), ended, failed)
     except Exception as error:
         traceback.print_exc()
         print(f"{type(error).__name__}: {first_line(error)}", file=sys.stderr, flush=True)
@@ -178,7 +178,7 @@ def main(path: str, name: str, patience: str, within: str = "") -> None:
 def way_out(run: RunDir, name: str) -> str:
     """How a tracker gets what it has missed of a run."""
     typed = [str(run.path)] if run.within else run.options[1:]
-    return f"`{command('runs', 'track', *typed, '--tracker', name)}` publishes what is missing"
+    return f"`{command('runs', 'track', *typed, '--tracker', name)}` logs what is missing"
 
 
 class _Follower(threading.Thread):
@@ -217,7 +217,7 @@ class _Follower(threading.Thread):
             self.give_up(last.rstrip(".") if code > 0 and last else f"its process ended with {code}")
 
     def give_up(self, why: str) -> None:
-        """Says once that nothing more is published, and why; ends what is left of it."""
+        """Says once that nothing more is logged, and why; ends what is left of it."""
         self.why = why
         self._say("warning", f"tracker {self.tracker} is given up: {why}; {self.way_out}")
         self.kill()
@@ -241,7 +241,7 @@ class _Follower(threading.Thread):
 def tracked(
     run: RunDir, names: Sequence[str], view: View, patience_s: float, wait_s: float | None = None
 ) -> Iterator[list[_Follower]]:
-    """Inside the block, what the run writes is published by each of these trackers; at its end they get `wait_s`
+    """Inside the block, what the run writes is logged by each of these trackers; at its end they get `wait_s`
     seconds for what is left; a fifth of `patience_s`, the longest time for an answer, when it is None.
 
     `view` gets a `note` of where each shows the run, and one `warning` of each that is given up.

@@ -174,10 +174,10 @@ def in_order(function: Callable[[A], B], items: Iterable[A], workers: int) -> Ge
             yield item, function(item)
         return
     pending: deque[tuple[A, Future[Any]]] = deque()
-    with ThreadPoolExecutor(workers, thread_name_prefix="judge") as pool:
+    with ThreadPoolExecutor(workers, thread_name_prefix="judge") as threads:
         try:
             for item in items:
-                pending.append((item, pool.submit(function, item)))
+                pending.append((item, threads.submit(function, item)))
                 while len(pending) >= 4 * workers or (pending and pending[0][1].done()):
                     first, future = pending.popleft()
                     yield first, future.result()
@@ -192,13 +192,13 @@ def in_order(function: Callable[[A], B], items: Iterable[A], workers: int) -> Ge
 def as_ended(function: Callable[[A], B], items: Iterable[A], workers: int) -> Iterator[tuple[A, B]]:
     """(item, function(item)) as soon as each is there, `workers` at a time. Closing the iterator waits for the calls
     that have begun and drops the others."""
-    with ThreadPoolExecutor(max(1, workers)) as pool:
-        futures = {pool.submit(function, item): item for item in items}
+    with ThreadPoolExecutor(max(1, workers)) as threads:
+        futures = {threads.submit(function, item): item for item in items}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 LAYERS = (

@@ -16,8 +16,8 @@ from codea1_cli.evals.bigcodebench.scoring import (
     NETWORK,
     RUNS,
     UNSCORED,
+    BigCodeScored,
     BigCodeVerdict,
-    Scored,
     ScoreSettings,
     check_references,
     classify,
@@ -149,7 +149,7 @@ def test_a_reference_that_fails_gets_a_second_chance(room, task):
     ],
 )
 def test_why_a_reference_does_not_run(verdict, detail, state):
-    assert classify(Scored("BigCodeBench/0", verdict, detail)).state == state
+    assert classify(BigCodeScored("BigCodeBench/0", verdict, detail)).state == state
 
 
 def test_limits_follow_the_reference():

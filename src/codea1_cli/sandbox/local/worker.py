@@ -33,7 +33,7 @@ class WorkerLost(Exception):
 
 
 class Worker:
-    """One zygote. Not thread-safe: the pool hands it to one job at a time.
+    """One zygote. Not thread-safe: the sandbox hands it to one job at a time.
 
     Raises EnvironmentFault when the interpreter cannot be started, WorkerLost when it goes away later.
     """

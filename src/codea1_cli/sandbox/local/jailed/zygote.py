@@ -1,4 +1,4 @@
-"""The warm interpreter that forks one jailed child for each job. Run as a script by the pool; standard library only.
+"""The warm interpreter that forks one jailed child for each job. Run as a script by the sandbox; standard library only.
 
 It sees no program, no call and no value: a request holds numbers, and two descriptors that go to the child. So what a
 later child inherits by fork tells it nothing about earlier jobs. It ends with its parent, and takes its child along.

@@ -95,7 +95,7 @@ def check_out(out: Path, ours: Collection[str] = _OURS) -> None:
         )
 
 
-def publish(prepared: Prepared, card: Card, options: Options, work: WorkFolder) -> Card:
+def write_folder(prepared: Prepared, card: Card, options: Options, work: WorkFolder) -> Card:
     """Writes the splits, what was removed, the slow references and the card.
 
     Raises:
