@@ -23,7 +23,7 @@ def recorded() -> dict[str, dict[str, list]]:
 def whole_length(trainer, tokens: int) -> None:
     """Has every reply take exactly `tokens` tokens, whatever the engine."""
     if trainer.use_vllm:
-        trainer.vllm_generation.generation_kwargs = {"min_tokens": tokens, "ignore_eos": True}
+        trainer.vllm_generation.generation_kwargs |= {"min_tokens": tokens, "ignore_eos": True}
     else:
         trainer.generation_config.min_new_tokens = tokens
 

@@ -11,9 +11,11 @@ its ratio to the floor (the slower of the two runs) and to the critical path of 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -95,10 +97,19 @@ def environment(wish: argparse.Namespace, gpus: str) -> dict[str, str]:
     }
 
 
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
 def plain(wish: argparse.Namespace) -> dict[str, object] | None:
     """Both plain runs at once."""
     cores = sorted(os.sched_getaffinity(0))
     half = len(cores) // 2 or 1
+    ports = iter(free_ports(2))  # torch's, of a process by itself: both would take the same one
     started = {}
     for role, gpu, mine in zip(("code", "test"), wish.gpus, (cores[:half], cores[-half:]), strict=True):
         folder = wish.out / "floor" / role
@@ -117,7 +128,11 @@ def plain(wish: argparse.Namespace) -> dict[str, object] | None:
         ]
         log = open(folder / "log", "w", encoding="utf-8")  # noqa: SIM115
         started[role] = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment(wish, gpu)
+            command,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environment(wish, gpu) | {"MASTER_PORT": str(next(ports))},
         )
     lines = {
         role: [json.loads(line) for line in process.communicate()[0].splitlines() if line.startswith('{"step"')]

@@ -66,7 +66,8 @@ def build_trainer(
     plain = plain_generation(recipe.model_of(spec.policy), tokenizer)
     settings["model_init_kwargs"]["generation_config"] = plain
     if spec.use_vllm:
-        settings["generation_kwargs"] = {"stop_token_ids": plain.eos_token_id}
+        # Text is made of the tokens elsewhere; vLLM would make it token by token in the process that feeds the GPU.
+        settings["generation_kwargs"] = {"stop_token_ids": plain.eos_token_id, "detokenize": False}
     arguments = GRPOConfig(**settings)
     with engine_settings(recipe, batches, spec, told), _loading(recipe, spec.policy):
         trainer = GRPOTrainer(
