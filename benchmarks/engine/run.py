@@ -11,11 +11,9 @@ its ratio to the floor (the slower of the two runs) and to the critical path of 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -24,6 +22,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from codea1_cli.engine.cluster import free_ports
 from codea1_cli.problems.problem import read_problems, write_problems
 from codea1_cli.runs.rollout_files import rollout_files
 from codea1_cli.runs.run_dir import RunDir
@@ -95,14 +94,6 @@ def environment(wish: argparse.Namespace, gpus: str) -> dict[str, str]:
         "CUDA_VISIBLE_DEVICES": gpus,
         "NO_COLOR": "1",
     }
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def plain(wish: argparse.Namespace) -> dict[str, object] | None:
