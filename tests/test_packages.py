@@ -19,7 +19,7 @@ LAYERS = (
     ("durable", "environment"),
     ("extract", "tiny"),
     ("files",),
-    ("hub", "trackers"),
+    ("hub", "trackers", "network"),
     ("sandbox",),
     ("problems",),
     ("game",),

@@ -18,6 +18,7 @@ from codea1_cli.evals.bigcodebench.environment import REQUIREMENTS
 from codea1_cli.tiny import model_path, problems_path
 from tests.e2e.harness import CODEA1, SMALL
 from tests.hub import PATIENT, environment, package_index, publish_all, publish_libraries, serving
+from tests.models.stand_in_server import completion, stand_in_server
 
 SHOP = Path(__file__).parents[1] / "fixtures" / "shop.py"
 
@@ -71,6 +72,12 @@ COMMANDS: dict[str, Typed] = {
     "eval-code humaneval --model RUN --n 8": Typed("HumanEval+", FEW),
     "eval-tests FILE.py --model RUN": Typed("mutants killed", "--out eval-tests/A"),
     # -- docs, page by page
+    "eval-tests FILE.py --server http://localhost:8000/v1 --model NAME": Typed("the server: "),
+    "eval-code humaneval --server http://localhost:8000/v1 --model NAME --n 8": Typed("the server: ", FEW),
+    "eval-code humaneval --server http://localhost:8000/v1 --model NAME --max-requests 50": Typed("the server: ", FEW),
+    "eval-code humaneval --server http://localhost:8000/v1 --model NAME --n 8 --select tests --test-model my-run": Typed(
+        "gap closed", FEW
+    ),
     "write-tests FILE.py --model builtin:tiny": Typed("killed after", "--n 2"),
     "write-tests FILE.py --model builtin:tiny --find-bugs": Typed("alarm", "--n 2"),
     "write-tests FILE.py --model my-run --suites tests/test_mine.py": Typed("killed before", "--n 2 --out more"),
@@ -216,8 +223,10 @@ def ground(folder: Path, shared: Path, monkeypatch: Any) -> Iterator[Any]:
     python.symlink_to(sys.executable)
     for name, value in {**package_index(folder / "wheels"), "PYENV_ROOT": str(folder / "pyenv")}.items():
         monkeypatch.setenv(name, value)
-    with published(folder, shared, monkeypatch):
-        yield lambda call, text, one: _run(call, folder, text, one)
+    with published(folder, shared, monkeypatch), stand_in_server() as server:
+        suite = "```python\nassert mirrored('ab') == 'abba'\n```"
+        server.answer = lambda body, _: completion(*[suite] * body.get("n", 1))
+        yield lambda call, text, one: _run(call, folder, text.replace("http://localhost:8000/v1", server.url), one)
 
 
 @contextlib.contextmanager

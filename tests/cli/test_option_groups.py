@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from codea1_cli.cli.prepare_data import option_groups
+from codea1_cli.cli.shell import option_groups
 
 
 @dataclass(frozen=True)

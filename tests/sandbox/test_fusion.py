@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import pytest
 
+from codea1_cli import network
 from codea1_cli.cli.console import run_app
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.judging.judge import Judge
@@ -219,11 +220,11 @@ def test_the_usual_variables_name_a_proxy_and_never_for_this_machine(variables: 
     for one in variables.split():
         monkeypatch.setenv(*one.split("=", 1))
     for endpoint in PROXIES[variables]:
-        assert (proxy := fusion_service.proxy_for(endpoint)) is not None
+        assert (proxy := network.proxy_for(endpoint)) is not None
         assert (proxy.hostname, proxy.port) == ("p", 3128)
     away = ["http://a.corp:1", "http://10.0.0.1:80"] if "corp" in variables else []
     for endpoint in ("http://localhost:1", "http://127.0.0.9:1", "http://[::1]:1", "https://a.localhost", *away):
-        assert fusion_service.proxy_for(endpoint) is None
+        assert network.proxy_for(endpoint) is None
 
 
 def test_what_is_no_http_proxy_is_told_before_anything_is_asked(monkeypatch) -> None:

@@ -13,11 +13,12 @@ from typer import Argument, Option
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.judge import EndpointOption, RequireOption, SandboxOption, WorkersOption
-from codea1_cli.cli.shell import benchmark_names, panels, run_names
+from codea1_cli.cli.shell import benchmark_names, option_groups, panels, run_names
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError, counted, some
 from codea1_cli.evals import registry
 from codea1_cli.files import no_file
+from codea1_cli.models import KEY, TEST_KEY, ServerOptions
 
 _NAMES = registry.names("code")
 _PARTED = [row for row in registry.ROWS.values() if len(row.subsets) > 1]
@@ -34,17 +35,20 @@ app = typer.Typer(
     {
         "Model and tasks": "model step runs samples sanitize data subset limit out",
         "Sampling": "n temperature top_p max_new_tokens seed prompt engine sample_only",
-        "Best of n": "select test_model test_step suites each tests",
+        "A server": "server concurrency max_requests omit patience",
+        "Best of n": "select test_model test_step test_server suites each tests",
         "Scoring": "workers sandbox_python require sandbox endpoint cache fail_under per_task",
     }
 )
+@option_groups
 def evaluate(
     context: typer.Context,
+    served: ServerOptions,
     model: Annotated[
         str | None,
         Option(
             metavar="MODEL",
-            help="A run, a model or adapter folder, a hub id; the newest run when left out.",
+            help="A run, a model or adapter folder, a hub id, a name at --server; the newest run when left out.",
             autocompletion=run_names,
         ),
     ] = None,
@@ -81,6 +85,9 @@ def evaluate(
         str | None, Option(metavar="MODEL", help="Writes the tests; that of --model else.", autocompletion=run_names)
     ] = None,
     test_step: Annotated[int | None, Option(min=0, help="Of its run; the newest checkpoint, or --step, else.")] = None,
+    test_server: Annotated[
+        str | None, Option(metavar="URL", help=f"Where --test-model is; its key: {TEST_KEY}, of the same host {KEY}.")
+    ] = None,
     suites: Annotated[int, Option(min=1, help="Suites a task, or a sample with --each.")] = 8,
     each: Annotated[bool, Option("--each", help="Suites against each sample, not from the statement alone.")] = False,
     tests: Annotated[int, Option(min=1, help="Tests a suite is asked for.")] = 8,
@@ -117,13 +124,15 @@ def evaluate(
     view.refuse_what_has_no_effect(context)
     benchmark = registry.open_benchmark(context.info_name or "", subset)
     style = _one_of(prompt, benchmark.styles, "--prompt")
-    plan = None
+    here = select is not None and test_model is not None and test_server is None
+    server, plan = served.find("auto" if here else engine, needed=test_server is None), None
     if select is not None:
         _one_of(select, tuple(SELECTORS), "--select")
         writer = None
         if samples is None or test_model is not None:
             at = step if test_model is None and test_step is None else test_step
-            writer = find_model(test_model or model, role="test", step=at, runs_root=runs)
+            there = served.at(test_server, TEST_KEY) if test_server else server if test_model is None else None
+            writer = find_model(test_model or model, role="test", step=at, runs_root=runs, server=there)
         longest = reply_tokens(writer, 1024) if writer is not None else 1024
         plan = Plan(writer, SamplingSettings(suites, 1.0, top_p, longest, seed), tests, each, engine)
     options = ScoreOptions(
@@ -132,7 +141,7 @@ def evaluate(
     options.of_sandbox()  # which refuses what is wrong before anything is sampled
     if samples is not None and not (samples.is_file() or samples.is_dir()):
         raise UserError(f"cannot read {samples}: {no_file(samples)}", hint="without --samples the model is sampled")
-    ref = find_model(model, role="code", step=step, runs_root=runs) if samples is None else None
+    ref = find_model(model, role="code", step=step, runs_root=runs, server=server) if samples is None else None
     tasks = benchmark.load(data)[:limit]
     if not sample_only or plan is not None:
         view.warn_of_layers(options)

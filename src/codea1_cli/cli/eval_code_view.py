@@ -16,6 +16,7 @@ from codea1_cli.evals import registry
 from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample, ScoreOptions
 from codea1_cli.evals.samples import as_file_name, missing_tasks, read_samples
 from codea1_cli.extract.source import parse
+from codea1_cli.models import spent_text
 
 if TYPE_CHECKING:
     from codea1_cli.evals.results import Compared
@@ -53,6 +54,8 @@ def show_result(result: Mapping[str, Any], per_task: bool, file: Path) -> None:
     speed = f" at {rate:,.0f} tokens per second" if rate else ""
     spent = f"references {seconds['references']:.0f} s, scoring {seconds['scoring']:.0f} s"
     console.note(f"sampling {sampling:.0f} s{speed}, {spent}")
+    if "server" in result:
+        console.note(f"the server: {spent_text(result['server'])}")
     console.note(f"samples {result['samples_file']}, result {file}")
 
 
@@ -129,9 +132,10 @@ def percent(value: float | None) -> str:
 
 _OF_SAMPLING = (
     "model", "step", "n", "temperature", "top_p", "max_new_tokens", "seed", "prompt", "engine", "sample_only",
+    "server",
 )  # fmt: skip
 _OF_SCORING = ("fail_under", "per_task")  # what a user would wait for in vain
-_OF_TESTS = ("test_model", "test_step", "suites", "each", "tests")
+_OF_TESTS = ("test_model", "test_step", "test_server", "suites", "each", "tests")
 
 
 def refuse_what_has_no_effect(context: typer.Context) -> None:

@@ -13,10 +13,11 @@ from typer import Argument, Option
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.judge import EndpointOption, PythonOption, RequireOption, SandboxOption, WorkersOption, open_sandbox
-from codea1_cli.cli.shell import benchmark_names, panels, run_names
+from codea1_cli.cli.shell import benchmark_names, option_groups, panels, run_names
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError, counted, some
 from codea1_cli.evals import registry
+from codea1_cli.models import ServerOptions, spent_text
 
 if TYPE_CHECKING:
     from codea1_cli.evals.test_generation.results import Difference
@@ -33,11 +34,14 @@ _GOES_ON = "the same command goes on where it stopped"
     {
         "Model and functions": "model step runs suites data sample limit out",
         "Sampling": "engine temperature top_p max_new_tokens context seed only_sample",
+        "A server": "server concurrency max_requests omit patience",
         "Scoring": "protocol k tests test_seconds mutant_seconds memory_mb table",
         "Sandbox": "workers python require sandbox endpoint",
     }
 )
+@option_groups
 def eval_tests(
+    served: ServerOptions,
     target: Annotated[
         str,
         Argument(metavar=_TARGET, help="What to test, or `compare A B`.", autocompletion=benchmark_names),
@@ -123,10 +127,12 @@ def eval_tests(
             protocols = PROTOCOLS if protocol == BOTH else (protocol,)
         else:
             functions, protocols = functions_of_file(Path(target)), (ONE_SHOT,)
+        server = served.find(engine)
+        named = None if suites else find_model(model, role="test", step=step, runs_root=runs, server=server)
         job = Job(
             target=target,
             functions=functions,
-            model=find_model(model, role="test", step=step, runs_root=runs) if suites is None else None,
+            model=named,
             suites=suites,
             protocols=protocols,
             sample=sample,
@@ -195,13 +201,16 @@ def _left_out(found: dict[str, Any]) -> None:
 
 
 def _speed(found: dict[str, Any]) -> str:
-    rate = found["tokens_per_second"]
-    return f"; {rate:,.0f} tokens sampled per second" if rate else ""
+    rate, spent = found["tokens_per_second"], found.get("server")
+    speed = f"; {rate:,.0f} tokens sampled per second" if rate else ""
+    return f"{speed}; the server: {spent_text(spent)}" if spent else speed
 
 
 def _figures(protocol: str, figures: dict[str, Any], found: dict[str, Any]) -> None:
+    from codea1_cli.evals.test_generation.figures import lines_of
+
     rows = []
-    for name, key, interval, of in _lines(protocol, figures, found["settings"]["scoring"]):
+    for name, key, interval, of in lines_of(protocol, figures, found["settings"]["scoring"]):
         value = figures.get(key)
         bounds = figures["intervals"].get(interval)
         shown = "n/a" if value is None else f"{value:.2f}"
@@ -210,39 +219,6 @@ def _figures(protocol: str, figures: dict[str, Any], found: dict[str, Any]) -> N
     of = f"{counted(figures['functions'], 'function')}, {counted(figures['mutants'], 'mutant')}"
     title = f"{found['label']}: {protocol} protocol ({of})"
     console.show(console.table(title, ("figure", ">%", ">95 % interval", "of"), rows, framed=True))
-
-
-def _lines(protocol: str, figures: dict[str, Any], scoring: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Rows of the table: name, figure, interval, what it is of."""
-    if protocol == "one-shot":
-        asked = f"{counted(scoring['tests_per_suite'], 'test')} asked"
-        mutated = f"{counted(figures['mutation_functions'], 'function')} with mutants"
-        known = counted(figures["kill_rate_functions"], "function")
-        return [
-            ("validity", "validity", "validity", "as the game counts it"),
-            ("valid tests", "valid_tests", "valid tests", f"distinct calls the function answers, of {asked}"),
-            ("right tests", "right_tests", "right tests", f"valid, with the right answer, of {asked}"),
-            ("stated correctly", "stated_correctly", "", "valid tests"),
-            ("mutation score", "mutation", "mutation", f"by right tests; {mutated}"),
-            ("mutation score of calls", "mutation_by_calls", "mutation by calls", f"right answers put in; {mutated}"),
-            ("kill rate", "kill_rate", "kill rate", f"wrong candidates of {known}"),
-            ("line coverage", "line_coverage", "", "by valid calls, summed over functions"),
-            ("branch coverage", "branch_coverage", "", "by valid calls, summed over functions"),
-        ]
-    k, unconditional = scoring["k"], "mutation, unconditional"
-    some = f"{figures[f'mut@{k}_functions']} of {counted(figures['sample'], 'sampled function')}: all {k} tests pass"
-    every = f"{counted(figures[f'mut@{k}_all_functions'], 'function')}: all {k} tests pass"
-    passes = [(f"pass@{j}", f"pass@{j}", "pass" if j == k else "", "tests that pass") for j in (1, 2, 5, k) if j <= k]
-    return [
-        *dict.fromkeys(passes),
-        ("line coverage", "line_coverage", "", "by all tests, summed over functions"),
-        ("branch coverage", "branch_coverage", "", "by all tests, summed over functions"),
-        (f"mut@{k}, conditional", f"mut@{k}", "", some),
-        ("Mul", "mul", "", f"pass@{k} x mut@{k} / 100"),
-        (f"mut@{k}, all functions", f"mut@{k}_all", "", every),
-        ("Mul, all functions", "mul_all", "", "the same, without the sample"),
-        (unconditional, "mutation_unconditional", unconditional, "by passing tests, all functions"),
-    ]
 
 
 _COUNTS = (("lines", "all_lines"), ("branches", "all_branches"), ("killed", "mutants"))

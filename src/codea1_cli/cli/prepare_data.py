@@ -1,18 +1,16 @@
 """`codea1 prepare-data`: from public or your own problems to clean, verified, decontaminated training data."""
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
-from functools import wraps
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption, WaitOption
-from codea1_cli.cli.shell import panels, shown_command
+from codea1_cli.cli.shell import option_groups, panels, shown_command
 from codea1_cli.errors import UserError, counted
 from codea1_cli.errors import command as typed
 from codea1_cli.recipe.data_options import Options, SourceOptions
@@ -22,35 +20,6 @@ if TYPE_CHECKING:
     from codea1_cli.data.sources import Source
     from codea1_cli.data.stages import Prepared
     from codea1_cli.problems.benchmark_files import PublicTask
-
-
-def option_groups(command: Callable[..., int]) -> Callable[..., int]:
-    """Makes an option of each field of the command's parameters that are dataclasses.
-
-    A field is `name: Annotated[TYPE, Option(...)] = DEFAULT`; `--help` lists them in the order of the signature.
-    """
-    signature = inspect.signature(command, eval_str=True)
-    groups: dict[str, Any] = {
-        name: p.annotation for name, p in signature.parameters.items() if is_dataclass(p.annotation)
-    }
-    flat: list[inspect.Parameter] = []
-    for name, parameter in signature.parameters.items():
-        if name not in groups:
-            flat.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-            continue
-        hints = get_type_hints(groups[name], include_extras=True)
-        for field in fields(groups[name]):
-            kind = inspect.Parameter.KEYWORD_ONLY
-            flat.append(inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name]))
-
-    @wraps(command)
-    def grouped(**given: Any) -> int:
-        made = {name: group(**{f.name: given.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
-        return command(**given, **made)
-
-    grouped.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]
-    grouped.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
-    return grouped
 
 
 @panels(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -66,6 +69,33 @@ def panels(words: Mapping[str, str]) -> Callable[[Any], Any]:
         return function
 
     return marked
+
+
+def option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes an option of each field of the command's parameters that are dataclasses.
+
+    A field is `name: Annotated[TYPE, Option(...)] = DEFAULT`; `--help` lists them in the order of the signature.
+    """
+    signature, keyword = inspect.signature(command, eval_str=True), inspect.Parameter.KEYWORD_ONLY
+    kinds = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+    groups: dict[str, Any] = {name: kind for name, kind in kinds.items() if is_dataclass(kind)}
+    options = {name: [field for field in fields(group) if field.init] for name, group in groups.items()}
+    flat: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        if name not in groups:
+            flat.append(parameter.replace(kind=keyword))
+            continue
+        hints = get_type_hints(groups[name], include_extras=True)
+        flat += [inspect.Parameter(f.name, keyword, default=f.default, annotation=hints[f.name]) for f in options[name]]
+
+    @wraps(command)
+    def grouped(**given: Any) -> Any:
+        made = {name: group(**{f.name: given.pop(f.name) for f in options[name]}) for name, group in groups.items()}
+        return command(**given, **made)
+
+    grouped.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]
+    grouped.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
+    return grouped
 
 
 class Command(TyperCommand):

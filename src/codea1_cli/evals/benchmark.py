@@ -167,11 +167,11 @@ class CodeBenchmark(Protocol):
     def data_hash(self) -> str:
         """The hash of the loaded data; equal hashes are equal tasks."""
 
-    def prompts(self, tasks: Sequence[CodeTask], tokenizer: Any, style: str) -> list[list[int]]:
-        """Token ids of each task's prompt."""
+    def prompts(self, tasks: Sequence[CodeTask], tokenizer: Any, style: str) -> list[list[Any]]:
+        """Token ids of each task's prompt; without a tokenizer a chat, or a text alone, for a server."""
 
     def stop(self, style: str) -> tuple[str, ...]:
-        """Strings that end a sampled text."""
+        """Strings that end a sampled text, to be asked for after the prompts."""
 
     def sample(self, task: CodeTask, text: str, number: int, style: str) -> Sample:
         """A sampled text as a sample: raw and sanitised."""

@@ -26,7 +26,7 @@ from codea1_cli.evals.test_generation.sampling import sample_replies
 from codea1_cli.extract import AssertStatement, Stated, parse_suite
 from codea1_cli.files import kept_rows
 from codea1_cli.judging.compare import numbered, same
-from codea1_cli.models.sampler import ModelRef, SamplingSettings, context_of, open_sampler
+from codea1_cli.models.sampler import REPLIES, ModelRef, SamplingSettings, context_of, open_sampler
 from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.base import Limits, Sandbox, in_order
 from codea1_cli.sandbox.values import Unreadable, show
@@ -107,7 +107,7 @@ def write_suites(every: Sequence[Candidates], plan: Plan, file: Path, progress: 
     shown = {one.problem.id: _shown(one, plan.each) for one in every}
     if plan.model is not None:
         about = {key: value for key, value in asdict(plan.sampling).items() if key != "stop"}
-        about |= {"model": plan.model.path, "adapter": plan.model.adapter, "tests": plan.tests, "each": plan.each}
+        about |= {**plan.model.identity(), "tests": plan.tests, "each": plan.each}
         keep_settings(file, file.with_suffix(".settings.json"), about, "choose another --seed, or delete the file")
     found = {row["task_id"]: row for row in kept_rows(file)}
     keys = {one.problem.id: _digest([one.problem.question, *shown[one.problem.id]]) for one in every}
@@ -125,7 +125,8 @@ def write_suites(every: Sequence[Candidates], plan: Plan, file: Path, progress: 
     if left and plan.model is not None:
         room = (context_of(plan.model) or 16_384) - plan.sampling.max_new_tokens
         asked = [(one.problem, program) for one in left for program in shown[one.problem.id]]
-        with closing(open_sampler(plan.model, plan.engine)) as sampler:
+        kept = file.with_name(file.name.removesuffix(".jsonl") + REPLIES)
+        with closing(open_sampler(plan.model, plan.engine, kept)) as sampler:
             replies = sample_replies(sampler, asked, plan.tests, plan.sampling, room)
             for one in left:
                 task = one.problem.id
@@ -134,6 +135,7 @@ def write_suites(every: Sequence[Candidates], plan: Plan, file: Path, progress: 
                 append_row(file, found[task])
                 done += 1
                 progress("suites", done, len(every))
+        kept.unlink(missing_ok=True)
     return {one.problem.id: found[one.problem.id]["suites"] for one in every}
 
 

@@ -15,7 +15,7 @@ from codea1_cli.evals import statistics
 from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, ReferenceReport, Sample, Scored, ScoreOptions, Status
 from codea1_cli.evals.results import FORMAT, keep_origin, read_origin, references_record, verdict_rows
 from codea1_cli.evals.samples import SampleFile, read_samples
-from codea1_cli.models.sampler import ModelRef, Sampler, SamplingSettings, open_sampler, speed
+from codea1_cli.models.sampler import REPLIES, ModelRef, Sampler, SamplingSettings, open_sampler, speed
 from codea1_cli.problems.prompts import known_names, real_reply
 
 BATCH = 2048  # sequences between two writes where the engine makes its own batches
@@ -67,19 +67,21 @@ def sampled(
 ) -> tuple[list[Sample], dict[str, Any]]:
     """The samples of these tasks, sampled as far as `file` lacks them, and what a result says of their making."""
     kept = {key: value for key, value in asdict(settings).items() if key != "stop"}
-    kept |= {"model": ref.path, "adapter": ref.adapter, "style": style, "data": benchmark.data_hash()}
+    kept |= {**ref.identity(), "style": style, "data": benchmark.data_hash()}
     target = SampleFile(file, kept)
     about: dict[str, Any] = {"label": ref.label, "style": style, "sampling": asdict(settings), "seconds_sampling": 0.0}
     if all(target.counts[task.id] >= settings.n for task in tasks):
         note(f"all samples are there: {file}")
         about["model"] = {"model": ref.path, "label": ref.label}
         return read_samples(file, benchmark, tasks), {**about, **read_origin(file)}
-    with closing(open_sampler(ref, engine)) as sampler:
+    replies = file.with_name(file.name.removesuffix(".jsonl") + REPLIES)
+    with closing(open_sampler(ref, engine, replies)) as sampler:
         began = time.monotonic()
         made = sample_tasks(benchmark, tasks, sampler, settings, style, target, progress)
         about["seconds_sampling"] = time.monotonic() - began
-        about |= {"model": sampler.describe(), **speed(sampler.tokens, sampler.seconds)}
+        about |= {"model": sampler.describe(), **speed(sampler.tokens, sampler.seconds, **sampler.spent)}
     keep_origin(file, about)
+    replies.unlink(missing_ok=True)
     return made, about
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from codea1_cli.game.mistake_book import Entries
+from codea1_cli.game import Entries
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import ProblemOutcome, merge_stats, score_problem, select, signal_share
 from codea1_cli.judging.step_judge import OWN_CALLS, JudgedProblem

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from codea1_cli.errors import UserError, counted
+from codea1_cli.game import Entries
 from codea1_cli.game.judged_tests import UNSCORED, JudgedCandidate
-from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import ProblemOutcome, Stats, merge_stats, signal_share
 from codea1_cli.judging.judge import own_calls

@@ -1,1 +1,118 @@
-"""Models: finding one by name, its tokenizer and chat template, and sampling from it outside training."""
+"""Models: finding, loading and sampling them. Here: the options of a command that samples from a server, and where that
+is; `server.py` asks it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from typer import Option
+
+from codea1_cli.errors import UserError, counted, did_you_mean
+from codea1_cli.network import check_address
+
+KEY, TEST_KEY = "CODEA1_SERVER_KEY", "CODEA1_TEST_SERVER_KEY"
+"""The variables that hold a server's key; the second one's is for another server that writes tests."""
+NEUTRAL: dict[str, dict[str, float]] = {
+    "vllm": {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},
+    "llamacpp": {"top_k": 0, "min_p": 0.0, "typical_p": 1.0, "repeat_penalty": 1.0},
+}
+"""By who says to own a model: parameters beyond OpenAI's with which the server's own settings change no probability."""
+PARAMETERS = (
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "seed",
+    "stop",
+    "n",
+    *(name for p in NEUTRAL.values() for name in p),
+)
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """The options of a command that can sample from a server. `sent` counts its requests."""
+
+    server: Annotated[
+        str | None,
+        Option(metavar="URL", help=f"Sample from an OpenAI-compatible server, http://HOST:PORT/v1; its key is {KEY}."),
+    ] = None
+    concurrency: Annotated[int, Option(min=1, max=1024, help="Requests at once.")] = 16
+    max_requests: Annotated[
+        int | None, Option(min=1, help="Stop before sending more; what came is kept, the same command goes on.")
+    ] = None
+    omit: Annotated[
+        list[str] | None, Option(metavar="NAME", help="A parameter that the server does not take; repeat it.")
+    ] = None
+    patience: Annotated[
+        float, Option(min=0.1, help="Seconds that an answer may take, and that an outage is waited for.")
+    ] = 600.0
+    sent: Counter[str] = field(default_factory=Counter, init=False, compare=False, repr=False)
+
+    def find(self, engine: str = "auto", needed: bool = True) -> Server | None:
+        """The server that is named, if any. engine: the local one that is asked for; needed: no other server is named.
+
+        Raises:
+            UserError: as `at`, or an option would have no effect.
+        """
+        if self.server is not None and engine != "auto":
+            raise UserError(f"--engine {engine} has no effect with --server", "the server has its own")
+        if self.server is None and needed and self != ServerOptions():
+            names = (f.name for f in fields(self) if f.compare and getattr(self, f.name) != f.default)
+            raise UserError(f"without --server there is no use for --{next(names).replace('_', '-')}")
+        return None if self.server is None else self.at(self.server)
+
+    def at(self, url: str, key: str = KEY) -> Server:
+        """The server at an address; key: the variable with its key.
+
+        Raises:
+            UserError: it is no address, or a parameter to omit is none.
+        """
+        for name in self.omit or ():
+            if name not in PARAMETERS:
+                hint = did_you_mean(name, PARAMETERS) or f"one of {', '.join(dict.fromkeys(PARAMETERS))}"
+                raise UserError(f"--omit {name}: no such parameter is sent", hint)
+        return Server(check_address(url, "a server", "http://HOST:PORT/v1, and its key in " + key), self, key)
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where a model is served."""
+
+    url: str
+    options: ServerOptions
+    key: str = KEY
+
+    def identity(self) -> dict[str, Any]:
+        """What samples depend on besides the model's name and the settings."""
+        return {"server": self.url, "omit": sorted(self.options.omit or ())}
+
+    def secret(self) -> str:
+        """The key; an empty text where there is none. That of the first server is sent to no other host.
+
+        Raises:
+            UserError: no header can hold it.
+        """
+        found = os.environ.get(self.key, "").strip()
+        main = urlsplit(self.options.server or "")
+        if not found and (main.scheme, main.netloc) == urlsplit(self.url)[:2]:
+            found = os.environ.get(KEY, "").strip()
+        if not (found.isascii() and found.isprintable()):
+            raise UserError(f"the key in {self.key} cannot be sent: it holds more than printable ASCII")
+        return found
+
+
+def spent_text(spent: Mapping[str, float]) -> str:
+    """What a server was asked and gave, for a line of text."""
+    count = {name: int(number) for name, number in spent.items()}
+    sampled, kept, vain = (count.get(name, 0) for name in ("sampled", "kept", "requests"))
+    parts = [counted(count.get("requests", 0), "request")]
+    parts += [f"{vain - sampled} in vain"] if vain > sampled else []
+    parts += [f"{counted(kept, 'answer')} of earlier calls"] if kept else []
+    tokens = f"{count.get('prompt_tokens', 0):,} prompt tokens, {count.get('completion_tokens', 0):,} sampled"
+    ends = [f"{name.removeprefix('ended_')} {number}" for name, number in count.items() if name.startswith("ended_")]
+    return "; ".join([", ".join(parts), tokens, *([f"replies ended by {', '.join(ends)}"] if ends else [])])

@@ -256,17 +256,17 @@ def without_system(messages: Messages) -> Messages:
 
 
 def fitting_chat(tokenizer: Any, messages: Messages) -> Messages:
-    """The chat as the model's template takes it: where that has no place for a system message, its text stands in front
-    of the user's."""
-    if messages[0]["role"] == "system" and not _takes_system(tokenizer, "the model"):
-        return without_system(messages)
-    return messages
+    """The chat as the template takes it: where that has no place for a system message, its text is in the user's."""
+    refused = messages[0]["role"] == "system" and not _takes_system(tokenizer, "the model")
+    return without_system(messages) if refused else messages
 
 
-def render(tokenizer: Any, messages: Messages) -> list[int]:
-    """A chat prompt as token ids, ready for the assistant's turn."""
-    chat = fitting_chat(tokenizer, messages)
-    return list(tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=False))
+def render(tokenizer: Any, messages: Messages) -> list[Any]:
+    """A chat prompt as token ids, ready for the assistant's turn; as it is where a server renders it (None)."""
+    if tokenizer is None:
+        return messages
+    how = {"add_generation_prompt": True, "tokenize": True, "return_dict": False}
+    return list(tokenizer.apply_chat_template(fitting_chat(tokenizer, messages), **how))
 
 
 def load_tokenizer(model: str) -> Any:

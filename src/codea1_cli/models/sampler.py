@@ -7,16 +7,19 @@ reordered or split gives the same texts, up to the engine's own rounding (a batc
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from codea1_cli.errors import UserError
 from codea1_cli.files import read_json
+from codea1_cli.models import Server
 from codea1_cli.models.loading import check_files, from_library, load_tokenizer, resolve_model
 
 ENGINES = ("auto", "transformers", "vllm")
+REPLIES = ".replies.jsonl"
+"""How the name of a file ends that holds a server's replies for the time being."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class ModelRef:
     """A model to sample from.
 
     `path` is a folder or a hub id, `adapter` the folder of a LoRA adapter on top of it. `label` is short and for
-    people; `run` and `step` say where a policy of a run came from.
+    people; `run` and `step` say where a policy of a run came from. With a `server`, `path` is its name there.
     """
 
     path: str
@@ -32,6 +35,11 @@ class ModelRef:
     label: str = ""
     run: str | None = None
     step: int | None = None
+    server: Server | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """What is compared before samples are added to those of another call."""
+        return {"model": self.path, "adapter": self.adapter, **(self.server.identity() if self.server else {})}
 
 
 @dataclass(frozen=True)
@@ -47,14 +55,19 @@ class SamplingSettings:
 
 
 class Sampler(Protocol):
-    """`tokenizer` is the model's own, with left padding. tokens, seconds: sampled so far, and what `generate` took."""
+    """`tokenizer` is the model's own, with left padding; None: a server's, which is sent chats and texts in place of
+    token ids. tokens, seconds: sampled so far, and what `generate` took."""
 
     tokenizer: Any
     tokens: int
     seconds: float
 
-    def generate(self, prompts: Sequence[list[int]], settings: SamplingSettings) -> list[list[str]]:
-        """`n` texts for each prompt of token ids, without special tokens."""
+    @property
+    def spent(self) -> Mapping[str, int]:
+        """What else a server counts, by name."""
+
+    def generate(self, prompts: Sequence[list[Any]], settings: SamplingSettings) -> list[list[str]]:
+        """`n` texts for each prompt (`loading.render`), without special tokens."""
 
     def describe(self) -> dict[str, Any]:
         """Model, tokenizer, hash of the chat template, engine, number type, versions."""
@@ -63,17 +76,29 @@ class Sampler(Protocol):
         """Ends the engine and gives its memory back; nothing is sampled afterwards."""
 
 
-def speed(tokens: int, seconds: float) -> dict[str, float | None]:
-    """How many tokens were sampled, and how many per second, as results have it."""
-    return {"tokens_sampled": tokens, "tokens_per_second": round(tokens / seconds, 1) if seconds else None}
+def speed(tokens: float, seconds: float, **spent: float) -> dict[str, Any]:
+    """How many tokens were sampled, and how many per second, as results have it; of a server what it `spent`."""
+    rate = {"tokens_sampled": tokens, "tokens_per_second": round(tokens / seconds, 1) if seconds else None}
+    return {**rate, "server": spent} if spent else rate
 
 
-def open_sampler(model: ModelRef, engine: str = "auto") -> Sampler:
+def fits(prompt: Sequence[Any], room: int) -> bool:
+    """Whether a prompt has at most `room` tokens; those of a chat are the server's to count."""
+    return len(prompt) <= room or not isinstance(prompt[0], int)
+
+
+def open_sampler(model: ModelRef, engine: str = "auto", kept: Path = Path(REPLIES)) -> Sampler:
     """The sampler for `model`. `auto` is vLLM where it is installed and there is a GPU, else transformers.
+
+    kept: where a server's replies lie until the caller, who has put them elsewhere, removes the file.
 
     Raises:
         UserError: an unknown engine, vLLM where it cannot run, or a model that cannot be loaded.
     """
+    if model.server is not None:
+        from codea1_cli.models.server import ServerSampler
+
+        return ServerSampler(model, kept)
     import importlib.util
 
     import torch
@@ -96,11 +121,13 @@ def open_sampler(model: ModelRef, engine: str = "auto") -> Sampler:
 
 
 def context_of(model: ModelRef) -> int | None:
-    """Tokens that the model takes at once, prompt and reply; None where its configuration does not say.
+    """Tokens that the model takes at once, prompt and reply; None where its configuration, or a server, does not say.
 
     Raises:
         UserError: the configuration cannot be read.
     """
+    if model.server is not None:
+        return None
     from transformers import AutoConfig
 
     longest = getattr(from_library(AutoConfig, model.path, "configuration"), "max_position_embeddings", None)
@@ -117,7 +144,7 @@ def reply_tokens(model: ModelRef, usual: int) -> int:
     return usual if longest is None or 4 * usual <= 3 * longest else max(1, longest // 2)
 
 
-def prompt_seed(prompt: Sequence[int], seed: int) -> int:
+def prompt_seed(prompt: Sequence[object], seed: int) -> int:
     """The 62-bit seed of a prompt's samples in a job of seed `seed`; two lists of equal tokens have one."""
     digest = hashlib.blake2b(f"{seed} {' '.join(map(str, prompt))}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 2

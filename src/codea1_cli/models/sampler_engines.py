@@ -50,7 +50,7 @@ class TransformersSampler:
         self.batch = batch or BATCH[self.device]
         self.model = _load(model, self.dtype).to(self.device).eval()
         self._ends = end_tokens(model.path, self.tokenizer)
-        self.tokens, self.seconds = 0, 0.0
+        self.tokens, self.seconds, self.spent = 0, 0.0, dict[str, int]()
 
     def generate(self, prompts: Sequence[list[int]], settings: SamplingSettings) -> list[list[str]]:
         """`n` texts for each prompt.
@@ -211,7 +211,7 @@ class VllmSampler:
         self.ref = model
         self.tokenizer: Any = load_model_tokenizer(model)
         self._ends = end_tokens(model.path, self.tokenizer)
-        self.tokens, self.seconds = 0, 0.0
+        self.tokens, self.seconds, self.spent = 0, 0.0, dict[str, int]()
         options: dict[str, Any] = {"seed": 0, "gpu_memory_utilization": _share(memory), "generation_config": "vllm"}
         self._adapter: Any = None
         if model.adapter is not None:

@@ -12,6 +12,7 @@ from codea1_cli.durable import fsync_folder, fsync_tree
 from codea1_cli.errors import EnvironmentFault, UserError, did_you_mean
 from codea1_cli.files import kept_json, user_path
 from codea1_cli.methods.registry import method_of
+from codea1_cli.models import Server
 from codea1_cli.models.loading import BUILTIN, from_library, load_tokenizer, resolve_model
 from codea1_cli.models.sampler import ModelRef
 from codea1_cli.runs.checkpoints import model_damage
@@ -31,15 +32,27 @@ _TOKENIZER_FILES = (
 
 
 def find_model(
-    text: str | None, *, role: str = "code", step: int | None = None, runs_root: Path | None = None
+    text: str | None,
+    *,
+    role: str = "code",
+    step: int | None = None,
+    runs_root: Path | None = None,
+    server: Server | None = None,
 ) -> ModelRef:
-    """The model that `text` names; None is the newest run's policy that plays `role`.
+    """The model that `text` names; None is the newest run's policy that plays `role`. A server's has its name there.
 
     A run (name or folder) gives its newest whole checkpoint, or that of `step`; step 0 is the model it started from.
 
     Raises:
         UserError: there is no such run, checkpoint or folder; a step for what is not a run.
     """
+    if server is not None:
+        if text is None or step is not None:
+            raise UserError(
+                f"a model of {server.url} has no step" if text else f"which model of {server.url}?",
+                hint=f"--model NAME, of those that {server.url}/models lists",
+            )
+        return ModelRef(text, label=text, server=server)
     root = default_root(runs_root)
     run = find_run(None, root) if text is None else named_run(text, root)
     if run is not None:

@@ -11,32 +11,26 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import http.client
 import json
 import logging
 import random
 import secrets
-import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
 from hmac import compare_digest
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass
 
 import codea1_cli
-from codea1_cli.errors import UserError, first_line
+from codea1_cli.network import Client, NoAnswer
 from codea1_cli.sandbox.fusion_guest import ANSWER, MAC_BYTES, REQUEST, sign
 
 _log = logging.getLogger(__name__)
 
 PROBE_S = 15.0  # for a request that runs nothing
-_CONNECT_S = 10.0
 _ASK_AGAIN_S = 5.0  # how long a service that is down is not asked again
 _LARGEST = 512 << 20
 _MAIN = "from codea1_cli.sandbox.fusion_guest import main\n\nmain()\n"
@@ -62,10 +56,8 @@ class Service:
 
     def __init__(self, endpoint: str, setup: Mapping[str, Any], patience_s: float) -> None:
         self.endpoint, self.setup, self.patience_s = endpoint, dict(setup), patience_s
-        self.proxy = proxy_for(endpoint)
-        self.name = f"the sandbox-fusion service at {endpoint}"
-        if self.proxy is not None:
-            self.name += f" (through the proxy {self.proxy.hostname}:{self.proxy.port or 80})"
+        self._client = Client(endpoint)
+        self.name = f"the sandbox-fusion service at {self._client.name}"
         self.failures: Counter[str] = Counter()
         self.cause = ""
         self.down: ServiceFailure | None = None  # since an outage was longer than our patience
@@ -73,8 +65,6 @@ class Service:
         self._asked = 0.0
         self._probing = threading.Lock()
         self._guard = threading.Lock()
-        self._sockets: set[socket.socket] = set()
-        self.closed = False
 
     def ask(
         self, jobs: Iterable[Mapping[str, Any]], seconds: float, run_s: float, warm: Iterable[str] = (), check: str = ""
@@ -138,106 +128,25 @@ class Service:
 
     def close(self) -> None:
         """Ends the requests that are under way: they fail."""
-        self.closed = True
-        with self._guard:
-            for one in self._sockets:
-                _shut(one)
+        self._client.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed: what fails then is no outage."""
+        return self._client.closed
 
     def _post(self, body: bytes, seconds: float) -> Any:
         """The JSON that the service answers with, whole within `seconds`. Raises ServiceFailure."""
-        connection, path, headers = _connection(self.endpoint, self.proxy, min(seconds, _CONNECT_S))
-        late = threading.Event()
-
-        def end() -> None:
-            late.set()
-            if connection.sock is not None:
-                _shut(connection.sock)
-
-        # A socket's own limit is one of each read: a byte per second would never meet it.
-        timer = threading.Timer(seconds, end)
-        timer.daemon = True
-        timer.start()
         try:
-            connection.connect()
-            held: socket.socket = connection.sock
-            held.settimeout(seconds)
-            with self._guard:
-                self._sockets.add(held)
-            try:
-                if self.closed:
-                    raise ServiceFailure("closed", "the sandbox is closed")
-                connection.request("POST", path, body, {"Content-Type": "application/json"} | headers)
-                response = connection.getresponse()
-                raw = response.read(_LARGEST)
-            finally:
-                with self._guard:
-                    self._sockets.discard(held)
-        except TimeoutError:
-            raise ServiceFailure("timeout", f"no answer within {seconds:.0f} s") from None
-        except (OSError, http.client.HTTPException) as fault:
-            if late.is_set():
-                raise ServiceFailure("timeout", f"no whole answer within {seconds:.0f} s") from None
-            what = getattr(fault, "strerror", None) or first_line(fault)
-            raise ServiceFailure("refused" if isinstance(fault, ConnectionRefusedError) else "broken", what) from None
-        finally:
-            timer.cancel()
-            connection.close()
-        if late.is_set():  # a connection that ends is the end of some answers
-            raise ServiceFailure("timeout", f"no whole answer within {seconds:.0f} s")
-        shown = " ".join(raw[:200].decode("utf-8", "replace").split())
-        if response.status != 200:
-            raise ServiceFailure("status", f"it answers {response.status} {response.reason}: {shown}")
+            answer = self._client.ask("run_code", body, seconds, _LARGEST)
+        except NoAnswer as fault:
+            raise ServiceFailure(fault.kind, str(fault)) from None
+        if answer.status != 200:
+            raise ServiceFailure("status", f"it answers {answer.status} {answer.reason}: {answer.shown()}")
         try:
-            return json.loads(raw)
+            return json.loads(answer.body)
         except (ValueError, RecursionError):
-            raise ServiceFailure("garbage", f"its answer is no JSON: {shown}") from None
-
-
-def proxy_for(endpoint: str) -> SplitResult | None:
-    """The proxy that the usual variables name for an address: `http_proxy`, `https_proxy` or `all_proxy`, unless
-    `no_proxy` names its host. None for this machine itself, whatever they say.
-
-    Raises:
-        UserError: it is not an HTTP proxy.
-    """
-    address = urlsplit(endpoint)
-    proxies, host = getproxies_environment(), address.hostname or ""
-    named = proxies.get(address.scheme) or proxies.get("all")
-    if not named or _is_loopback(host) or proxy_bypass(address.netloc, proxies):
-        return None
-    found = urlsplit(named if "://" in named else f"http://{named}")
-    with contextlib.suppress(ValueError):
-        if found.scheme == "http" and found.hostname and found.port != 0:
-            return found
-    raise UserError(
-        f"the proxy for {endpoint} cannot be used: {found.scheme}://{found.netloc.rpartition('@')[2]} is no HTTP proxy",
-        f"set {address.scheme}_proxy to http://HOST:PORT, or name {host} in no_proxy",
-    )
-
-
-def _is_loopback(host: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return ip_address(host).is_loopback
-    return host == "localhost" or host.endswith(".localhost")
-
-
-def _connection(
-    endpoint: str, proxy: SplitResult | None, seconds: float
-) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
-    """A connection to the service, not yet made, what to ask it for, and headers for a proxy on the way."""
-    address, asked = urlsplit(endpoint), f"{urlsplit(endpoint).path}/run_code"
-    kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
-    if proxy is None:
-        return kind(address.hostname or "", address.port, timeout=seconds), asked, {}
-    headers = {}
-    if proxy.username is not None:
-        login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
-        headers = {"Proxy-Authorization": f"Basic {_base64(login.encode())}"}
-    connection = kind(proxy.hostname or "", proxy.port or 80, timeout=seconds)
-    if address.scheme == "http":
-        return connection, f"{endpoint}/run_code", headers
-    connection.set_tunnel(address.hostname or "", address.port, headers)
-    return connection, asked, {}
+            raise ServiceFailure("garbage", f"its answer is no JSON: {answer.shown()}") from None
 
 
 def _signed_answer(reply: Any, secret: bytes) -> dict[str, Any]:
@@ -278,8 +187,3 @@ def _uploads(check: str) -> dict[str, str]:
 
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
-
-
-def _shut(held: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        held.shutdown(socket.SHUT_RDWR)

@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from codea1_cli.environment import cores, demand_linux
 from codea1_cli.errors import UserError, did_you_mean
+from codea1_cli.network import check_address
 from codea1_cli.sandbox.base import LAYERS, Sandbox, SandboxEnvironment, check_layers
 
 if TYPE_CHECKING:
@@ -158,19 +158,7 @@ def check_endpoint(endpoint: str | None) -> str:
     hint = f"http://HOST:PORT, as --endpoint, sandbox.endpoint or {ENDPOINT}"
     if not found:
         raise UserError("no sandbox-fusion endpoint is named", hint)
-    try:
-        parts = urlsplit(found)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and found.isprintable()
-    except ValueError:
-        usable = False
-    if not usable or parts.query or parts.fragment or " " in found:
-        raise UserError(f"{found!r} is not the address of a sandbox-fusion service", hint)
-    if "@" in parts.netloc:
-        raise UserError(
-            f"the address of the sandbox-fusion service at {parts.hostname} holds a login, and none is ever sent",
-            f"{hint}, without USER:PASSWORD@",
-        )
-    return found.rstrip("/")
+    return check_address(found, "a sandbox-fusion service", hint)
 
 
 BACKENDS = {

@@ -187,7 +187,7 @@ class Sampler:
 
     def __init__(self):
         self.tokenizer, self.prompts, self.closed = self, 0, False
-        self.tokens, self.seconds = 0, 0.0
+        self.tokens, self.seconds, self.spent = 0, 0.0, {}
 
     chat_template = "takes every role"
 
@@ -219,7 +219,7 @@ class Sampler:
 @pytest.fixture
 def sampler(monkeypatch):
     fake = Sampler()
-    monkeypatch.setattr(job, "open_sampler", lambda model, engine: fake)
+    monkeypatch.setattr(job, "open_sampler", lambda model, engine, kept: fake)
     monkeypatch.setattr(model_reference, "find_model", lambda *_, **__: ModelRef("fake", label="fake"))
     monkeypatch.setattr(job, "context_of", lambda model: 16_384)
     monkeypatch.setattr(job, "reply_tokens", lambda model, usual: usual)

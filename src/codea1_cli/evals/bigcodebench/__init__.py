@@ -29,6 +29,7 @@ from codea1_cli.evals.bigcodebench.tasks import (
     load_tasks,
     prompt_text,
     public_task,
+    user_turn,
 )
 from codea1_cli.evals.samples import sanitize_bigcodebench
 from codea1_cli.problems.benchmark_files import PublicTask
@@ -61,7 +62,7 @@ class BigCodeBenchmark:
         self._digest = ""
         self._references: dict[str, ReferenceResult] = {}
         self._sandbox: Any = None
-        self._plain = False
+        self._plain = self._whole = False
 
     def load(self, data: Path | None) -> list[CodeTask]:
         """The subset's tasks. Raises UserError."""
@@ -77,12 +78,16 @@ class BigCodeBenchmark:
         """The hash of the loaded tasks."""
         return self._digest
 
-    def prompts(self, tasks: Sequence[CodeTask], tokenizer: Any, style: str) -> list[list[int]]:
-        """Token ids of each task's prompt: the chat template's text as it stands, or a base model's own prompt.
+    def prompts(self, tasks: Sequence[CodeTask], tokenizer: Any, style: str) -> list[list[Any]]:
+        """Token ids of each task's prompt: the chat template's text as it stands, or a base model's own prompt. For a
+        server (no tokenizer) the user's turn alone.
 
         Raises:
             UserError: the instruct split with a model that has no chat template.
         """
+        self._whole = tokenizer is None
+        if self._whole:
+            return [[{"role": "user", "content": user_turn(task.data, style)}] for task in tasks]
         chat = getattr(tokenizer, "chat_template", None) is not None
         self._plain = not chat
         try:
@@ -93,7 +98,7 @@ class BigCodeBenchmark:
 
     def stop(self, style: str) -> tuple[str, ...]:
         """Where a sample ends; `prompts` has to come first, since it depends on whether the model chats."""
-        return BASE_STOPS if self._plain else CHAT_STOPS
+        return () if self._whole else BASE_STOPS if self._plain else CHAT_STOPS
 
     def sample(self, task: CodeTask, text: str, number: int, style: str) -> Sample:
         """A sampled text as a sample; a base model's text continues the prompt."""

@@ -53,7 +53,7 @@ class EvalPlusBenchmark:
     def __init__(self, name: str) -> None:
         self.name = name
         self.title = benchmark_row(name).title
-        self._hash = ""
+        self._hash, self._whole = "", False  # whether a reply comes with its own fence
         self._tasks: dict[str, PlusTask] = {}
         self._expected: dict[str, dict[str, PartAnswers]] = {}
         self._checker: Checker | None = None
@@ -101,13 +101,14 @@ class EvalPlusBenchmark:
         """The hash of the loaded rows."""
         return self._hash
 
-    def prompts(self, tasks: Sequence[CodeTask], tokenizer: Any, style: str) -> list[list[int]]:
+    def prompts(self, tasks: Sequence[CodeTask], tokenizer: Any, style: str) -> list[list[Any]]:
         """Token ids of each task's prompt in one of the styles."""
+        self._whole = tokenizer is None and style != "completion"
         return [prompt_ids(task.data, tokenizer, style) for task in tasks]
 
     def stop(self, style: str) -> tuple[str, ...]:
-        """Strings that end a sampled text."""
-        return stops(self.name, style)
+        """Strings that end a sampled text; none of a reply that begins with its own fence, as a server's does."""
+        return () if self._whole else stops(self.name, style)
 
     def sample(self, task: CodeTask, text: str, number: int, style: str) -> Sample:
         """A sampled text as a sample; `codea1` finds the program as training does, the others as EvalPlus does."""

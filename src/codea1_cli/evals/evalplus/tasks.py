@@ -218,16 +218,19 @@ def stops(benchmark: str, style: str) -> tuple[str, ...]:
     return (*STOPS, *(_COMPLETION_STOPS[benchmark] if style == "completion" else ("\n```\n",)))
 
 
-def prompt_ids(task: PlusTask, tokenizer: Any, style: str) -> list[int]:
-    """The prompt's token ids."""
+def prompt_ids(task: PlusTask, tokenizer: Any, style: str) -> list[Any]:
+    """The prompt's token ids; for a server (no tokenizer) the text, or the chat without the answer's beginning."""
     text = task.prompt.strip() + "\n"
     if style == "completion":
-        return list(tokenizer(text)["input_ids"])
+        return [text] if tokenizer is None else list(tokenizer(text)["input_ids"])
     if style == "codea1":
         from codea1_cli.models.loading import render
 
         return render(tokenizer, _training_chat(task))
-    rendered = begun_answer(tokenizer, f"{INSTRUCTION}\n```\n{text.strip()}\n```\n")
+    turn = f"{INSTRUCTION}\n```\n{text.strip()}\n```\n"
+    if tokenizer is None:
+        return [{"role": "user", "content": turn}]
+    rendered = begun_answer(tokenizer, turn)
     return list(tokenizer(rendered, add_special_tokens=False)["input_ids"])
 
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from codea1_cli.errors import counted
 from codea1_cli.evals.statistics import share_interval
 from codea1_cli.evals.test_generation.execution import Outcome
 from codea1_cli.sandbox.base import Limits
@@ -222,3 +223,36 @@ def _percent(part: float, whole: int) -> float | None:
 
 def _mean(numbers: Sequence[float]) -> float | None:
     return sum(numbers) / len(numbers) if numbers else None
+
+
+def lines_of(protocol: str, figures: Mapping[str, Any], scoring: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Lines of a table of figures: name, figure, interval, what it is of."""
+    if protocol == ONE_SHOT:
+        asked = f"{counted(scoring['tests_per_suite'], 'test')} asked"
+        mutated = f"{counted(figures['mutation_functions'], 'function')} with mutants"
+        known = counted(figures["kill_rate_functions"], "function")
+        return [
+            ("validity", "validity", "validity", "as the game counts it"),
+            ("valid tests", "valid_tests", "valid tests", f"distinct calls the function answers, of {asked}"),
+            ("right tests", "right_tests", "right tests", f"valid, with the right answer, of {asked}"),
+            ("stated correctly", "stated_correctly", "", "valid tests"),
+            ("mutation score", "mutation", "mutation", f"by right tests; {mutated}"),
+            ("mutation score of calls", "mutation_by_calls", "mutation by calls", f"right answers put in; {mutated}"),
+            ("kill rate", "kill_rate", "kill rate", f"wrong candidates of {known}"),
+            ("line coverage", "line_coverage", "", "by valid calls, summed over functions"),
+            ("branch coverage", "branch_coverage", "", "by valid calls, summed over functions"),
+        ]
+    k, unconditional = scoring["k"], "mutation, unconditional"
+    some = f"{figures[f'mut@{k}_functions']} of {counted(figures['sample'], 'sampled function')}: all {k} tests pass"
+    every = f"{counted(figures[f'mut@{k}_all_functions'], 'function')}: all {k} tests pass"
+    passes = [(f"pass@{j}", f"pass@{j}", "pass" if j == k else "", "tests that pass") for j in (1, 2, 5, k) if j <= k]
+    return [
+        *dict.fromkeys(passes),
+        ("line coverage", "line_coverage", "", "by all tests, summed over functions"),
+        ("branch coverage", "branch_coverage", "", "by all tests, summed over functions"),
+        (f"mut@{k}, conditional", f"mut@{k}", "", some),
+        ("Mul", "mul", "", f"pass@{k} x mut@{k} / 100"),
+        (f"mut@{k}, all functions", f"mut@{k}_all", "", every),
+        ("Mul, all functions", "mul_all", "", "the same, without the sample"),
+        (unconditional, "mutation_unconditional", unconditional, "by passing tests, all functions"),
+    ]

@@ -199,6 +199,7 @@ class JobFolder(ResultsFolder):
             )
         self.model = job.model if self.given is None else None
         self.sampler: Sampler | None = None
+        self._replies = job.folder / "suites.replies.jsonl"
         super().__init__(job.folder, self._settings_of_job())
 
     def _settings_of_job(self) -> dict[str, Any]:
@@ -245,7 +246,7 @@ class JobFolder(ResultsFolder):
         if self.sampler is None:
             assert self.model is not None
             self._context()
-            self.sampler = open_sampler(self.model, self.job.engine)
+            self.sampler = open_sampler(self.model, self.job.engine, self._replies)
             self.begin()
             self.write("model.json", self.sampler.describe())
         return self.sampler
@@ -275,9 +276,10 @@ class JobFolder(ResultsFolder):
     def end_sampling(self) -> None:
         """Gives the model's memory back before anything is scored."""
         if self.sampler is not None:
-            self.sampler.close()
-            self.add("sampled.json", {"tokens": self.sampler.tokens, "seconds": self.sampler.seconds})
-            self.sampler = None
+            made, self.sampler = self.sampler, None
+            made.close()
+            self.add("sampled.json", {"tokens": made.tokens, "seconds": made.seconds, **made.spent})
+            self._replies.unlink(missing_ok=True)
 
     def finish(self, found: dict[str, Any]) -> dict[str, Any]:
         """Writes `results.json`: `found`, with the model, the seconds spent and the speed of sampling; returns it."""
@@ -289,4 +291,5 @@ class JobFolder(ResultsFolder):
 
 def _named(model: ModelRef) -> dict[str, Any]:
     """A model by names that hold on another machine as well, where results may be gone on with."""
-    return {"label": model.label, "run": Path(model.run).name if model.run else None, "step": model.step}
+    where = model.server.identity() if model.server else {}
+    return {"label": model.label, "run": Path(model.run).name if model.run else None, "step": model.step, **where}

@@ -15,7 +15,7 @@ from codea1_cli.evals.test_generation.entries import entry_as_test
 from codea1_cli.evals.test_generation.split_tests import first_test, split_suite
 from codea1_cli.files import kept_rows
 from codea1_cli.models.loading import render
-from codea1_cli.models.sampler import Sampler, SamplingSettings
+from codea1_cli.models.sampler import Sampler, SamplingSettings, fits
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.prompts import Message, known_names, real_reply, shown_code, shown_problem, test_messages
 from codea1_cli.problems.row_files import whole_rows
@@ -112,11 +112,11 @@ def chat_messages(function: Function, replies: Sequence[str]) -> list[Message]:
     return messages
 
 
-def fitting_prompt(tokenizer: Any, function: Function, replies: Sequence[str], room: int) -> list[int] | None:
+def fitting_prompt(tokenizer: Any, function: Function, replies: Sequence[str], room: int) -> list[Any] | None:
     """The chat as token ids; rounds are forgotten, oldest first, until it fits in `room`. None when it never does."""
     for forgotten in range(len(replies) + 1):
-        ids: list[int] = render(tokenizer, chat_messages(function, replies[forgotten:]))
-        if len(ids) <= room:
+        ids = render(tokenizer, chat_messages(function, replies[forgotten:]))
+        if fits(ids, room):
             return ids
     return None
 
@@ -155,7 +155,7 @@ def sample_in_rounds(
     return replies
 
 
-def _texts(sampler: Sampler, prompts: Sequence[list[int] | None], settings: SamplingSettings) -> list[str]:
+def _texts(sampler: Sampler, prompts: Sequence[list[Any] | None], settings: SamplingSettings) -> list[str]:
     """A text per prompt; an empty one for None."""
     fitting = [prompt for prompt in prompts if prompt is not None]
     texts = iter(sampler.generate(fitting, settings) if fitting else [])
@@ -180,7 +180,7 @@ def sample_suites(
     for at in range(0, len(due), chunk):
         part = due[at : at + chunk]
         asked, room = suite_prompts(sampler.tokenizer, part, tests_per_suite), context - settings.max_new_tokens
-        prompts = [prompt if len(prompt) <= room else None for prompt in asked]
+        prompts = [prompt if fits(prompt, room) else None for prompt in asked]
         names, replies = known_names(sampler.tokenizer), _texts(sampler, prompts, settings)
         texts |= {f.id: real_reply(reply, f.name, names) for f, reply in zip(part, replies, strict=True)}
         write_rows(file, ({"task_id": name, "protocol": "one-shot", "suite": text} for name, text in texts.items()))
@@ -199,25 +199,25 @@ def sample_replies(
 ) -> Iterator[list[str]]:
     """`settings.n` suites against each program, or of the problem where it is None, asked for as in training; none
     where a prompt is longer than `room`. Prompts are sampled `chunk` at a time, as they are asked for."""
-    names = known_names(sampler.tokenizer)
+    names, chunk = known_names(sampler.tokenizer), max(chunk, getattr(sampler, "batch", 0) // settings.n)
     for at in range(0, len(shown), chunk):
         part = shown[at : at + chunk]
         prompts = attack_prompts(sampler.tokenizer, part, tests_per_suite)
-        fitting = [prompt for prompt in prompts if len(prompt) <= room]
+        fitting = [prompt for prompt in prompts if fits(prompt, room)]
         texts = iter(sampler.generate(fitting, settings) if fitting else [])
         for (problem, _), prompt in zip(part, prompts, strict=True):
-            replies = next(texts) if len(prompt) <= room else []
+            replies = next(texts) if fits(prompt, room) else []
             yield [real_reply(reply, problem.entry_point, names) for reply in replies]
 
 
-def suite_prompts(tokenizer: Any, functions: Sequence[Function], tests_per_suite: int) -> list[list[int]]:
+def suite_prompts(tokenizer: Any, functions: Sequence[Function], tests_per_suite: int) -> list[list[Any]]:
     """The training's white-box prompt for each function, as token ids."""
     return attack_prompts(tokenizer, [(f.problem, f.shown or f.program) for f in functions], tests_per_suite)
 
 
 def attack_prompts(
     tokenizer: Any, shown: Sequence[tuple[Problem, str | None]], tests_per_suite: int
-) -> list[list[int]]:
+) -> list[list[Any]]:
     """The training's prompt for tests of each program, or for tests without one, as token ids."""
     names, prompts = known_names(tokenizer), []
     for problem, code in shown:
