@@ -183,8 +183,8 @@ def completed(run, monkeypatch, capfd):
     monkeypatch.setattr(sys, "argv", ["codea1"])
 
     def answer(line: str, shell: str = "bash") -> list[str]:
-        words = line.split(" ")
-        asked = {"COMP_WORDS": line, "COMP_CWORD": len(words) - 1, "_TYPER_COMPLETE_ARGS": line}
+        words = re.split(r"(?<!\\) ", line)
+        asked = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": len(words) - 1, "_TYPER_COMPLETE_ARGS": line}
         asked |= {"_CODEA1_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
         for name, value in asked.items():
             monkeypatch.setenv(name, str(value))
@@ -203,9 +203,13 @@ DOUBLE = "basic/double it:1"
     ("line", "found"),
     [
         ("codea1 runs show f", ["first"]),
-        ("codea1 compare first ", ["'second run'"]),
+        ("codea1 compare first ", [r"second\ run"]),
+        (r"codea1 runs show second\ r", [r"second\ run"]),
+        ("codea1 runs show 'sec", ["second run"]),
         ("codea1 mistakes inspect basic/l", ["basic/letters"]),
-        ("codea1 mistakes inspect --run first ", [f"'{DOUBLE}'", "basic/letters", "basic/ratio"]),
+        ("codea1 mistakes inspect --run first ", [r"basic/double\ it:1", "basic/letters", "basic/ratio"]),
+        (r"codea1 mistakes inspect basic/double\ it : ", ["1"]),  # bash makes three words of it
+        (r"codea1 mistakes inspect basic/double\ it :", ["1"]),
         ("codea1 mistakes inspect --run none ", [""]),
         ("codea1 train --recipe ti", ["tiny"]),
         ("codea1 recipes show 1", ["135m", "1.5b"]),

@@ -67,6 +67,8 @@ def test_intervals_are_of_the_rows_and_exact_where_all_agree():
     assert low[0] < 0.5 < high[0]
     assert (round(low[1], 2), high[1]) == (0.4, 1.0)
     assert found["low"]["test.exposed"] == [None, None]
+    early = tables([{"step": 0, "eval": {"set": "heldout", "code": {"n": 4}}}])["heldout"]
+    assert with_intervals(early, {0: Measured(problems, first)})["y"]["code.pass@1"] == [0.5]  # what it left out
     assert levels(np.array([[[1.0, 2.0], [0.0, 2.0]]]))[0] == (0.0, 0.5)
 
 

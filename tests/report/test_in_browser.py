@@ -57,6 +57,9 @@ def test_every_view_opens_and_a_click_leads_through_the_page(
         expect(view).to_contain_text("finished at step 3 of 3")
         assert page.evaluate("document.documentElement.dataset.theme") == scheme
         page.click("#theme")
+        bar = page.locator("nav").bounding_box()
+        assert bar is not None
+        assert bar["height"] < 45, "the views stand on several lines"
         page.click("nav >> text=curves")
         opened("curves")
         expect(view.locator("canvas").first).to_be_visible()
@@ -90,6 +93,8 @@ def test_every_view_opens_and_a_click_leads_through_the_page(
         page.click("#found a")
         opened("rollout")
         expect(view).to_contain_text(HOSTILE)
+        page.goto(f"file://{tmp_path}/page.html#/rollout/0/{quote(DOUBLE, safe='')}/2/0")
+        expect(view).to_contain_text("wrongly: 5")
         page.goto(f"file://{tmp_path}/page.html#/rollout/0/{quote(HOSTILE, safe='')}/2/0")
         opened("rollout")
         expect(view).to_contain_text("does not load")

@@ -64,12 +64,13 @@ def hostile(run) -> RunDir:
     tests = [
         ran(f"assert double({HOSTILE!r}) == 1", "failed", HOSTILE, HOSTILE)
         | {"valid": True, "reason": "", "stated_correctly": True},
-        ran("assert double(2) == 5", "failed", "4", "6") | {"valid": True, "reason": "", "stated_correctly": False},
-        ran("assert double() == 5", None, "", "") | {"valid": False, "reason": HOSTILE, "stated_correctly": None},
+        ran("assert double(2) == 4", "failed", "4", "6") | {"valid": True, "reason": "", "stated_correctly": False},
+        ran("assert double(*) == 5", None, "", "") | {"valid": False, "reason": HOSTILE, "stated_correctly": None},
     ]
     attacked = rollout_row(2, DOUBLE, 0, WRONG_DOUBLE, [], [])
     attacked["completion"] = HOSTILE
-    attacked["suites"] = [attacked["suites"][0] | {"text": HOSTILE, "tests": tests, "breaks": ["abcd1234"]}]
+    written = f"{HOSTILE}\nassert double(1) == 1\nassert double(2) == 5\nassert double(*) == 5"
+    attacked["suites"] = [attacked["suites"][0] | {"text": written, "tests": tests, "breaks": ["abcd1234"]}]
     unscored = rollout_row(2, DOUBLE, 1, HOSTILE, [], []) | {"reward": None, "loaded": None}
     broken = rollout_row(2, HOSTILE, 0, "def", [], []) | {"loaded": False, "load_detail": HOSTILE, "suites": []}
     write_rollouts(run.rollout_file(2), [attacked, unscored, broken])
@@ -94,7 +95,8 @@ def test_the_page_holds_the_run(hostile, made):
     assert texts[own[0]["code"]] == WRONG_DOUBLE
     (suite,) = own[1]["suites"]
     assert (suite["exposes"], suite["alarm"], suite["breaks"]) == (True, True, ["abcd1234"])
-    assert [texts[test[0]] for test in suite["tests"]][1] == "assert double(2) == 5"
+    assert [texts[test[0]] for test in suite["tests"]][1] == "assert double(2) == 4"
+    assert [test[-1] and texts[test[-1]] for test in suite["tests"]] == [None, "5", None]  # what a wrong one states
     book = found["books"][DOUBLE]
     assert [texts[row[0]] for row in book["live"]] == ["assert double(3) == 6", "assert double(-1) == -2"]
     assert [texts[row[0]] for row in book["retired"]] == ["assert double(0) == 0"]
@@ -174,6 +176,8 @@ def test_what_is_damaged_is_named_and_the_rest_is_there(hostile, made, what, nam
         assert [one["step"] for one in found["rollouts"][DOUBLE]] == [1, 3, 3, 3]
     if what not in ("metrics", "everything"):
         assert found["tables"]["steps"]["x"] == [1, 2, 3]
+    if what == "rows":
+        assert found["sets"]["heldout"]["steps"] == [0]
 
 
 def test_a_run_in_progress_is_shown_as_it_is(hostile, made):
@@ -200,6 +204,19 @@ def test_several_runs_are_compared_and_a_file_that_is_there_stays(hostile, made,
     data, _, _ = made("first", "other")
     assert "recipe.yaml" in data["compare"]["error"]
     assert {row["run"] for row in data["compare"]["sets"]["heldout"]} == {"first", "other"}
+
+
+def test_runs_over_seeds_come_in_order_and_what_all_lack_is_told_once(run, made):
+    folder = run.path.parent / "seeds"
+    for seed in (11, 9, 10):
+        one = make_run(folder, f"seed-{seed}", steps=1, total=1)
+        info = json.loads((one.path / "run.json").read_text())
+        (one.path / "run.json").write_text(json.dumps(info | {"seed": seed}))
+        one.mistakes_file.unlink()
+    data, _, done = made(folder)
+    assert [run["name"] for run in data["runs"]] == ["seed-9", "seed-10", "seed-11"]
+    (told,) = [line for line in done.err.splitlines() if "Mistake Book" in line]
+    assert "seed-9 and 2 more: no Mistake Book" in told
 
 
 def test_a_run_that_learns_from_pairs_lacks_nothing(hostile, made):

@@ -14,6 +14,7 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.shell import run_names
 from codea1_cli.errors import UserError, clock, counted, size_text
+from codea1_cli.files import kept_json
 
 if TYPE_CHECKING:
     from codea1_cli.evals.statistics import Change
@@ -115,12 +116,15 @@ def report(
     with only_writer(out, out, wait):
         write_atomic(out, page(console.jsonable(data)))
     missing = {run["path"]: run["missing"] for run in data["runs"] if run["missing"]}
+    lacks: dict[str, list[str]] = {}  # of runs over seeds most lack the same
+    for where, each in missing.items():
+        for what in each:
+            lacks.setdefault(what.removeprefix(f"{where}/").replace(f" {where}/", " "), []).append(where)
     if as_json:
         console.emit({"file": out, "bytes": out.stat().st_size, "runs": list(chosen), "missing": missing})
         return
-    for where, lacks in missing.items():
-        for what in lacks:
-            console.warn(f"{where}: {what}")
+    for what, places in lacks.items():
+        console.warn(f"{places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}: {what}")
     console.note(f"{counted(len(data['runs']), 'run')}, {size_text(out.stat().st_size)}")
     console.say(console.cell(out, whole=True))
 
@@ -155,7 +159,8 @@ def _named(name: str, root: Path, *, damaged: bool = False) -> list[RunDir]:
         whole = RunDir(place).exists()
         if whole or (damaged and any((place / part).exists() for part in ("run.json", "metrics.jsonl", "rollouts"))):
             return [RunDir(place)]
-    return next(filter(None, map(list_runs, places)), None) or [find_run(name, root)]
+    found = next(filter(None, map(list_runs, places)), None) or [find_run(name, root)]
+    return sorted(found, key=lambda run: (str(kept_json(run.path / "run.json").get("seed", "")).zfill(12), run.name))
 
 
 def _arm(name: str, chosen: Sequence[RunDir]) -> Arm:

@@ -13,7 +13,8 @@ from typer import Argument, Option
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.judge import WorkersOption
-from codea1_cli.cli.shell import run_names, shown_command
+from codea1_cli.cli.prepare_data import shown_command
+from codea1_cli.cli.shell import run_names
 from codea1_cli.errors import UserError, command, counted
 from codea1_cli.methods.registry import RoleName
 

@@ -1,5 +1,6 @@
 """`codea1 prepare-data`: from public or your own problems to clean, verified, decontaminated training data."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typer import Argument, Option
 
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, VerboseOption, WaitOption
-from codea1_cli.cli.shell import option_groups, panels, shown_command
+from codea1_cli.cli.shell import option_groups, panels
 from codea1_cli.errors import UserError, counted
 from codea1_cli.errors import command as typed
 from codea1_cli.recipe.data_options import Options, SourceOptions
@@ -226,3 +227,25 @@ def show_report(listed: Sequence[Mapping[str, Any]]) -> None:
             score = f"{line['score']:.2f}" if "score" in line else line.get("detail", "")
             rows.append(("", console.cell(score, "name"), line["other"], line["other_text"]))
     console.show(console.table(None, ("<stage", "reason", "<row", "text"), rows))
+
+
+_NOT_ON_A_CARD = {"out", "as_json", "verbose", "report", "runs", "workers", "wait"}
+
+
+def shown_command(context: typer.Context) -> str:
+    """The command as a card shows it: what was changed from the defaults, files by their names, no folders."""
+    words, values = list[str](), context.params
+    for param in context.command.params:
+        value: Any = values.get(str(param.name))
+        if param.param_type_name == "argument":
+            words.append(Path(value).name if "/" in value and Path(value).exists() else str(value))
+        elif param.name == "out":
+            words += ["--out", "DIR"]
+        elif param.name not in _NOT_ON_A_CARD and value not in (None, param.default, [], ()):
+            flag = max(param.opts, key=len)
+            if isinstance(value, bool):
+                words.append(flag if value else param.secondary_opts[0])
+                continue
+            for item in value if isinstance(value, list | tuple) else [value]:
+                words += [flag, item.name if isinstance(item, Path) else str(item)]
+    return shlex.join(["codea1", str(context.command.name), *words])

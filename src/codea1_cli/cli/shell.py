@@ -6,7 +6,6 @@ import contextlib
 import inspect
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import wraps
@@ -156,6 +155,10 @@ def complete(app: Callable[..., Any]) -> int:
     # Help is plain text here: read as Rich's markup it takes a third of a second more, and loses what is in brackets.
     _completion_classes._sanitize_help_text = lambda text: text
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere), contextlib.suppress(Exception):
+        if os.environ[_COMPLETES] == "complete_bash":
+            taken = _taken_by_bash()
+            form: Any = _completion_classes.BashComplete
+            form.format_completion = lambda _, item: taken(item.value)
         try:
             app(prog_name="codea1", standalone_mode=False)
         except SystemExit as end:
@@ -168,15 +171,28 @@ def _completer(found: Callable[[typer.Context], Iterable[str]]) -> Callable[[typ
 
     def matching(ctx: typer.Context, incomplete: str) -> list[str]:
         with contextlib.suppress(Exception):
-            return [_typed(name) for name in found(ctx) if name.startswith(incomplete)]
+            return [name for name in found(ctx) if name.startswith(incomplete)]
         return []
 
     return matching
 
 
-def _typed(name: str) -> str:
-    """As the shell takes it: bash alone is given the text that goes into the line."""
-    return shlex.quote(name) if os.environ.get(_COMPLETES) == "complete_bash" else name
+def _taken_by_bash() -> Callable[[str], str]:
+    """How bash takes a name into the line: escaped, as it is in an open quote. Bash cuts words at colons and replaces
+    the last piece alone: the words are put together here, and a name goes without what stands before that piece."""
+    words: list[str] = []
+    colons = False
+    for word in os.environ["COMP_WORDS"].split("\n")[: int(os.environ["COMP_CWORD"]) + 1]:
+        joined, colons = colons, bool(word) and not word.strip(":")
+        if words and (joined or colons):
+            words[-1] += word
+        else:
+            words.append(word)
+    joined = len(words) <= int(os.environ["COMP_CWORD"])
+    os.environ |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
+    before = words[-1].rpartition(":")[0].replace("\\", "") + ":" if joined and ":" in words[-1] else ""
+    quoted = words[-1][:1] in {"'", '"'}
+    return lambda name: name if quoted else re.sub(r"([^\w@%+=:,./-])", r"\\\1", name.removeprefix(before))
 
 
 def _runs(ctx: typer.Context) -> list[Path]:
@@ -275,25 +291,3 @@ RecipeOption = Annotated[
         "--recipe", "-r", metavar="NAME|FILE", help="A shipped recipe or a YAML file.", autocompletion=recipe_names
     ),
 ]
-
-
-_NOT_ON_A_CARD = {"out", "as_json", "verbose", "report", "runs", "workers", "wait"}
-
-
-def shown_command(context: typer.Context) -> str:
-    """The command as a card shows it: what was changed from the defaults, files by their names, no folders."""
-    words, values = list[str](), context.params
-    for param in context.command.params:
-        value: Any = values.get(str(param.name))
-        if param.param_type_name == "argument":
-            words.append(Path(value).name if "/" in value and Path(value).exists() else str(value))
-        elif param.name == "out":
-            words += ["--out", "DIR"]
-        elif param.name not in _NOT_ON_A_CARD and value not in (None, param.default, [], ()):
-            flag = max(param.opts, key=len)
-            if isinstance(value, bool):
-                words.append(flag if value else param.secondary_opts[0])
-                continue
-            for item in value if isinstance(value, list | tuple) else [value]:
-                words += [flag, item.name if isinstance(item, Path) else str(item)]
-    return shlex.join(["codea1", str(context.command.name), *words])

@@ -41,12 +41,14 @@ PANELS = (
     Panel("Held-out: problems solved", {"code.pass@1": "pass@1", "code.pass@n": "pass@n"}, "heldout", True, True),
     Panel(
         "Held-out: suites against wrong programs",
-        {
-            "test.exposed": "exposed",
-            "near_miss.exposed": "near-miss exposed",
-            "test.soundly_exposed": "soundly exposed",
-            "test.false_alarm": "false alarm",
-        },
+        {"test.exposed": "exposed", "test.soundly_exposed": "soundly exposed", "test.false_alarm": "false alarm"},
+        "heldout",
+        True,
+        True,
+    ),
+    Panel(
+        "Held-out: suites against near-misses",
+        {"near_miss.exposed": "exposed", "near_miss.soundly_exposed": "soundly exposed"},
         "heldout",
         True,
         True,
@@ -171,29 +173,31 @@ def _idle(numbers: Mapping[str, float]) -> dict[str, float]:
 
 
 def with_intervals(table: Table, measured: Mapping[int, Measured]) -> Table:
-    """The held-out table with the 95 % intervals of those figures that the evaluations' rows give (`levels`)."""
+    """The held-out table with the 95 % intervals of those figures that the evaluations' rows give (`levels`), and the
+    figures themselves where an earlier version left them out of metrics.jsonl."""
     import numpy as np
 
     by_problems: dict[frozenset[str], list[int]] = {}
     for step, one in measured.items():
         if step in table["x"]:
             by_problems.setdefault(one.problems, []).append(step)
-    low: dict[str, list[float | None]] = {}
-    high: dict[str, list[float | None]] = {}
+    columns: list[dict[str, list[float | None]]] = [{key: [*own] for key, own in table["y"].items()}, {}, {}]
+    (y, low, high), nothing = columns, [None] * len(table["x"])
     for problems, steps in by_problems.items():
         order = sorted(problems)
         for name in dict.fromkeys(name for step in steps for name in measured[step].figures):
             key = _OF_ROWS.get(name, "code.pass@n")
             have = [step for step in steps if name in measured[step].figures]
-            if not have or key not in table["y"]:
-                continue
             parts = [measured[step].figures[name] for step in have]
-            bounds = levels(np.array([[part.get(pid, (0.0, 0.0)) for pid in order] for part in parts]))
-            for step, (down, up) in zip(have, bounds, strict=True):
+            cells = np.array([[part.get(pid, (0.0, 0.0)) for pid in order] for part in parts])
+            for step, (above, below), (down, up) in zip(have, cells.sum(axis=1), levels(cells), strict=True):
                 place = table["x"].index(step)
-                low.setdefault(key, [None] * len(table["x"]))[place] = None if math.isnan(down) else down
-                high.setdefault(key, [None] * len(table["x"]))[place] = None if math.isnan(up) else up
-    return {**table, "low": low, "high": high}
+                for side, bound in ((low, down), (high, up)):
+                    side.setdefault(key, [*nothing])[place] = None if math.isnan(bound) else bound
+                values = y.setdefault(key, [*nothing])
+                if values[place] is None and below:
+                    values[place] = float(above / below)
+    return {**table, "y": y, "low": low, "high": high}
 
 
 def thinned(table: Table, points: int) -> Table:
@@ -220,12 +224,9 @@ def thinned(table: Table, points: int) -> Table:
 def events(lines: Sequence[Mapping[str, Any]], info: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What happened in a run beside its steps, in order: `step`, `kind` (fault, warning, resumed) and `text`."""
     found = [
-        {
-            "step": one.get("step", 0),
-            "kind": "resumed",
-            "text": f"resumed after step {one.get('step', 0)}{_changed(one)}",
-        }
+        {"step": (at := one.get("step", 0)), "kind": "resumed", "text": f"resumed after step {at}{_changed(one)}"}
         for one in info.get("resumed") or ()
+        if isinstance(one, Mapping)
     ]
     before: dict[str, int] = {}
     signs: set[str] = set()
@@ -283,6 +284,8 @@ def picture(name: str, found: Mapping[str, Table], kind: str) -> bytes:
                 if key in table["low"]:
                     low, high = (_scaled(table[side][key], scale) for side in ("low", "high"))
                     axes.fill_between(table["x"], low, high, alpha=0.2, color=drawn[0].get_color(), linewidth=0)
+        if panel.share and len({value for key in panel.figures for value in table["y"].get(key, ())}) == 1:
+            axes.set_ylim(-2, 102)  # a level line has no range of its own
         axes.set_title(panel.title + (" (%)" if panel.share else ""), fontsize="medium")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(alpha=0.3)

@@ -7,6 +7,7 @@ at, the first and the last among them. Texts are cut at `TEXT` characters, lists
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import zlib
@@ -14,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.extract import parse_suite
+from codea1_cli.extract.source import parse, unparse
 from codea1_cli.game.judged_tests import JudgedCandidate, JudgedSuite, JudgedTest
 from codea1_cli.game.pool import breaks_own, evidence
 from codea1_cli.game.rules import Game
@@ -149,11 +152,35 @@ def _candidate(row: Mapping[str, Any], rules: Game, texts: Texts) -> dict[str, A
                 "alarm": any(
                     t.stated_correctly is False for t in [t for t in own.tests if t.valid][: rules.tests_per_suite]
                 ),
-                "tests": [_test(test, texts) for test in suite["tests"] or ()],
+                "tests": [
+                    [*_test(test, texts), texts.number(answer)]
+                    for test, answer in zip(suite["tests"] or (), _answers(suite, rules), strict=True)
+                ],
             }
             for suite, own in zip(suites, judged.suites, strict=True)
         ],
     }
+
+
+def _answers(suite: Mapping[str, Any], rules: Game) -> list[str | None]:
+    """By test, the answer that the suite states where it is a wrong one: a kept test has the reference's in its place.
+    None where it is right, or where this version reads other asserts in the text."""
+    tests = suite["tests"] or []
+    wrong = [test["stated_correctly"] is False for test in tests]
+    entry = next((test["test"].removeprefix("assert ").partition("(")[0] for test in tests if test["valid"]), "")
+    written = parse_suite(suite["text"], entry, cap=rules.cap, mode=rules.mode) if any(wrong) else []
+    if len(written) != len(tests):
+        return [None] * len(tests)
+    return [_right_side(one.source) if at else None for one, at in zip(written, wrong, strict=True)]
+
+
+def _right_side(source: str) -> str:
+    """What stands on the right of an assert's comparison; the whole text of what is none."""
+    tree = parse(source)
+    match tree.body if tree is not None else []:
+        case [ast.Assert(ast.Compare(comparators=[answer, *_]))]:
+            return unparse(answer) or source
+    return source
 
 
 def _judged(test: Mapping[str, Any]) -> JudgedTest:

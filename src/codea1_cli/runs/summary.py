@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -164,30 +164,32 @@ class Measured:
 
 def measured(run: RunDir, told: Callable[[str], None] | None = None) -> dict[str, dict[int, Measured]]:
     """What evaluations of a run gave, by set (`heldout`, `humaneval`, ...) and step, as far as there are rows of
-    problems. A broken file is told of and left out where there is `told`.
-
-    Raises:
-        UserError: a file is broken, and nobody is told.
-    """
+    problems. What is broken is told of and left out where there is `told`, else raised as UserError."""
     found: dict[str, dict[int, dict[str, Any]]] = {}
+    sets: dict[str, dict[int, Measured]] = {}
     for file in sorted((run.path / "evaluation").glob("step-*.json")):
         _, step, part = file.stem.split("-", 2)
         if step.isdigit() and not part.endswith("-texts"):
             kind = "heldout" if part in PARTS else part
-            try:
-                rows = read_json(file, object)
-            except UserError as error:
-                if told is None:
-                    raise
-                told(error.what)
-                continue
-            found.setdefault(kind, {}).setdefault(int(step), {})[part] = rows
-    return {
-        kind: {
-            step: _heldout(run, parts) if kind == "heldout" else _benchmark(parts[kind]) for step, parts in at.items()
-        }
-        for kind, at in found.items()
-    }
+            with _telling(told, str(file)):
+                found.setdefault(kind, {}).setdefault(int(step), {})[part] = read_json(file, object)
+    for kind, at in found.items():
+        for when, parts in at.items():
+            with _telling(told, f"{run.path}: evaluation of {kind} at step {when}"):
+                sets.setdefault(kind, {})[when] = _heldout(run, parts) if kind == "heldout" else _benchmark(parts[kind])
+    return sets
+
+
+@contextlib.contextmanager
+def _telling(told: Callable[[str], None] | None, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (UserError, LookupError, TypeError, ValueError, AttributeError) as fault:
+        shape = UserError(f"{what} has other rows than an evaluation writes", hint="restore its files, or remove them")
+        error = fault if isinstance(fault, UserError) else shape
+        if told is None:
+            raise error from None
+        told(error.what)
 
 
 def _heldout(run: RunDir, parts: Mapping[str, Sequence[Row]]) -> Measured:
@@ -202,8 +204,7 @@ def _heldout(run: RunDir, parts: Mapping[str, Sequence[Row]]) -> Measured:
                     own[row["problem_id"]] = above + float(top(row)), below + float(bottom(row))
         if own:
             figures[f"pass@{n}" if name == "pass@n" else name] = own
-    chosen = {"test": TARGETS, "near-miss": NEAR_MISSES}
-    files = {part: run.path / "evaluation" / name for part, name in chosen.items()}
+    files = {part: run.path / "evaluation" / name for part, name in (("test", TARGETS), ("near-miss", NEAR_MISSES))}
     programs = {part: file.read_text(encoding="utf-8") for part, file in files.items() if file.is_file()}
     problems = frozenset(row["problem_id"] for rows in parts.values() for row in rows)
     return Measured(problems, figures, _info(run).get("data", {}).get("heldout_sha256") or "", programs)

@@ -26,18 +26,22 @@ const mean = (values) => {
   const there = values.filter(known);
   return there.length ? there.reduce((sum, value) => sum + value, 0) / there.length : null;
 };
-const number = (value, digits = 3) => (known(value) ? String(Number(value.toPrecision(digits))) : "n/a");
+function number(value, digits = 3) {
+  if (!known(value)) return "n/a";
+  const short = Number(value.toPrecision(digits));
+  return short && Math.abs(short) < 0.001 ? short.toExponential() : String(short);
+}
 const percent = (value, digits = 1) => (known(value) ? (100 * value).toFixed(digits) : "n/a");
 const counted = (count, one, many = one + "s") => `${count} ${count === 1 ? one : many}`;
 
 // A table in a box that scrolls. A heading that begins with ">" sets its column to the right; "code:" and "wide:" say how
-// a column breaks its lines.
-function table(headings, rows) {
+// a column breaks its lines. One that is `stacked` becomes a list on a phone, each cell under its heading.
+function table(headings, rows, stacked = false) {
   const kinds = headings.map((heading) => (heading[0] === ">" ? "right" : /^(code|wide):/.exec(heading)?.[1] ?? null));
   const words = headings.map((heading) => heading.replace(/^(>|code:|wide:)/, ""));
   const head = h("tr", null, words.map((word, at) => h("th", { class: kinds[at] === "right" ? "right" : null }, word)));
-  const body = rows.map((row) => h("tr", null, row.map((cell, at) => h("td", { class: kinds[at] }, cell))));
-  return h("div", { class: "scroll" }, h("table", null, h("thead", null, head), h("tbody", null, body)));
+  const body = rows.map((row) => h("tr", null, row.map((cell, at) => h("td", { class: kinds[at], "data-of": words[at] }, cell))));
+  return h("div", { class: "scroll" }, h("table", { class: stacked ? "stacked" : null }, h("thead", null, head), h("tbody", null, body)));
 }
 
 // -- places: #/view/part/part, each part encoded -----------------------------------------------------------------------
@@ -76,7 +80,9 @@ const arms = () => [...new Set(D.runs.map((run) => run.arm))];
 const colour = (at) => PALETTE[at % PALETTE.length];
 const runColour = (run) => colour(arms().indexOf(run.arm));
 const runAt = (at) => D.runs[Number(at)];
-const runChoices = () => D.runs.map((run, at) => [at, run.arm === run.name ? run.name : `${run.arm}: ${run.name}`]);
+// A run among the others of the page: runs over seeds are told apart by what they are runs of.
+const called = (run) => (run.arm === run.name || arms().length < 2 ? run.name : `${run.arm}: ${run.name}`);
+const runChoices = () => D.runs.map((run, at) => [at, called(run)]);
 
 // -- light and dark ----------------------------------------------------------------------------------------------------
 const prefersDark = matchMedia("(prefers-color-scheme: dark)");

@@ -14,19 +14,19 @@ function comparedSet(kind, rows) {
   const several = arms().length > 1, first = arms()[0];
   const level = (value, figure) => (known(value) ? ((plain(figure) ? 1 : 100) * value).toFixed(1) : "");
   const cells = rows.map((row) => [
-    row.figure, several ? named(row.run, row.run) : row.run, level(row.before, row.figure), level(row.after, row.figure),
+    row.figure, ...(several ? [named(row.run, row.run)] : []), level(row.before, row.figure), level(row.after, row.figure),
     difference(row.gain, row.figure), ...(several ? [difference(row.against, row.figure)] : []),
   ]);
   return [
     h("h2", null, kind),
-    table(["figure", "run", ">before", ">after", ">gain", ...(several ? [`>against ${first}`] : [])], cells),
+    table(["figure", ...(several ? ["run"] : []), ">before", ">after", ">gain", ...(several ? [`>against ${first}`] : [])], cells),
   ];
 }
 
 // A run's or an arm's name in its colour.
 function named(arm, words) {
   const swatch = h("span", { class: "swatch" });
-  swatch.style.borderTopColor = runColour({ arm });
+  swatch.style.color = runColour({ arm });
   return h("span", { class: "name" }, swatch, words);
 }
 
@@ -64,7 +64,8 @@ function wonAndLost() {
     const figures = [...new Set(D.runs.flatMap((run) => Object.keys(run.sets?.[kind]?.figures || {})))];
     if (!figures.includes(contrast.figure)) contrast.figure = figures[0];
     const last = sides.filter((side) => side.end === "last");
-    const fresh = last.length > 1 ? [last[0], last[1]] : [sides[0], sides.at(-1)];
+    const alike = (a, b) => [...sharesOf(a, kind, contrast.figure).keys()].some((id) => sharesOf(b, kind, contrast.figure).has(id));
+    const fresh = last.length > 1 && alike(last[0], last[1]) ? [last[0], last[1]] : [sides[0], sides.findLast((side) => side.arm === sides[0].arm)];
     const pick = (name, fallback) => sides.find((side) => side.name === name) || fallback;
     const one = pick(contrast.one, fresh[0]), other = pick(contrast.other, fresh[1]);
     const before = sharesOf(one, kind, contrast.figure), after = sharesOf(other, kind, contrast.figure);
@@ -86,7 +87,7 @@ function wonAndLost() {
         choice("figure", figures.map((name) => [name, name]), contrast.figure, set("figure")),
         choice("from", names, one.name, set("one")), choice("to", names, other.name, set("other")),
         choice("show", [["moved", "won and lost"], ["won", "won"], ["lost", "lost"], ["all", "all"]], contrast.show, set("show"))),
-      h("p", { id: "score" }, h("span", { class: "good strong" }, `${won.length} won`), ", ", h("span", { class: "bad strong" }, `${lost.length} lost`), `, ${rows.length - won.length - lost.length} alike of ${counted(rows.length, "problem")}`),
+      rows.length ? h("p", { id: "score" }, h("span", { class: "good strong" }, `${won.length} won`), ", ", h("span", { class: "bad strong" }, `${lost.length} lost`), `, ${rows.length - won.length - lost.length} alike of ${counted(rows.length, "problem")}`) : h("p", { id: "score", class: "muted" }, "No problem gives this figure on both sides."),
       list);
   };
   draw();
@@ -111,7 +112,7 @@ function evaluatedView(kind, id) {
   const rows = D.runs.flatMap((run) => {
     const own = run.sets?.[kind], at = own ? own.problems.indexOf(id) : -1;
     if (at < 0) return [];
-    return own.steps.map((step, end) => [named(run.arm, run.name), step,
+    return own.steps.map((step, end) => [named(run.arm, called(run)), step,
       ...figureNames(kind).map((name) => { const value = own.figures[name]?.[end][at]; return known(value) ? (plain(name) ? value.toFixed(1) : percent(value, 0)) : ""; })]);
   });
   const samples = kind !== "heldout" ? [] : D.runs.flatMap((run) => {
@@ -119,7 +120,7 @@ function evaluatedView(kind, id) {
     return [...new Set(own.map((one) => `${one.step} ${one.part}`))].map((group) => {
       const [step, part] = group.split(" "), those = own.filter((one) => one.step === Number(step) && one.part === part);
       const good = those.filter((one) => one.good).length, words = part === "code" ? `${good} of ${counted(those.length, "solution")} pass` : `${good} of ${counted(those.length, "suite")} expose ${part === "test" ? "their wrong program" : "their near-miss program"}`;
-      return h("details", null, h("summary", null, named(run.arm, run.name), `, step ${step}: ${words}`), those.map((one) => h("section", { class: "suite" },
+      return h("details", null, h("summary", null, named(run.arm, called(run)), `, step ${step}: ${words}`), those.map((one) => h("section", { class: "suite" },
         h("div", null, part === "code" ? verdict(one.good ? "passed" : "failed") : [one.good ? h("span", { class: "badge good" }, "exposed") : h("span", { class: "badge muted" }, "not exposed"), " ", one.alarm ? h("span", { class: "badge warn" }, "false alarm") : null]),
         known(one.program) ? h("details", null, h("summary", null, "the wrong program"), h("pre", null, text(one.program))) : null,
         h("pre", null, text(one.reply)))));
@@ -127,7 +128,7 @@ function evaluatedView(kind, id) {
   });
   return [
     h("p", null, link("back to all problems", "compare")), h("h2", null, `${kind}: ${id}`), asked ? question(asked) : null,
-    table(["run", ">step", ...figureNames(kind).map((name) => ">" + name)], rows),
+    table(["run", ">step", ...figureNames(kind).map((name) => ">" + name)], rows, true),
     h("h3", null, "What the policies answered"), samples.length ? samples : h("p", { class: "muted" }, "No texts of this problem's evaluation are in the page."),
   ];
 }

@@ -21,7 +21,7 @@ function smoothed(values) {
   return values.map((value) => (known(value) ? (kept = kept === null ? value : 0.8 * kept + 0.2 * value) : value));
 }
 
-// What one panel draws: lines {name, colour, dash, thin, run, x, y, low, high}.
+// What one panel draws: lines {name, key, arm, colour, dash, thin, x, y, low, high}; those without a name are an arm's runs.
 function linesOf(panel) {
   const keys = figuresOf(panel), single = D.runs.length === 1, lines = [];
   keys.forEach((key, at) => {
@@ -35,11 +35,12 @@ function linesOf(panel) {
         return { x: source.x, y: chosen.smooth ? smoothed(y) : y, low: scaled(source.low[key]), high: scaled(source.high[key]) };
       });
       const look = { colour: single ? colour(at) : runColour({ arm }), dash: single ? 0 : at % DASHES.length };
-      const name = single ? panel.figures[key] : keys.length > 1 ? `${arm} ${panel.figures[key]}` : arm;
+      const every = D.runs.filter((run) => run.arm === arm && run.tables?.[panel.table]).length;
+      const some = own.length < every ? ` (${own.length} of ${every} runs)` : "", name = single ? panel.figures[key] : arm + some;
       if (own.length > 1) {
         own.forEach((one) => lines.push({ ...look, ...one, thin: true, low: null, high: null }));
-        lines.push({ ...look, ...meanLine(own), name });
-      } else if (own.length) lines.push({ ...look, ...own[0], name });
+        lines.push({ ...look, ...meanLine(own), name, key, arm });
+      } else if (own.length) lines.push({ ...look, ...own[0], name, key, arm });
     }
   });
   return lines;
@@ -52,12 +53,13 @@ function meanLine(own) {
   return { x, y: x.map((step) => mean(at.map((values) => values.get(step)))), low: null, high: null };
 }
 
-// Vertical lines: checkpoints, resumes, faults and warnings of the runs that are shown.
+// Vertical lines: resumes, faults and warnings of the runs that are shown, and of few runs the checkpoints.
+const shownRuns = () => D.runs.filter((run) => !chosen.hidden.has(run.arm));
+const FEW = 4;
 function marksOf() {
-  const found = [];
-  for (const run of D.runs) {
-    if (chosen.hidden.has(run.arm) || D.runs.length > 4) continue;
-    for (const step of run.marks.checkpoints) found.push({ step, kind: "checkpoint" });
+  const found = [], few = shownRuns().length <= FEW;
+  for (const run of shownRuns()) {
+    for (const step of few ? run.marks.checkpoints : []) found.push({ step, kind: "checkpoint" });
     for (const event of run.events || []) found.push({ step: event.step, kind: event.kind });
   }
   return found;
@@ -81,6 +83,14 @@ function drawMarks(plot, marks) {
     ctx.stroke();
   }
   ctx.restore();
+}
+
+// From where to where an axis goes: a share stays within 0 and 100 %, a level line has room on both sides.
+function rangeOf(low, high, share) {
+  if (!known(low)) return [0, 1];
+  if (share && low === high) return [0, 100];
+  const [from, to] = low === high && low === 0 ? [0, 1] : uPlot.rangeNum(low, high, 0.1, true);
+  return share ? [Math.max(0, from), Math.min(100, to)] : [from, to];
 }
 
 function chart(panel) {
@@ -107,12 +117,25 @@ function chart(panel) {
     }
   }
   const joined = uPlot.join(data), marks = panel.table === "steps" ? marksOf() : [];
+  const swatchOf = (line, colour_) => {
+    const swatch = h("span", { class: `swatch ${["", "dashed", "dotted", "dashdotted"][line.dash]}` });
+    swatch.style.color = colour_;
+    return swatch;
+  };
+  // Several figures of several runs: a row per figure, told by its stroke, with a value in the colour of each run.
+  const rows = new Map();
+  const grouped = D.runs.length > 1 && new Set(shown.map(([, line]) => line.key)).size > 1;
   const labels = shown.map(([place_, line]) => {
-    const value = h("span", { class: "strong" });
-    const style = ["", "dashed", "dotted", "dashed"][line.dash];
-    const swatch = h("span", { class: `swatch ${style}` });
-    swatch.style.borderTopColor = line.colour;
-    legend.append(h("span", null, swatch, line.name, " ", value));
+    const value = h("span", { class: "strong", title: line.name });
+    if (!grouped) legend.append(h("span", null, swatchOf(line, line.colour), line.name, " ", value));
+    else {
+      if (!rows.has(line.key)) {
+        rows.set(line.key, h("span", { class: "values" }));
+        legend.append(h("div", { class: "figure" }, swatchOf(line, ink("--muted")), panel.figures[line.key], rows.get(line.key)));
+      }
+      value.style.color = line.colour;
+      rows.get(line.key).append(value);
+    }
     return [place_, value];
   });
   const axis = { stroke: ink("--muted"), grid: { stroke: ink("--line"), width: 1 }, ticks: { stroke: ink("--line") }, font: "12px system-ui" };
@@ -125,11 +148,12 @@ function chart(panel) {
       value.textContent = known(values[from]) ? number(values[from], 4) : "";
     }
   };
+  const logarithmic = chosen.log && joined.slice(1).flat().every((value) => !known(value) || value > 0);
   const options = {
     width: 400, height: 210, series, bands,
     legend: { show: false },
     cursor: { sync: { key: panel.table }, focus: { prox: 30 } },
-    scales: { x: { time: false }, y: { distr: chosen.log && joined.slice(1).flat().every((value) => !known(value) || value > 0) ? 3 : 1 } },
+    scales: { x: { time: false }, y: logarithmic ? { distr: 3 } : { range: (_, low, high) => rangeOf(low, high, panel.share) } },
     axes: [{ ...axis, size: 34, space: 45, incrs: WHOLE }, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : number(tick, 4))) }],
     hooks: { setCursor: [told], ready: [told], draw: [(plot) => drawMarks(plot, marks)] },
   };
@@ -163,11 +187,11 @@ function curvesView() {
   draw();
   const buckets = Math.max(...D.runs.flatMap((run) => Object.values(run.tables || {}).map((own) => own.bucket)), 1);
   return [
-    h("div", { class: "bar" }, runBoxes(draw), box("smooth", chosen.smooth, (on) => { chosen.smooth = on; draw(); }),
+    h("div", { class: "bar sticky" }, runBoxes(draw), box("smooth", chosen.smooth, (on) => { chosen.smooth = on; draw(); }),
       box("logarithmic", chosen.log, (on) => { chosen.log = on; draw(); })),
-    h("p", { class: "muted" }, "Drag to zoom, double-click to see all. Bands of held-out figures are 95 % intervals over problems",
+    h("p", { class: "muted" }, "Drag to zoom, double-click to see all. ", D.runs.length > arms().length ? "Thin lines are runs, thick ones their mean. " : "", "Bands of held-out figures are 95 % intervals over problems",
       buckets > 1 ? `; a point stands for up to ${buckets} steps, its band is from their smallest to their largest value. ` : ". ",
-      "Lines across: checkpoints (short), resumes (dashed), warnings (dotted), the fault that ended a run."),
+      `Upright lines: ${D.runs.length > FEW ? `checkpoints (short, of up to ${FEW} runs)` : "checkpoints (short)"}, resumes (dashed), warnings (dotted), the fault that ended a run.`),
     charts, others.length ? fold : null,
   ];
 }

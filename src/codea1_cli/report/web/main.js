@@ -1,8 +1,16 @@
 // The overview, and which view is shown.
-const HEADLINES = [["code.pass@1", "pass@1"], ["code.pass@n", "pass@n"], ["test.exposed", "exposed"], ["near_miss.exposed", "near-miss exposed"],
+const HEADLINES = [["code.pass@1", "pass@1"], ["code.pass@n", "pass@n"], ["test.exposed", "exposed"], ["test.soundly_exposed", "soundly exposed"],
+  ["near_miss.exposed", "near-miss exposed"], ["near_miss.soundly_exposed", "near-miss soundly exposed"],
   ["test.false_alarm", "false alarm"], ["test.validity", "suite validity"], ["test.stated_correctly", "stated rightly"]];
 
+// What n of pass@n is, where it is the same in all runs.
+function solutions() {
+  const found = new Set(D.runs.flatMap((run) => (run.tables?.heldout?.y["code.n"] || []).filter(known)));
+  return found.size === 1 ? [...found][0] : "n";
+}
+
 function headline() {
+  const shown = HEADLINES.filter(([key]) => D.runs.some((run) => run.tables?.heldout?.y[key]));
   const rows = D.runs.filter((run) => run.tables?.heldout).map((run) => {
     const own = run.tables.heldout, cell = (key, at) => {
       const value = own.y[key]?.at(at), low = own.low[key]?.at(at), high = own.high[key]?.at(at);
@@ -10,11 +18,11 @@ function headline() {
     };
     const both = (key) => {
       const [before] = cell(key, 0), [after, interval] = cell(key, -1);
-      return [h("div", null, own.x.length > 1 && after ? `${before} → ${after}` : after), h("div", { class: "muted small" }, interval)];
+      return after ? [h("div", null, own.x.length > 1 ? `${before} → ${after}` : after), h("div", { class: "muted small" }, interval)] : null;
     };
-    return [named(run.arm, run.name), `${own.x[0]} → ${own.x.at(-1)}`, ...HEADLINES.map(([key]) => both(key))];
+    return [named(run.arm, called(run)), own.x.length > 1 ? `${own.x[0]} → ${own.x.at(-1)}` : own.x[0], ...shown.map(([key]) => both(key))];
   });
-  return rows.length ? [h("h2", null, "Held-out problems, in percent"), table(["run", ">steps", ...HEADLINES.map(([, words]) => ">" + words)], rows)] : null;
+  return rows.length ? [h("h2", null, "Held-out problems, in percent"), table(["run", ">steps", ...shown.map(([, words]) => ">" + words.replace("@n", "@" + solutions()))], rows, true)] : null;
 }
 
 function runCard(run) {
@@ -22,7 +30,7 @@ function runCard(run) {
     checkpoints: run.marks.checkpoints.join(", "), "best checkpoint": run.marks.best ? `step ${run.marks.best.step}, ${run.marks.best.figure} ${number(run.marks.best.value, 4)}` : null,
     command: Array.isArray(run.info.command) ? run.info.command.join(" ") : null };
   return h("section", { class: "card" },
-    h("h3", null, named(run.arm, run.name)),
+    h("h3", null, named(run.arm, called(run))),
     h("p", null, h("span", { class: `badge ${run.state === "failed" ? "bad" : run.state === "running" ? "good" : "muted"}` }, run.state), ` at step ${run.step}${run.total ? ` of ${run.total}` : ""}`),
     run.error ? h("p", { class: "bad" }, run.error) : null,
     run.missing.length ? h("div", { class: "notice" }, h("div", { class: "strong" }, "missing or damaged"), run.missing.map((words) => h("div", null, words))) : null,

@@ -56,8 +56,8 @@ function problemView(at, id) {
   const steps = [...new Set(own.map((one) => one.step))];
   const curve = (title, x, figures) => chartOf(title, x, figures);
   return [
-    h("p", null, link("all problems", "problems"), D.runs.length > 1 ? [" in other runs: ", D.runs.map((other, place_) => (place_ !== Number(at) && other.rollouts?.[id] ? [link(other.name, "problem", place_, id), " "] : null))] : null),
-    h("h2", null, id, D.runs.length > 1 ? ` in ${run.name}` : ""),
+    h("p", null, link("all problems", "problems"), D.runs.length > 1 ? [" in other runs: ", D.runs.map((other, place_) => (place_ !== Number(at) && other.rollouts?.[id] ? [link(called(other), "problem", place_, id), " "] : null))] : null),
+    h("h2", null, id, D.runs.length > 1 ? ` in ${called(run)}` : ""),
     run.questions?.[id] ? question(run.questions[id]) : h("p", { class: "muted" }, "The problem's text is not in the page."),
     h("h3", null, "Candidates over time"),
     h("p", { class: "muted" }, "A row per step that is kept, a square per candidate with its reward."),

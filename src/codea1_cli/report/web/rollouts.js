@@ -48,9 +48,10 @@ function rolloutsView() {
 
 // -- one candidate -----------------------------------------------------------------------------------------------------
 function testsTable(tests, own) {
-  return table(["code:test", "verdict", "code:it gave", "code:right answer", ...(own ? [] : ["stated", "wide:left out because"])], tests.map(([test, said, valid, stated, expected, got, reason]) => [
+  const why = tests.some(([, , , , , , reason]) => text(reason)) ? ["wide:left out because"] : [];
+  return table(["code:test", "verdict", "code:it gave", "code:right answer", ...(own ? [] : ["stated", ...why])], tests.map(([test, said, valid, stated, expected, got, reason, answer]) => [
     text(test), valid || said ? verdict(said) : h("span", { class: "badge muted" }, "invalid"), text(got), text(expected),
-    ...(own ? [] : [known(stated) ? h("span", { class: stated ? "good" : "bad" }, stated ? "rightly" : "wrongly") : "", text(reason)])]));
+    ...(own ? [] : [known(stated) ? h("span", { class: stated ? "good" : "bad" }, stated ? "rightly" : ["wrongly", known(answer) ? [": ", h("code", null, text(answer))] : null]) : "", ...why.map(() => text(reason))])]), true);
 }
 
 function suiteView(run, suite, number_, candidate) {
@@ -70,6 +71,16 @@ function suiteView(run, suite, number_, candidate) {
     h("details", null, h("summary", null, "as the Test LLM wrote it"), h("pre", null, text(suite.text))));
 }
 
+// What a candidate's reward is made of, in words; `=` where the verdicts in the page give it to the digit.
+function earned(one) {
+  const share = (tests) => { const ran = tests.filter(([, said]) => said && said !== "unscored"); return ran.length ? ran.filter(([, said]) => said === "passed").length / ran.length : null; };
+  const book = share(one.book), each = one.suites.map((suite) => share(suite.tests.filter(([, , valid]) => valid)));
+  const whole = mean(each.map((own) => mean([book, own]))), told = known(whole) && known(one.reward) && Math.abs(whole - one.reward) < 0.0006;
+  if (!told) return "by the mean over its suites of the share of their valid tests that it passes, with the book's where there are some; ";
+  if (!known(book)) return "= the mean over its suites of the share of their valid tests that it passes; ";
+  return each.every(known) ? `= ½ × ${number(mean(each))} for its suites' valid tests + ½ × ${number(book)} for the Mistake Book's; ` : `= the mean over its suites of each one's share and the Mistake Book's, ${number(book)}; `;
+}
+
 function rolloutView(at, id, step, index) {
   const run = runAt(at), own = run.rollouts?.[id] || [], one = own.find((other) => other.step === Number(step) && other.index === Number(index));
   if (!one) return [h("p", { class: "notice" }, "This candidate is not in the page.")];
@@ -77,9 +88,9 @@ function rolloutView(at, id, step, index) {
   const passes = (tests) => { const ran = tests.filter(([, said]) => said && said !== "unscored"); return `${ran.filter(([, said]) => said === "passed").length} of ${ran.length}`; };
   return [
     h("div", { class: "bar" }, link("all rollouts", "rollouts"), link("the problem", "problem", at, id), step_(own[where - 1], "previous"), step_(own[where + 1], "next")),
-    h("h2", null, `${id}, step ${one.step}, candidate ${one.index}`, D.runs.length > 1 ? ` of ${run.name}` : ""),
+    h("h2", null, `${id}, step ${one.step}, candidate ${one.index}`, D.runs.length > 1 ? ` of ${called(run)}` : ""),
     h("p", null, "reward ", h("span", { class: "strong" }, number(one.reward)), " ",
-      one.suites.length ? h("span", { class: "muted" }, "= mean over its suites of the share of their valid tests that it passes, with the book's where there are some; ") : null,
+      one.suites.length ? h("span", { class: "muted" }, earned(one)) : null,
       [one.book.length ? `passes ${passes(one.book)} of the Mistake Book's tests` : null, one.own.length ? `passes ${passes(one.own)} of the problem's own tests` : null,
         one.selected && one.suites.length ? "the Test LLM learned from its suites" : null].filter(Boolean).join("; "), " ",
       one.loaded === false ? h("span", { class: "badge bad" }, "does not load") : one.loaded === null ? h("span", { class: "badge warn" }, "unscored") : null, " ",
