@@ -52,7 +52,7 @@ def main() -> None:
         for (case, number), killed in zip(jobs, theirs, strict=True):
             test = entry_as_test(case.tests[number]) or ""
             base = runner.run(case.code, case.entry_point, test)
-            ours = runner.on_mutants(case.entry_point, test, case.mutants, base.seconds)
+            ours = runner.on_mutants(case.entry_point, [(test, base.seconds)], case.mutants)
             for mutant, outcome in zip(case.mutants, ours, strict=True):
                 pairs += 1
                 if killed.get(f"{mutant.operator} {mutant.occurrence}") is not (outcome is not Outcome.PASSED):

@@ -18,7 +18,7 @@ from typing import Any
 from codea1_cli.errors import UserError
 from codea1_cli.evals.statistics import pass_at_k
 from codea1_cli.extract import extract_code, parse_suite
-from codea1_cli.mistakes.store import BookRow, MistakeStore
+from codea1_cli.mistakes import BookRow, MistakeStore
 from codea1_cli.problems.problem import Problem, read_problems
 from codea1_cli.runs.rollout_files import rollout_files, whole_rollouts
 from codea1_cli.runs.run_dir import RunDir, find_run, runs_root

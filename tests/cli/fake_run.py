@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.mistakes.store import MistakeStore
+from codea1_cli.mistakes import MistakeStore
 from codea1_cli.problems.problem import Problem, write_problems
 from codea1_cli.recipe.files import recipe_text
 from codea1_cli.recipe.schema import Recipe

@@ -17,6 +17,7 @@ from codea1_cli.cli.views import show_problem
 from codea1_cli.evals.results import Compared
 from codea1_cli.evals.statistics import Interval
 from codea1_cli.evals.test_generation.results import Difference
+from codea1_cli.mistakes import MistakeStore
 from codea1_cli.mistakes.inspect import (
     FailingCandidate,
     Latest,
@@ -27,7 +28,6 @@ from codea1_cli.mistakes.inspect import (
     TrendPoint,
 )
 from codea1_cli.mistakes.replay import Replayed
-from codea1_cli.mistakes.store import MistakeStore
 from tests.cli.fake_run import make_run
 
 WIDTH = 80

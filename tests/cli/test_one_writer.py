@@ -7,7 +7,7 @@ import pytest
 
 from codea1_cli.cli import app
 from codea1_cli.cli.console import run_app
-from codea1_cli.data.work import WorkFolder
+from codea1_cli.data import WorkFolder
 from codea1_cli.durable import only_writer
 from tests.cli.fake_run import make_run
 from tests.evals.evalplus.conftest import TASKS

@@ -5,11 +5,11 @@ from functools import partial
 
 import pytest
 
+from codea1_cli.data import WorkFolder
 from codea1_cli.data.pipeline import Pipeline
 from codea1_cli.data.sources.rows import FileRows
 from codea1_cli.data.sources.table import MappedRows
 from codea1_cli.data.stages import ProblemSampler, PromptCounter, SolveRate, solve_rate
-from codea1_cli.data.work import WorkFolder
 from codea1_cli.errors import UserError
 from codea1_cli.problems.problem import read_problems
 from codea1_cli.recipe.data_options import Options, SolveRule, read_keep

@@ -12,12 +12,12 @@ import typer
 
 from codea1_cli.cli.console import run_app
 from codea1_cli.cli.prepare_data import prepare_data
+from codea1_cli.data import WorkFolder
 from codea1_cli.data.folder import split_of
 from codea1_cli.data.pipeline import Pipeline
 from codea1_cli.data.sources.rows import FileRows
 from codea1_cli.data.sources.table import MappedRows
 from codea1_cli.data.verify import Verifier
-from codea1_cli.data.work import WorkFolder
 from codea1_cli.problems.problem import read_problems
 from codea1_cli.recipe.data_options import Options
 from codea1_cli.recipe.resources import problems_file, training_problems
@@ -211,7 +211,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tmp_path, capsys):
     assert prepare(capsys, source, tmp_path / "whole")[0] == 0
     out = tmp_path / "killed"
     code = "import os, sys, typer; from codea1_cli.cli.console import run_app; from codea1_cli.cli.prepare_data import prepare_data\n"
-    code += "from codea1_cli.data import work; work._FLUSH_LINES = 8\n"
+    code += "import codea1_cli.data; codea1_cli.data._FLUSH_LINES = 8\n"
     code += "from codea1_cli.data.verify import Verifier; check, left = Verifier.check, iter(range(40))\n"
     code += "Verifier.check = lambda *a: check(*a) if next(left, -1) >= 0 else os.killpg(0, 9)\n"
     code += "a = typer.Typer(); a.command()(prepare_data); sys.exit(run_app(a, sys.argv[1:]))"

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from codea1_cli.engine.resume import ResumePoint, resume_point, set_aside
 from codea1_cli.errors import UserError
-from codea1_cli.mistakes.store import MistakeStore
+from codea1_cli.mistakes import MistakeStore
 from codea1_cli.recipe.files import load_recipe, recipe_text, resumed_recipe
 from codea1_cli.runs.checkpoints import damage
 from codea1_cli.runs.run_dir import COMMITTED, RunDir

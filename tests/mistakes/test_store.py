@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.game import Book
 from codea1_cli.game.pool import PoolEvent, PoolMember, events_between
-from codea1_cli.mistakes.store import MistakeStore, fold
+from codea1_cli.mistakes import MistakeStore, fold
 
 TESTS = [f"assert f({i}) == {i * i}" for i in range(4)]
 EVENTS = st.lists(
@@ -157,7 +157,7 @@ def test_columns_are_the_contract(tmp_path):
 
 KILLED = """
 import os, signal, sys
-from codea1_cli.mistakes.store import MistakeStore
+from codea1_cli.mistakes import MistakeStore
 store = MistakeStore(sys.argv[1])
 store.append(1, [("p", f"t{i}", 1, "x" * 500) for i in range(2000)])
 def half():

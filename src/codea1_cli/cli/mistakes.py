@@ -16,9 +16,9 @@ from codea1_cli.errors import UserError, command, counted, did_you_mean
 from codea1_cli.methods.registry import method_of
 
 if TYPE_CHECKING:
+    from codea1_cli.mistakes import MistakeStore
     from codea1_cli.mistakes.inspect import ProblemView
     from codea1_cli.mistakes.replay import Replayed
-    from codea1_cli.mistakes.store import MistakeStore
     from codea1_cli.problems.problem import Problem
     from codea1_cli.recipe.schema import Recipe
     from codea1_cli.runs.run_dir import RunDir
@@ -232,7 +232,7 @@ def _elsewhere(recipe: "Recipe", sandbox: str | None, endpoint: str | None) -> "
 
 
 def _open(run: str | None, runs: Path | None) -> "tuple[RunDir, MistakeStore]":
-    from codea1_cli.mistakes.store import MistakeStore
+    from codea1_cli.mistakes import MistakeStore
     from codea1_cli.runs.run_dir import find_run, list_runs, runs_root
 
     root = runs_root(runs)

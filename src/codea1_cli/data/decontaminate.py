@@ -12,8 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.data import similarity
-from codea1_cli.data.work import Rows
+from codea1_cli.data import Rows, similarity
 from codea1_cli.errors import EnvironmentFault, Unreachable, UserError
 from codea1_cli.evals import registry
 from codea1_cli.extract.source import parse, unparse

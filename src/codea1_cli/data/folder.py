@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli import __version__
-from codea1_cli.data import Card
+from codea1_cli.data import Card, WorkFolder
 from codea1_cli.data.stages import Line, Prepared
-from codea1_cli.data.work import WorkFolder
 from codea1_cli.durable import fsync_folder
 from codea1_cli.errors import UserError, counted
 from codea1_cli.problems.problem import Problem, parquet_table

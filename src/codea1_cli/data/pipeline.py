@@ -11,12 +11,11 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from codea1_cli.data import Card
+from codea1_cli.data import Card, Stage, WorkFolder
 from codea1_cli.data.decontaminate import Decontaminator, exact_duplicates, near_duplicates
 from codea1_cli.data.folder import WORK, check_out, new_card, write_folder
 from codea1_cli.data.sources import Source
 from codea1_cli.data.stages import Line, Prepared, ProblemSampler, Progress, PromptCounter, Stages, digest, solve_rate
-from codea1_cli.data.work import Stage, WorkFolder
 from codea1_cli.errors import counted
 from codea1_cli.problems.benchmark_files import PublicTask
 from codea1_cli.problems.problem import Problem

@@ -12,8 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from codea1_cli.data import Rows, Stage, WorkFolder
 from codea1_cli.data.sources import NOT_UNICODE, Source
-from codea1_cli.data.work import Rows, Stage, WorkFolder
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError, first_line
 from codea1_cli.evals.test_generation.sampling import attack_prompts

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from codea1_cli.durable import write_atomic
 from codea1_cli.engine.step_state import new_future
 from codea1_cli.errors import first_line
-from codea1_cli.evals.benchmark import EvalSet
+from codea1_cli.evals.benchmark import EvalSet, Texts
 from codea1_cli.evals.heldout import NEAR_MISSES, TARGETS, HeldoutAttacking, HeldoutSolving
 from codea1_cli.evals.wrong_programs import wrong_programs
 from codea1_cli.problems.problem import Problem
@@ -33,7 +33,6 @@ from codea1_cli.runs.checkpoints import figure_of
 if TYPE_CHECKING:
     from codea1_cli.engine.arena import Arena
 
-Texts = dict[str, list[str]]  # by the item's id
 Share = tuple[Texts, int]  # one rank's, and how many of its prompts were too long
 
 

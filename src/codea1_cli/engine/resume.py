@@ -18,7 +18,7 @@ from codea1_cli.files import kept_json
 from codea1_cli.game import Book
 from codea1_cli.game.pool import Pool
 from codea1_cli.methods.registry import method_of
-from codea1_cli.mistakes.store import MistakeStore
+from codea1_cli.mistakes import MistakeStore
 from codea1_cli.runs.checkpoints import damage
 from codea1_cli.runs.run_dir import RunDir
 

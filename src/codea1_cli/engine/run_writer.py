@@ -21,7 +21,7 @@ from codea1_cli.game.pool import Pool, PoolEvent, events_between
 from codea1_cli.game.scoring import ProblemOutcome, has_signal
 from codea1_cli.judging.step_judge import JudgedProblem
 from codea1_cli.methods.registry import method_of
-from codea1_cli.mistakes.store import MistakeStore
+from codea1_cli.mistakes import MistakeStore
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.checkpoints import mark_best
 from codea1_cli.runs.rollout_files import rollout_rows, write_rollouts

@@ -17,7 +17,7 @@ recipe into sections, a line of metrics.jsonl and an evaluation into parts."""
 METHODS = {  # name -> module:Class
     "code-a1": "codea1_cli.methods.code_a1:CodeA1",
     "self-play": "codea1_cli.methods.code_a1:SelfPlay",
-    "golden-tests": "codea1_cli.methods.golden_tests:GoldenTests",
+    "golden-tests": "codea1_cli.methods.code_a1:GoldenTests",
     "sft": "codea1_cli.methods.sft:Sft",
 }
 DEFAULT = "code-a1"

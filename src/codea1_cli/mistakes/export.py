@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from codea1_cli.errors import counted
-from codea1_cli.mistakes.store import BookRow
+from codea1_cli.mistakes import BookRow
 from codea1_cli.problems.problem import Problem
 from codea1_cli.runs.rollout_files import call_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from codea1_cli.extract.source import parse, within
 from codea1_cli.game.pool import Pool
-from codea1_cli.mistakes.store import BookRow, MistakeStore, StoredEvent
+from codea1_cli.mistakes import BookRow, MistakeStore, StoredEvent
 from codea1_cli.runs.rollout_files import CandidateRecord, RecordedTest, history
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.judging.step_judge import reference_answers
+from codea1_cli.mistakes import BookRow
 from codea1_cli.mistakes.export import ExportedTest, value_source
 from codea1_cli.mistakes.inspect import LiveTest
-from codea1_cli.mistakes.store import BookRow
 from codea1_cli.problems.problem import Problem
 from codea1_cli.runs.rollout_files import call_of
 

@@ -23,7 +23,7 @@ from codea1_cli.evals.heldout import PARTS
 from codea1_cli.files import kept_json, read_json
 from codea1_cli.game.rules import Game
 from codea1_cli.methods.registry import method_of
-from codea1_cli.mistakes.store import MistakeStore
+from codea1_cli.mistakes import MistakeStore
 from codea1_cli.recipe.files import flat
 from codea1_cli.recipe.resources import heldout_problems
 from codea1_cli.report import curves, rollouts

@@ -20,8 +20,8 @@ from codea1_cli.extract.source import parse, unparse
 from codea1_cli.game.judged_tests import JudgedCandidate, JudgedSuite, JudgedTest
 from codea1_cli.game.pool import breaks_own, evidence
 from codea1_cli.game.rules import Game
+from codea1_cli.mistakes import MistakeStore
 from codea1_cli.mistakes.inspect import retired, trend
-from codea1_cli.mistakes.store import MistakeStore
 from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.verdicts import Verdict
 
@@ -29,9 +29,6 @@ STEPS_PER_PROBLEM = 12
 TEXT = 4000
 LISTED = 200
 POINTS = 40  # of a problem's mean rewards
-
-Place = tuple[int, str]
-"""A step and a problem that was sampled at it."""
 
 
 class Texts:

@@ -73,7 +73,7 @@ class RunDir:
 
     @property
     def mistakes_file(self) -> Path:
-        """The Mistake Book (`mistakes.store`)."""
+        """The Mistake Book (`mistakes.MistakeStore`)."""
         return self.path / "mistakes.sqlite"
 
     @property

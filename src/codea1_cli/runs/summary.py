@@ -12,6 +12,7 @@ from codea1_cli.evals.heldout import NEAR_MISSES, PARTS, TARGETS
 from codea1_cli.evals.statistics import Change, changes
 from codea1_cli.files import read_json
 from codea1_cli.methods.registry import ROLES
+from codea1_cli.problems.row_files import Row
 from codea1_cli.runs.checkpoints import folder_bytes
 from codea1_cli.runs.run_dir import RunDir
 
@@ -127,7 +128,6 @@ def last_metrics(run: RunDir, count: int) -> tuple[list[dict[str, Any]], list[di
 
 
 # -- what it was measured at -------------------------------------------------------------------------------------------
-Row = Mapping[str, Any]
 Parts = dict[str, tuple[float, float]]
 """By problem, what it adds to a figure's numerator and to its denominator."""
 

@@ -17,7 +17,6 @@ from codea1_cli.evals.bigcodebench.scoring import (
     RUNS,
     UNSCORED,
     BigCodeScored,
-    BigCodeVerdict,
     ScoreSettings,
     check_references,
     classify,
@@ -139,13 +138,13 @@ def test_a_reference_that_fails_gets_a_second_chance(room, task):
 @pytest.mark.parametrize(
     ("verdict", "detail", "state"),
     [
-        (BigCodeVerdict.PASS, "", RUNS),
-        (BigCodeVerdict.FAIL, "load_error: ModuleNotFoundError: No module named 'pandas'", MISSING),
-        (BigCodeVerdict.FAIL, "raised: LookupError: Please use the NLTK Downloader to", CORPUS),
-        (BigCodeVerdict.FAIL, "raised: URLError: <urlopen error [Errno -3]>", NETWORK),
-        (BigCodeVerdict.FAIL, "raised: AssertionError: 1 != 2", FAILS),
-        (BigCodeVerdict.TIMEOUT, "timeout: time limit", FAILS),
-        (BigCodeVerdict.UNSCORED, "the sandbox failed", UNSCORED),
+        (Status.PASS, "", RUNS),
+        (Status.FAIL, "load_error: ModuleNotFoundError: No module named 'pandas'", MISSING),
+        (Status.FAIL, "raised: LookupError: Please use the NLTK Downloader to", CORPUS),
+        (Status.FAIL, "raised: URLError: <urlopen error [Errno -3]>", NETWORK),
+        (Status.FAIL, "raised: AssertionError: 1 != 2", FAILS),
+        (Status.TIMEOUT, "timeout: time limit", FAILS),
+        (Status.UNSCORED, "the sandbox failed", UNSCORED),
     ],
 )
 def test_why_a_reference_does_not_run(verdict, detail, state):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from codea1_cli.evals.bigcodebench.scoring import BigCodeVerdict, ScoreSettings, always_equal, score
+from codea1_cli.evals.benchmark import Status
+from codea1_cli.evals.bigcodebench.scoring import ScoreSettings, always_equal, score
 from tests.sandbox.ends import ENDS, at_load, in_a_call
 
 QUICK = ScoreSettings(time_limit_s=3.0, memory_mb=1024)
@@ -84,14 +85,14 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_program_that_cheats_does_not_pass(name, room, task):
     scored = score(room, task, HOSTILE[name], QUICK)
-    assert scored.verdict in (BigCodeVerdict.FAIL, BigCodeVerdict.LIE, BigCodeVerdict.TIMEOUT), scored
+    assert scored.status in (Status.FAIL, Status.TIMEOUT), scored
 
 
 def test_the_next_program_is_judged_as_ever(room, task):
     for code in HOSTILE.values():
         if "while True" not in code:
             score(room, task, code, QUICK)
-    assert score(room, task, task.reference, QUICK).verdict is BigCodeVerdict.PASS
+    assert score(room, task, task.reference, QUICK).status is Status.PASS
 
 
 @pytest.mark.corpus
@@ -100,15 +101,15 @@ def test_every_end(room, task):
         for make in (in_a_call, at_load):
             code = make(body).replace("if x == 1: ", "") + "task_func = f\n"
             scored = score(room, task, code, QUICK)
-            assert scored.verdict is not BigCodeVerdict.UNSCORED, (name, scored)
+            assert scored.status is not Status.UNSCORED, (name, scored)
             ends = allowed == "crashed" and name != "exec"  # which its checker switches off
-            assert not ends or scored.verdict is not BigCodeVerdict.PASS, (name, scored)
-        assert score(room, task, task.reference, QUICK).verdict is BigCodeVerdict.PASS, name
+            assert not ends or scored.status is not Status.PASS, (name, scored)
+        assert score(room, task, task.reference, QUICK).status is Status.PASS, name
 
 
 def test_a_loop_ends_with_its_time(room, task):
     scored = score(room, task, "def task_func(n):\n    while True: pass", ScoreSettings(time_limit_s=1.0))
-    assert scored.verdict is BigCodeVerdict.TIMEOUT
+    assert scored.status is Status.TIMEOUT
 
 
 def test_honest_comparisons_are_no_lies():

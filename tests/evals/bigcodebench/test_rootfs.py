@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from codea1_cli.evals.bigcodebench.scoring import BigCodeVerdict, ScoreSettings, score
+from codea1_cli.evals.benchmark import Status
+from codea1_cli.evals.bigcodebench.scoring import ScoreSettings, score
 from codea1_cli.sandbox.base import SandboxEnvironment
 from codea1_cli.sandbox.local import LocalSandbox
 
@@ -32,10 +33,10 @@ def pythons() -> list[str]:
 
 def check(sandbox, task) -> None:
     right = score(sandbox, task, task.reference, QUICK)
-    assert right.verdict is BigCodeVerdict.PASS, right
+    assert right.status is Status.PASS, right
     for name, code in CHEATS.items():
         scored = score(sandbox, task, code, QUICK)
-        assert scored.verdict in (BigCodeVerdict.FAIL, BigCodeVerdict.LIE), (name, scored)
+        assert scored.status is Status.FAIL, (name, scored)
 
 
 @pytest.mark.parametrize("python", pythons() or [None], ids=lambda p: Path(p).parts[-3] if p else "none")
@@ -90,6 +91,6 @@ def test_tasks_that_need_libraries(shared):
         for task in load_tasks(shared / "data" / "bench").tasks:
             if task.task_id in wanted:
                 scored = score(sandbox, task, task.reference, ScoreSettings(time_limit_s=60.0))
-                assert scored.verdict is BigCodeVerdict.PASS, scored
+                assert scored.status is Status.PASS, scored
                 stub = task.complete_prompt + "\n    return None"
-                assert score(sandbox, task, stub, QUICK).verdict in (BigCodeVerdict.FAIL, BigCodeVerdict.TIMEOUT)
+                assert score(sandbox, task, stub, QUICK).status in (Status.FAIL, Status.TIMEOUT)

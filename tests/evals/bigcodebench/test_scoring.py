@@ -4,7 +4,8 @@ import textwrap
 
 import pytest
 
-from codea1_cli.evals.bigcodebench.scoring import BigCodeVerdict, ScoreSettings, score, score_all
+from codea1_cli.evals.benchmark import Status
+from codea1_cli.evals.bigcodebench.scoring import ScoreSettings, score, score_all
 from codea1_cli.evals.bigcodebench.tasks import read_task
 from codea1_cli.sandbox.base import Limits, UnitModule
 from codea1_cli.sandbox.verdicts import Verdict
@@ -20,33 +21,33 @@ def with_tests(body: str, **changes: object):
 
 
 def verdict(room, task, code="def task_func(n=0):\n    return n", settings=QUICK):
-    return score(room, task, code, settings).verdict
+    return score(room, task, code, settings).status
 
 
 def test_the_reference_passes_and_a_wrong_one_fails_with_its_line(room, task):
     right = score(room, task, task.reference, QUICK)
-    assert (right.verdict, right.passed, right.tests) == (BigCodeVerdict.PASS, 3, 3)
+    assert (right.status, right.passed, right.tests) == (Status.PASS, 3, 3)
     wrong = score(room, task, "def task_func(number):\n    return number", QUICK)
-    assert (wrong.verdict, wrong.passed) == (BigCodeVerdict.FAIL, 0)
+    assert (wrong.status, wrong.passed) == (Status.FAIL, 0)
     assert wrong.detail.startswith("test_error: raised: AssertionError: TypeError not raised")
 
 
 def test_a_program_is_compiled_with_no_settings_of_ours(room, task):
-    assert verdict(room, task, task.reference.replace("number)", "number: Missing)", 1)) is BigCodeVerdict.FAIL
-    assert verdict(room, task, "a: Missing = 1\n" + task.reference) is BigCodeVerdict.FAIL
-    assert verdict(room, task, task.reference + "\nassert False\n") is BigCodeVerdict.FAIL
+    assert verdict(room, task, task.reference.replace("number)", "number: Missing)", 1)) is Status.FAIL
+    assert verdict(room, task, "a: Missing = 1\n" + task.reference) is Status.FAIL
+    assert verdict(room, task, task.reference + "\nassert False\n") is Status.FAIL
 
 
 def test_calibration_puts_the_imports_before_the_solution(room, task):
     code = "def task_func(number):\n    os.getcwd()\n    return number + math.floor(1)"
     task = read_task(row(code_prompt="import os\nimport math\ndef task_func(number):"))
-    assert verdict(room, task, code) is BigCodeVerdict.PASS
+    assert verdict(room, task, code) is Status.PASS
     plain = ScoreSettings(calibrated=False, time_limit_s=10.0, memory_mb=1024)
-    assert score(room, task, code, plain).verdict is BigCodeVerdict.FAIL
+    assert score(room, task, code, plain).status is Status.FAIL
 
 
 def test_a_solution_that_is_cut_off_is_saved_by_nothing(room, task):
-    assert verdict(room, task, "def task_func(number):\n    return (number +") is BigCodeVerdict.FAIL
+    assert verdict(room, task, "def task_func(number):\n    return (number +") is Status.FAIL
 
 
 SURROUNDINGS = {
@@ -90,7 +91,7 @@ def test_a_test_finds(name, room):
         "import os, sys\ndef test_it(self):\n    import os, sys\n" + textwrap.indent(SURROUNDINGS[name], "    ")
     )
     scored = score(room, task, "def task_func(n=0):\n    return n", QUICK)
-    assert scored.verdict is BigCodeVerdict.PASS, scored
+    assert scored.status is Status.PASS, scored
 
 
 DENIED = {
@@ -103,19 +104,16 @@ DENIED = {
 @pytest.mark.parametrize("name", DENIED)
 def test_a_test_does_not_find(name, room):
     body = "def test_it(self):\n    with self.assertRaises(OSError):\n" + textwrap.indent(DENIED[name], "        ")
-    assert verdict(room, with_tests(body)) is BigCodeVerdict.PASS
+    assert verdict(room, with_tests(body)) is Status.PASS
 
 
 def test_nothing_stays_for_the_next_program(room):
     task = with_tests("def test_it(self):\n    self.assertFalse(__import__('os').path.exists('/tmp/left'))")
     code = "def task_func(): pass\n"
-    assert (
-        verdict(room, task, code + "import atexit\natexit.register(lambda: open('/tmp/left', 'w'))")
-        is BigCodeVerdict.PASS
-    )
+    assert verdict(room, task, code + "import atexit\natexit.register(lambda: open('/tmp/left', 'w'))") is Status.PASS
     verdict(room, task, code + "open('/tmp/left', 'w')")
     verdict(room, task, code + "open('/tmp/left', 'w')")
-    assert verdict(room, task, code) is BigCodeVerdict.PASS
+    assert verdict(room, task, code) is Status.PASS
 
 
 FIXTURES = {
@@ -138,8 +136,9 @@ def test_fixtures_count_as_the_checker_counts_them(name, room):
 def test_a_skipped_test_passes_only_where_the_reference_skips_it(room):
     task = with_tests("def test_a(self): self.skipTest('here')\ndef test_b(self): pass")
     code = "def task_func(n=0):\n    return n"
-    assert score(room, task, code, QUICK).verdict is BigCodeVerdict.LIE
-    assert score(room, task, code, QUICK, may_skip=frozenset({"test_a"})).verdict is BigCodeVerdict.PASS
+    lied = score(room, task, code, QUICK)
+    assert (lied.status, lied.detail) == (Status.FAIL, "skipped test_a")
+    assert score(room, task, code, QUICK, may_skip=frozenset({"test_a"})).status is Status.PASS
 
 
 def test_tests_that_the_source_does_not_show_are_not_believed(room, task):
@@ -157,7 +156,7 @@ def test_a_program_sees_no_test_while_it_loads(room, task):
     helper = "import os, stat\ndef _is_file(i):\n    try:\n        return stat.S_ISREG(os.fstat(i).st_mode)\n    except OSError:\n        return False\n"
     heap = "hits = [o for o in gc.get_objects() if isinstance(o, dict) and 'test_negative' in str(o.get('tests'))]\n"
     end = "assert not any(found) and not hits\ndef task_func(number):\n    return number + 1"
-    assert verdict(room, task, helper + code + heap + end) is BigCodeVerdict.PASS
+    assert verdict(room, task, helper + code + heap + end) is Status.PASS
 
 
 def test_equal_programs_run_once(room, task):
@@ -172,5 +171,5 @@ def test_equal_programs_run_once(room, task):
 
     jobs = [(n, (task, task.reference if n % 2 else "x = 1", 0.0, frozenset())) for n in range(6)]
     found = dict(score_all(Counting(), jobs, QUICK))
-    assert [found[n].verdict.value for n in range(6)] == ["fail", "pass"] * 3
+    assert [found[n].status.value for n in range(6)] == ["fail", "pass"] * 3
     assert len(calls) == 2

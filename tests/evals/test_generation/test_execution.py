@@ -84,9 +84,9 @@ def test_no_test_sees_what_another_left(runner):
 def test_a_hostile_test_takes_no_mutant_of_another_test_along(runner):
     mutants = make_mutants(SIGN)
     bad = "import os\nif sign(5) != 1:\n    os._exit(77)\nassert sign(5) == 1"
-    base = runner.on_mutants("sign", "assert sign(5) == 1", mutants, 0.0)
-    assert set(runner.on_mutants("sign", bad, mutants, 0.0)) == {Outcome.PASSED, Outcome.CRASHED}
-    assert runner.on_mutants("sign", "assert sign(5) == 1", mutants, 0.0) == base
+    base = runner.on_mutants("sign", [("assert sign(5) == 1", 0.0)], mutants)
+    assert set(runner.on_mutants("sign", [(bad, 0.0)], mutants)) == {Outcome.PASSED, Outcome.CRASHED}
+    assert runner.on_mutants("sign", [("assert sign(5) == 1", 0.0)], mutants) == base
     assert runner.run(SIGN, "sign", "assert sign(5) == 1").passed
 
 
@@ -103,8 +103,8 @@ def test_every_end_of_a_test_and_of_a_function(runner):
 
 def test_killed_and_survived_by_hand(runner):
     mutants = make_mutants(SIGN)
-    first = runner.on_mutants("sign", "assert sign(5) == 1", mutants, 0.0)
-    second = runner.on_mutants("sign", "assert sign(-3) == -1", mutants, 0.0)
+    first = runner.on_mutants("sign", [("assert sign(5) == 1", 0.0)], mutants)
+    second = runner.on_mutants("sign", [("assert sign(-3) == -1", 0.0)], mutants)
     assert sum(outcome is not Outcome.PASSED for outcome in first) == 6
     assert sum(outcome is not Outcome.PASSED for outcome in second) == 10
     tests = [("assert sign(5) == 1", 0.0), ("assert sign(-3) == -1", 0.0)]
@@ -132,7 +132,7 @@ def test_without_tests_every_mutant_lives(runner):
 def test_mutants_that_loop_crash_or_do_not_compile_are_killed(runner):
     sources = ["def add(a, b):\n    while True: pass\n", "def add(a, b:\n", "import os\nos._exit(0)\n", None, ADD]
     mutants = [Mutant("made", number, 1, source) for number, source in enumerate(sources)]
-    outcomes = runner.on_mutants("add", "assert add(1, 2) == 3", mutants, 0.0)
+    outcomes = runner.on_mutants("add", [("assert add(1, 2) == 3", 0.0)], mutants)
     assert [outcome.value for outcome in outcomes] == ["timeout", "load_error", "crashed", "load_error", "passed"]
 
 

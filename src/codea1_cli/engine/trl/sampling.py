@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
+from codea1_cli.methods.base import Ids
 from codea1_cli.models.sampler import SamplingSettings
 from codea1_cli.planning import CHUNK
 from codea1_cli.recipe.batching import longest
 from codea1_cli.recipe.schema import Recipe
-
-Ids = list[int]
 
 
 def sample_groups(

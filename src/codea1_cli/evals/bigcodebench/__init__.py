@@ -13,7 +13,6 @@ from codea1_cli.evals.benchmark import CodeTask, Progress, ReferenceReport, Samp
 from codea1_cli.evals.bigcodebench.environment import environment_key, missing_libraries, open_sandbox, python_for
 from codea1_cli.evals.bigcodebench.scoring import (
     FAILS,
-    BigCodeVerdict,
     Job,
     ReferenceResult,
     ScoreSettings,
@@ -33,14 +32,6 @@ from codea1_cli.evals.bigcodebench.tasks import (
 )
 from codea1_cli.evals.samples import sanitize_bigcodebench
 from codea1_cli.problems.benchmark_files import PublicTask
-
-_STATUS = {
-    BigCodeVerdict.PASS: Status.PASS,
-    BigCodeVerdict.FAIL: Status.FAIL,
-    BigCodeVerdict.LIE: Status.FAIL,
-    BigCodeVerdict.TIMEOUT: Status.TIMEOUT,
-    BigCodeVerdict.UNSCORED: Status.UNSCORED,
-}
 
 
 class BigCodeBenchmark:
@@ -168,7 +159,7 @@ class BigCodeBenchmark:
             seconds, skipped = (result.seconds, frozenset(result.skipped)) if result else (0.0, frozenset())
             jobs.append((at, (self.tasks[sample.task_id], sample.solution, seconds, skipped)))
         for at, scored in score_all(sandbox, jobs, self.settings):
-            found[at] = self._scored(samples[at], _STATUS[scored.verdict], scored.detail, scored.seconds)
+            found[at] = self._scored(samples[at], scored.status, scored.detail, scored.seconds)
             progress(len(found), len(samples))
         return [found[at] for at in range(len(samples))]
 

@@ -12,10 +12,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from codea1_cli.evals.benchmark import Status
 from codea1_cli.evals.bigcodebench.tasks import CLASS, BigCodeTask
 from codea1_cli.extract.source import parse
 from codea1_cli.files import kept_rows
@@ -27,25 +27,13 @@ CHECKER_S = 240.0
 """The checker's limit for a task; a reference that takes longer gets its own time."""
 
 
-class BigCodeVerdict(StrEnum):
-    """The checker's, and two of ours.
-
-    `LIE`: a pass that rests on no comparison. `UNSCORED`: the sandbox failed.
-    """
-
-    PASS = "pass"
-    FAIL = "fail"
-    TIMEOUT = "timeout"
-    LIE = "lie"
-    UNSCORED = "unscored"
-
-
 @dataclass(frozen=True)
 class BigCodeScored:
-    """One solution's verdict; `detail` says why it does not pass, `passed` counts tests, `skipped` names tests."""
+    """What one solution came to; `detail` says why it does not pass, `passed` counts tests, `skipped` names tests. What
+    the checker would let pass and rests on no comparison (skipped tests, values that equal anything) is a FAIL."""
 
     task_id: str
-    verdict: BigCodeVerdict
+    status: Status
     detail: str = ""
     passed: int = 0
     tests: int = 0
@@ -87,7 +75,7 @@ def score(
     reference_s: float = 0.0,
     may_skip: frozenset[str] = frozenset(),
 ) -> BigCodeScored:
-    """The verdict on one solution. `may_skip`: tests that the reference skips here; others have to run."""
+    """What one solution comes to. `may_skip`: tests that the reference skips here; others have to run."""
     code = task.calibrated(solution) if settings.calibrated else solution
     module = UnitModule(code, task.test, task.names, CLASS)
     run = sandbox.run_unit(module, settings.limits(reference_s))
@@ -95,28 +83,23 @@ def score(
 
 
 def judge(task: BigCodeTask, solution: str, run: UnitRun, may_skip: frozenset[str]) -> BigCodeScored:
-    """From a run to the verdict."""
+    """From a run to what the solution came to."""
     skipped = tuple(n for n, o in zip(task.names, run.tests, strict=True) if o.verdict is Verdict.SKIPPED)
     passed = sum(o.verdict is Verdict.PASSED for o in run.tests)
     fault = run.first_fault
     if fault is not None:
-        verdict = _VERDICTS.get(fault.verdict, BigCodeVerdict.FAIL)
-        detail = _say(task, run, fault)
+        status, detail = _STATUS.get(fault.verdict, Status.FAIL), _say(task, run, fault)
     elif not task.names:
-        verdict, detail = BigCodeVerdict.FAIL, "there is no test"
+        status, detail = Status.FAIL, "there is no test"
     elif set(skipped) - may_skip:
-        verdict, detail = BigCodeVerdict.LIE, f"skipped {', '.join(sorted(set(skipped) - may_skip))}"
+        status, detail = Status.FAIL, f"skipped {', '.join(sorted(set(skipped) - may_skip))}"
     else:
         detail = always_equal(solution)
-        verdict = BigCodeVerdict.LIE if detail else BigCodeVerdict.PASS
-    return BigCodeScored(task.task_id, verdict, detail, passed, len(task.names), round(run.seconds, 3), skipped)
+        status = Status.FAIL if detail else Status.PASS
+    return BigCodeScored(task.task_id, status, detail, passed, len(task.names), round(run.seconds, 3), skipped)
 
 
-_VERDICTS = {
-    Verdict.TIMEOUT: BigCodeVerdict.TIMEOUT,
-    Verdict.TAMPERED: BigCodeVerdict.LIE,
-    Verdict.UNSCORED: BigCodeVerdict.UNSCORED,
-}
+_STATUS = {Verdict.TIMEOUT: Status.TIMEOUT, Verdict.UNSCORED: Status.UNSCORED}  # of the first fault; else FAIL
 
 
 def _say(task: BigCodeTask, run: UnitRun, fault: TestOutcome) -> str:
@@ -131,7 +114,7 @@ Job = tuple[BigCodeTask, str, float, frozenset[str]]
 def score_all(
     sandbox: UnitSandbox, jobs: Iterable[tuple[Any, Job]], settings: ScoreSettings
 ) -> Iterator[tuple[Any, BigCodeScored]]:
-    """Scores jobs on all workers; each (key, verdict) comes as soon as it is there. Equal programs run once a task."""
+    """Scores jobs on all workers; each (key, result) comes as soon as it is there. Equal programs run once a task."""
     same: dict[tuple[str, str], list[Any]] = {}
     for key, job in jobs:
         same.setdefault((job[0].task_id, job[1]), []).append((key, job))
@@ -237,9 +220,9 @@ class ReferenceResult:
 def classify(scored: BigCodeScored) -> ReferenceResult:
     """From the reference's own verdict to what it says about the machine."""
     state = RUNS
-    if scored.verdict is BigCodeVerdict.UNSCORED:
+    if scored.status is Status.UNSCORED:
         state = UNSCORED
-    elif scored.verdict is not BigCodeVerdict.PASS:
+    elif scored.status is not Status.PASS:
         state = next((state for state, pattern in _REASONS.items() if pattern.search(scored.detail)), FAILS)
     return ReferenceResult(scored.task_id, state, scored.detail[:300], scored.seconds, scored.skipped)
 

@@ -146,14 +146,11 @@ class TestRunner:
             return None
         return [_arcs(answer) or frozenset() for answer in answers]
 
-    def on_mutants(self, entry_point: str, test: str, mutants: Sequence[Mutant], baseline_s: float) -> list[Outcome]:
-        """One test on each mutant, in order. Anything but a pass kills; a mutant without source cannot load."""
-        return self._on_mutants(entry_point, [(test, baseline_s)], mutants)
-
-    def _on_mutants(
+    def on_mutants(
         self, entry_point: str, tests: Sequence[tuple[str, float]], mutants: Sequence[Mutant]
     ) -> list[Outcome]:
-        """What all tests together come to on each mutant: the first that does not pass decides."""
+        """What tests together come to on each mutant, in order: the first that does not pass decides, and kills. A
+        mutant without source cannot load. tests: as of `kill`."""
         token = secrets.token_hex(16)
         wrapped = [text for test, _ in tests if (text := wrap_test(test, token)) is not None]
         runnable = [mutant for mutant in mutants if mutant.source is not None]
@@ -182,7 +179,7 @@ class TestRunner:
         groups = [plain, *([one] for one in tests if one not in plain)]
         for group in [group for group in groups if group]:
             alive = [at for at, dead in enumerate(killed) if not dead]
-            outcomes = self._on_mutants(entry_point, group, [mutants[at] for at in alive])
+            outcomes = self.on_mutants(entry_point, group, [mutants[at] for at in alive])
             if Outcome.UNSCORED in outcomes:
                 return None
             for at, outcome in zip(alive, outcomes, strict=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 
-from codea1_cli.evals.test_generation.entries import checks, runs_of
+from codea1_cli.evals.test_generation.entries import Statements, checks, runs_of
 from codea1_cli.extract.code import answer_text, before_first_fence, python_bodies
 from codea1_cli.extract.source import (
     MAX_REPLY_CHARS,
@@ -24,8 +24,6 @@ from codea1_cli.extract.source import (
 _MAX_SUITE_CHARS = 20_000_000  # each test holds all that stands before it: what is beyond is not read
 _ASSERT = re.compile(r"^[ \t]*assert\b", re.MULTILINE)
 _TEST = re.compile(r"^[ \t]*(?:(?:assert|try|with|raise|class)\b|def[ \t]+test)", re.MULTILINE)
-
-Statements = list[ast.stmt]
 
 
 def first_test(reply: str) -> str | None:
