@@ -23,7 +23,7 @@ from codea1_cli.cli import app, train
 from codea1_cli.cli.console import run_app
 from codea1_cli.cli.eval_code_view import _way_out
 from codea1_cli.engine.resume import book_state
-from codea1_cli.game import Book
+from codea1_cli.game.mistake_book import Book
 from codea1_cli.mistakes import MistakeStore
 from codea1_cli.problems.problem import read_problems, write_problems
 from codea1_cli.recipe.files import all_keys, load_recipe, recipe_text

@@ -3,7 +3,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codea1_cli.game import Book, BookEvent
+from codea1_cli.game.mistake_book import Book, BookEvent
 
 A, B, C = "assert f(1) == 1", "assert f(2) == 2", "assert f(3) == 3"
 tests = st.sampled_from([f"assert f({n}) == {n}" for n in range(12)])

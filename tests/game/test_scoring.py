@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codea1_cli.game import Book
 from codea1_cli.game.judged_tests import JudgedCandidate
+from codea1_cli.game.mistake_book import Book
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import merge_stats, score_problem
 from tests.game.play import judge

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from codea1_cli.game import Book
+from codea1_cli.game.mistake_book import Book
 from codea1_cli.game.rewards import SuiteCounts, code_reward, suite_reward
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import population_std, score_problem

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.game import Book
+from codea1_cli.game.mistake_book import Book
 from codea1_cli.game.pool import PoolEvent, PoolMember, events_between
 from codea1_cli.mistakes import MistakeStore, fold
 

@@ -15,7 +15,7 @@ from typing import Any
 from codea1_cli.durable import fsync_folder, write_rows
 from codea1_cli.errors import UserError, command
 from codea1_cli.files import kept_json
-from codea1_cli.game import Book
+from codea1_cli.game.mistake_book import Book
 from codea1_cli.game.pool import Pool
 from codea1_cli.methods.registry import method_of
 from codea1_cli.mistakes import MistakeStore

@@ -15,8 +15,8 @@ from codea1_cli.engine.client import RankReport
 from codea1_cli.engine.resume import book_state, pool_state
 from codea1_cli.errors import EnvironmentFault
 from codea1_cli.files import kept_json
-from codea1_cli.game import Book
 from codea1_cli.game.judged_tests import LATE_SHARE, LATE_STEPS, late_calls
+from codea1_cli.game.mistake_book import Book
 from codea1_cli.game.pool import Pool, PoolEvent, events_between
 from codea1_cli.game.scoring import ProblemOutcome, has_signal
 from codea1_cli.judging.step_judge import JudgedProblem

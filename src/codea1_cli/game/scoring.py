@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from codea1_cli.game import Book, BookEvent, Entries
 from codea1_cli.game.judged_tests import JudgedCandidate, JudgedSuite, JudgedTest, read_book_test
+from codea1_cli.game.mistake_book import Book, BookEvent, Entries
 from codea1_cli.game.pool import JudgedPool, breaks_own, evidence, kills
 from codea1_cli.game.rewards import SuiteCounts, SuiteReward, code_reward, nonprintable_share, suite_reward
 from codea1_cli.game.rules import Game

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from codea1_cli.game import Entries
+from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import ProblemOutcome
 from codea1_cli.judging.step_judge import Candidate, JudgedProblem, StepCandidate, StepJudge

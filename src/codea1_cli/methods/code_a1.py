@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from codea1_cli.errors import UserError, counted
-from codea1_cli.game import Entries
 from codea1_cli.game.judged_tests import UNSCORED, JudgedCandidate
+from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import ProblemOutcome, Stats, merge_stats, score_problem, select, signal_share
 from codea1_cli.judging.judge import own_calls

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from codea1_cli.errors import EnvironmentFault, UserError
-from codea1_cli.game import Book, BookEvent
+from codea1_cli.game.mistake_book import Book, BookEvent
 from codea1_cli.game.pool import Pool, PoolEvent, PoolMember, changed_pool
 from codea1_cli.runs.rollout_files import clean
 
