@@ -4,18 +4,18 @@ from pathlib import Path
 
 FILE = Path(__file__).parents[1] / "docs" / "img" / "loop.svg"
 BOXES = {  # name: x, y, width, height, class, title, lines
-    "problem": (20, 130, 130, 60, "plain", "problem", ("statement", "reference solution")),
+    "problem": (10, 130, 146, 60, "plain", "problem", ("a statement; a reference", "that only the judge sees")),
     "code": (210, 30, 210, 76, "code", "Code LLM", ("writes n solutions", "paid for tests passed")),
     "test": (210, 214, 210, 76, "test", "Test LLM", ("reads each solution, writes tests", "paid for bugs found, rightly stated")),
     "judge": (500, 122, 180, 76, "plain", "sandbox and judge", ("every solution on every test,", "every test on the reference")),
     "book": (500, 250, 180, 60, "plain", "Mistake Book", ("tests that solutions failed",)),
 }  # fmt: skip
 ARROWS = (  # path, label, where the label stands
-    ("M150 150 C180 140 184 90 206 78", "", (0, 0)),
-    ("M150 172 C180 185 184 225 206 238", "", (0, 0)),
+    ("M156 150 C184 140 184 90 206 78", "", (0, 0)),
+    ("M156 172 C184 185 184 225 206 238", "", (0, 0)),
     ("M315 106 L315 210", "solutions", (323, 162)),
     ("M420 62 C470 62 520 80 545 118", "solutions", (478, 56)),
-    ("M420 248 C458 244 480 215 505 196", "tests", (474, 240)),
+    ("M420 248 C458 244 480 215 505 196", "tests", (446, 262)),
     ("M498 140 C464 130 444 114 424 98", "reward", (446, 148)),
     ("M498 172 C462 182 440 204 424 224", "reward", (416, 186)),
     ("M600 198 L600 246", "failed", (608, 226)),

@@ -59,16 +59,18 @@ def draw(curves: Mapping[str, Sequence[Points]], figures: Sequence[str], file: P
         "font.family": "sans-serif",
     }
     from matplotlib import pyplot
+    from matplotlib.patches import Patch
 
     figure, axes = pyplot.subplots(1, len(figures), figsize=(3 * len(figures), 2.8), layout="constrained")
     for place, name in zip([axes] if len(figures) == 1 else axes, figures, strict=True):
         for (arm, runs), colour in zip(curves.items(), COLOURS, strict=False):
             panel(place, [run[name] for run in runs if run[name]], arm, colour)
-        place.set_title(name)
+        place.set_title(name if name == "asserts per suite" else f"{name} (%)")
         place.set_xlabel("step")
         place.spines[["top", "right"]].set_visible(False)
     handles, labels = (axes if len(figures) == 1 else axes[0]).get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(curves), frameon=False)
+    handles, labels = [*handles, Patch(color="#6c757d", alpha=0.25, lw=0)], [*labels, "lowest to highest seed"]
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     figure.savefig(file, metadata={"Date": None})
 
 
