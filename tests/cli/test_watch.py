@@ -1,5 +1,6 @@
 """`codea1 runs watch` and `runs show --plot`: a run seen through its files."""
 
+import io
 import json
 import os
 import pty
@@ -10,9 +11,10 @@ import termios
 import time
 
 import pytest
+from rich.console import Console
 
 from codea1_cli.cli import console, runs
-from codea1_cli.cli.watch import snapshot
+from codea1_cli.cli.watch import _fitting, snapshot
 from codea1_cli.engine.client import Heartbeats
 from tests.cli.fake_run import make_run
 from tests.e2e.harness import CODEA1
@@ -68,6 +70,22 @@ def test_a_run_that_nobody_trains_is_shown_once_and_fits_80_columns(run, call, n
     assert not re.search(r"code\[0\]|left", done.out)  # of a run that goes on
     assert call(runs.app, "watch", "first", "--json").data["figures"][0]["figure"] == "Code LLM reward"
     assert call(runs.app, "watch", "nobody").code == 2
+
+
+@pytest.mark.parametrize(("height", "ranks"), [(24, 2), (24, 16), (12, 16), (60, 16)])
+def test_a_low_terminal_leaves_figures_out_and_keeps_warnings(run, height, ranks):
+    under_way(run)
+    seen = snapshot(run, time.time()) | {"state": "running", "warnings": ["a warning", "the last one"]}
+    seen["ranks"] = [
+        {"rank": f"code[{place}]", "phase": "sampling", "step": 15, "seconds": 5.0} for place in range(ranks)
+    ]
+    low = Console(width=WIDE, height=height, file=io.StringIO())
+    low.print(_fitting(seen, low))
+    lines = low.file.getvalue().splitlines()
+    assert len(lines) <= height
+    assert [line.strip() for line in lines[-2:]] == ["a warning", "the last one"]
+    assert "Code LLM reward" in low.file.getvalue()
+    assert ("more on a higher terminal" in low.file.getvalue()) == (height < 60 and ranks > 2)
 
 
 @pytest.mark.parametrize("broken", ["", "[1]", '{"code[0]": 3}', "{"])

@@ -23,9 +23,8 @@ from codea1_cli.errors import clock
 from codea1_cli.files import kept_json
 
 if TYPE_CHECKING:
-    from rich.console import Group
+    from rich.console import Console, Group
 
-    from codea1_cli.report.curves import Table
     from codea1_cli.runs.run_dir import RunDir
 
 TrackerOption = Annotated[
@@ -37,25 +36,25 @@ TrackerOption = Annotated[
     ),
 ]
 
-# Words, table and key of what is drawn, and the unit it is shown in.
+# Words, table and key of what is drawn, and the unit it is shown in; on a low screen the last ones are left out.
 _LINES = (
     ("Code LLM reward", "steps", "code.reward", ""),
     ("Test LLM reward", "steps", "test.reward", ""),
-    ("exposed", "steps", "arena.exposed_share", "%"),
-    ("false alarm", "steps", "arena.false_alarm_share", "%"),
-    ("suite validity", "steps", "arena.suite_validity", "%"),
-    ("candidates solving", "steps", "arena.solved_share", "%"),
-    ("Code LLM signal", "steps", "arena.code_signal_share", "%"),
-    ("Test LLM signal", "steps", "arena.test_signal_share", "%"),
-    ("Mistake Book", "steps", "arena.book_tests", ""),
-    ("Code LLM entropy", "steps", "code.entropy", ""),
-    ("Test LLM entropy", "steps", "test.entropy", ""),
-    ("seconds per step", "steps", "timing.step_s", "s"),
-    ("Code LLM idle", "steps", "idle.code", "%"),
-    ("Test LLM idle", "steps", "idle.test", "%"),
     ("held-out pass@1", "heldout", "code.pass@1", "%"),
     ("held-out exposed", "heldout", "test.exposed", "%"),
     ("held-out false alarm", "heldout", "test.false_alarm", "%"),
+    ("exposed", "steps", "arena.exposed_share", "%"),
+    ("false alarm", "steps", "arena.false_alarm_share", "%"),
+    ("seconds per step", "steps", "timing.step_s", "s"),
+    ("Code LLM idle", "steps", "idle.code", "%"),
+    ("Test LLM idle", "steps", "idle.test", "%"),
+    ("suite validity", "steps", "arena.suite_validity", "%"),
+    ("candidates solving", "steps", "arena.solved_share", "%"),
+    ("Mistake Book", "steps", "arena.book_tests", ""),
+    ("Code LLM signal", "steps", "arena.code_signal_share", "%"),
+    ("Test LLM signal", "steps", "arena.test_signal_share", "%"),
+    ("Code LLM entropy", "steps", "code.entropy", ""),
+    ("Test LLM entropy", "steps", "test.entropy", ""),
 )
 _WIDTH = 30  # of a sparkline
 _TOLD = 4  # warnings
@@ -88,7 +87,7 @@ def watch(
 
         with _keys() as pressed, Live(console=out, screen=True, auto_refresh=False) as live:
             while chosen.locked_by() is not None:
-                live.update(_screen(snapshot(chosen, time.time())), refresh=True)
+                live.update(_fitting(snapshot(chosen, time.time()), out), refresh=True)
                 if pressed(every):
                     break
     console.show(_screen(snapshot(chosen, time.time())))
@@ -184,7 +183,7 @@ def snapshot(run: RunDir, now: float) -> dict[str, Any]:
     figures = [
         {"figure": words, "unit": unit, "values": values[-_WIDTH:], "step": found[table]["x"][-1]}
         for words, table, key, unit in _LINES
-        if (values := [value for value in _column(found, table, key) if value is not None])
+        if (values := [value for value in found.get(table, {}).get("y", {}).get(key, ()) if value is not None])
     ]
     warnings = [f"step {one['step']}: {one['text']}" for one in events(lines, info) if one["kind"] != "resumed"]
     return {
@@ -219,11 +218,6 @@ def doing(event: Mapping[str, Any], now: float, width: int) -> str:
     while len("  ".join(parts)) > width and len(parts) > 1:
         parts.pop()
     return "  ".join(parts)
-
-
-def _column(found: Mapping[str, Table], table: str, key: str) -> list[float | None]:
-    values: list[float | None] = found.get(table, {}).get("y", {}).get(key, [])
-    return values
 
 
 def _left(lines: Sequence[Mapping[str, Any]], total: int | None) -> float | None:
@@ -266,14 +260,26 @@ def _screen(seen: Mapping[str, Any]) -> Group:
     if seen["state"] == "running" and not seen["ranks"]:
         parts.append(console.cell("  starting: no rank has begun", "muted"))
     rows = [
-        (one["figure"], _bars(one["values"]), *(_value(pick(one["values"]), one) for pick in (min, max, _last)))
+        (one["figure"], _bars(own := one["values"]), *(_value(value, one) for value in (min(own), max(own), own[-1])))
         for one in seen["figures"]
     ]
     if rows:
         parts += [Text(), console.table(None, ("<", "<lately", ">least", ">most", ">last"), rows)]
+    parts += [console.cell(f"{seen['left_out']} more on a higher terminal", "muted")] if seen.get("left_out") else []
     if seen["warnings"]:
         parts += [Text(), *(_line(text) for text in seen["warnings"])]
     return Group(*parts)
+
+
+def _fitting(seen: Mapping[str, Any], out: Console) -> Group:
+    """The screen in as many lines as the terminal has: figures are left out from the last on, then ranks."""
+    figures, ranks = every = len(seen["figures"]), len(seen["ranks"])
+    while True:
+        few = {"figures": seen["figures"][:figures], "ranks": seen["ranks"][:ranks]}
+        screen = _screen({**seen, **few, "left_out": sum(every) - figures - ranks})
+        if len(out.render_lines(screen, pad=False)) <= out.height or figures + ranks <= 2:
+            return screen
+        figures, ranks = (figures - 1, ranks) if figures > 1 else (figures, ranks - 1)
 
 
 def _line(text: str) -> Any:
@@ -288,10 +294,6 @@ def _bars(values: Sequence[float]) -> str:
     from codea1_cli.mistakes.inspect import sparkline
 
     return sparkline([value - min(values) for value in values], _WIDTH) if console.unicode() else ""
-
-
-def _last(values: Sequence[float]) -> float:
-    return values[-1]
 
 
 def _value(value: float, one: Mapping[str, Any]) -> str:
