@@ -16,7 +16,7 @@ from codea1_cli.judging.judge_rows import JudgeRow, RowJudge, read_rows
 from codea1_cli.judging.references import ReferenceCache, call_limit
 from codea1_cli.sandbox.base import Limits, ProgramRun
 from codea1_cli.sandbox.local import LocalSandbox
-from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Value, Verdict
+from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected, Value, Verdict
 from tests.sandbox.shared import QUICK, verdicts
 
 
@@ -101,11 +101,13 @@ class Clocked:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, float]] = []
+        self.patience: list[tuple[int, int]] = []  # of each run: its calls, and how many may be late at full limits
 
     def run(
         self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0
     ) -> ProgramRun:
-        answers = []
+        answers, ran_out = [], 0
+        self.patience.append((len(calls), limits.patience))
         for call in calls:
             seconds = int(call[2:-1]) / 1000
             late = seconds > min(limits.cpu_s, limits.time_s)
@@ -113,7 +115,8 @@ class Clocked:
             kind = AnswerKind.TIMEOUT if late else AnswerKind.VALUE
             used = limits.cpu_s if late and call[0] == "f" and limits.cpu_s < math.inf else 0.0 if late else seconds
             answers.append(Answer(kind, None if late else Value(wire="1"), "time limit" * late, used))
-            if late and limits.stop_late:
+            ran_out += late
+            if late and ran_out == limits.stop_after:
                 break
         return ProgramRun(True, "", answers)
 
@@ -177,6 +180,23 @@ def test_candidates_have_twice_the_least_and_ten_times_the_slowest_answer() -> N
     judge.check("cand", "f", ["f(1)"], expected)
     judge.check("cand", "f", ["f(1)", "f(80)"], expected)
     assert [limit for _, _, limit in box.asked] == [0.5, 1.0, 1.0]
+
+
+def test_a_candidate_that_keeps_running_out_of_time_goes_on_side_by_side() -> None:
+    calls = [f"f({n})" for n in (1, 9000, 9001, 2, 9002, 9003, 3, 9004, 4)]
+    known = {call: Expected(call, True, 1, "1", wire="1", seconds=0.001) for call in calls}
+    verdicts = []
+    for late, runs in ((0, [(9, 3), (2, 0), (2, 0)]), (2, [(9, 1), (3, 0), (3, 0), (1, 0)]), (3, [(3, 0)] * 3)):
+        box = Clocked()
+        found = Judge(box, limits=Limits(time_s=2.0)).check("c", "f", calls, known, late=late)
+        assert box.patience[0] == runs[0]
+        assert sorted(box.patience) == sorted(runs)
+        assert sorted(call for call, _, _ in box.asked) == sorted(calls)
+        verdicts.append({call: test.verdict for call, test in found.verdicts.items()})
+    assert verdicts[0] == verdicts[1] == verdicts[2]
+    assert [call for call, verdict in verdicts[0].items() if verdict is Verdict.PASSED] == [
+        "f(1)", "f(2)", "f(3)", "f(4)",
+    ]  # fmt: skip
 
 
 def test_a_fault_reaches_everybody_who_waits() -> None:

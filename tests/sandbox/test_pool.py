@@ -75,7 +75,7 @@ def test_a_loop_costs_processor_time_and_a_sleep_costs_time(sandbox: LocalSandbo
     assert kinds(run) == ["value", "timeout", "value", "value"]
     assert run.answers[1].seconds >= 0.2
     assert run.answers[0].seconds < run.answers[2].seconds < run.answers[1].seconds
-    assert kinds(sandbox.run(program, "f", calls, replace(limits, stop_late=True))) == ["value", "timeout"]
+    assert kinds(sandbox.run(program, "f", calls, replace(limits, stop_after=1))) == ["value", "timeout"]
     (slept,) = sandbox.run(program, "f", ["f(2)"], Limits(time_s=0.8, cpu_s=60)).answers
     assert (slept.kind, slept.seconds) == (AnswerKind.TIMEOUT, 0)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from codea1_cli.extract import AssertStatement, parse_suite
@@ -85,18 +86,27 @@ class Judge:
         calls: Sequence[str],
         expected: Mapping[str, Expected],
         stop_late: bool = False,
+        late: int = 0,
     ) -> CandidateResult:
-        """Runs a candidate once on the distinct calls and judges each against `expected`.
+        """Runs a candidate on the distinct calls and judges each against `expected`.
 
         A call whose expected answer is not valid is not run and has no verdict; nor has one after the first that is out
-        of time, with `stop_late`.
+        of time, with `stop_late`. `late`: how many other calls of the candidate have run out of time before.
         """
         distinct = [call for call in dict.fromkeys(calls) if call in expected and expected[call].valid]
         # Answers that no reference gave have no seconds.
         needed = max((getattr(expected[call], "seconds", self.limits.time_s) for call in distinct), default=0.0)
         cpu_s = call_limit(self.limits.time_s, needed, 2 * self.references.least_s)
-        limits = replace(self.limits, cpu_s=cpu_s, stop_late=stop_late)
-        return self._judge(self.sandbox.run(candidate, entry_point, distinct, limits), distinct, expected)
+        patience = max(self.limits.patience - late, 0)
+        limits = replace(self.limits, cpu_s=cpu_s, patience=patience, stop_after=1 if stop_late else patience)
+        run = self.sandbox.run(candidate, entry_point, distinct, limits) if patience else ProgramRun(True)
+        if rest := [] if stop_late else distinct[len(run.answers) :]:  # few of them are likely to end
+            hurried = replace(limits, patience=0, stop_after=None)
+            size = math.ceil(len(rest) / self.sandbox.workers)
+            parts = [rest[start : start + size] for start in range(0, len(rest), size)]
+            ask = partial(self.sandbox.run, candidate, entry_point, limits=hurried)
+            run.answers += chain.from_iterable(one.answers for one in self.references.side_by_side(ask, parts))
+        return self._judge(run, distinct, expected)
 
     def _judge(self, run: ProgramRun, calls: list[str], expected: Mapping[str, Expected]) -> CandidateResult:
         verdicts = {}

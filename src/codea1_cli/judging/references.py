@@ -11,13 +11,13 @@ import math
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codea1_cli.judging.compare import same
-from codea1_cli.sandbox.base import Limits, Sandbox
+from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox
 from codea1_cli.sandbox.values import Unreadable, decode, show
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected
 
@@ -81,6 +81,10 @@ class References:
                 found |= self._answers(reference, entry_point, late, limit)
         return {call: found[call] for call in distinct}
 
+    def side_by_side(self, run: Callable[[list[str]], ProgramRun], parts: Iterable[list[str]]) -> list[ProgramRun]:
+        """What `run` makes of each part of some calls, in the threads that references are asked in too."""
+        return list(self._threads.map(run, parts))
+
     def _answers(self, reference: str, entry_point: str, calls: Sequence[str], limit: float) -> dict[str, Expected]:
         """The answers to distinct calls that may take `limit` seconds of processor time each."""
         asked: dict[str, Future[Expected]] = {}
@@ -106,7 +110,7 @@ class References:
         A call that runs out of time ends the run: the calls after it go on in two halves, in other threads.
         """
         seed = HASH_SEEDS[1] if first else HASH_SEEDS[0]
-        limits = replace(self.limits, cpu_s=question.limit, stop_late=True)
+        limits = replace(self.limits, cpu_s=question.limit, stop_after=1)
         again: dict[str, Answer] = {}
         try:
             run = self.sandbox.run(question.reference, question.entry_point, calls, limits, seed)

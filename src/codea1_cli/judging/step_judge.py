@@ -250,10 +250,10 @@ class StepJudge:
         return StepCandidate(candidate, game, later=later)
 
     def _check(self, candidate: Candidate, entry_point: str, expected: Any) -> CandidateResult:
-        calls = [call for call, answer in expected.items() if answer.valid]
-        if not calls or not candidate.loaded:  # loading is known already, and nothing is to be run
+        if not candidate.loaded or not any(answer.valid for answer in expected.values()):  # nothing is to be run
             return CandidateResult(candidate.loaded, candidate.load_detail)
-        return self.judge.check(candidate.code, entry_point, calls, expected)
+        late = sum(test.verdict is Verdict.TIMEOUT for test in candidate.own)
+        return self.judge.check(candidate.code, entry_point, list(expected), expected, late=late)
 
     # -- held-out evaluation ---------------------------------------------------------------------------------------
     def solve_rate(self, problem: Problem, texts: Sequence[str]) -> SolveResult:

@@ -24,10 +24,10 @@ class Limits:
     Seconds are wall-clock, but for `cpu_s`: the processor time that one call may take, by default as much as it gets.
     It does not pass while the program waits for a busy machine. A program that has used up either on `patience` calls
     gets an eighth for every further call (at least 0.25 s, and 0.05 s of processor time), so that a program that always
-    loops cannot hold a worker for minutes. With `stop_late` the first call that is out of time ends the run, and those
-    after it have no answer. `memory_mb` counts what the program adds to an idle interpreter; `output_kb` bounds what a
-    call may print and how large a file may grow; `processes` counts threads too. Loading may take `load_s`, by default
-    two seconds more than a call.
+    loops cannot hold a worker for minutes. With `stop_after` that many calls that are out of time end the run, and
+    those after them have no answer. `memory_mb` counts what the program adds to an idle interpreter; `output_kb` bounds
+    what a call may print and how large a file may grow; `processes` counts threads too. Loading may take `load_s`, by
+    default two seconds more than a call.
     """
 
     time_s: float = 4.0
@@ -37,7 +37,7 @@ class Limits:
     processes: int = 64
     patience: int = 3
     cpu_s: float = math.inf
-    stop_late: bool = False
+    stop_after: int | None = None
 
     @property
     def load_limit_s(self) -> float:
@@ -66,8 +66,8 @@ class SandboxEnvironment:
 
 @dataclass(slots=True)
 class ProgramRun:
-    """One program's run: `answers` in the order of the calls; fewer than calls where a late one ended it
-    (`Limits.stop_late`).
+    """One program's run: `answers` in the order of the calls; fewer than calls where late ones ended it
+    (`Limits.stop_after`).
 
     `loaded` is None when the sandbox failed, False when the program could not be loaded (each answer then carries
     the reason's kind, which is `load_kind`), else True.

@@ -84,7 +84,7 @@ class CallRunner:
                     )
                 else:
                     jobs = [jail_call("answers", mutant.source, [call]) for call in chunk]
-                    limits = replace(self.judge.limits, time_s=seconds, stop_late=True)
+                    limits = replace(self.judge.limits, time_s=seconds, stop_after=1)
                     alone = self.judge.sandbox.run(jail_program(), "answers", jobs, limits).answers
                     if any(one.kind is AnswerKind.UNSCORED for one in alone):
                         return None

@@ -62,7 +62,7 @@ def run_program(watch: Watch, calls: int, limits: Limits) -> ProgramRun:
         late += end.kind is AnswerKind.TIMEOUT
         over = seen.ended == "garbage" or loading > _RELOAD_LIMITS * limits.load_limit_s
         answers += [end] * (calls - len(answers) if over else min(1, calls - len(answers)))
-        if len(answers) == calls or (limits.stop_late and end.kind is AnswerKind.TIMEOUT):
+        if len(answers) == calls or (end.kind is AnswerKind.TIMEOUT and late == limits.stop_after):
             return ProgramRun(True, "", answers)
 
 
