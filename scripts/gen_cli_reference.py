@@ -32,7 +32,7 @@ runs, recipes, benchmarks, methods and backends, and the ids of problems; `codea
 | 0 | done |
 | 1 | the run failed |
 | 2 | wrong usage, recipe or input file |
-| 3 | the environment or the sandbox cannot do it, or stdout is full or closed |
+| 3 | the environment, the sandbox or a server cannot do it, `--max-requests` is reached, or stdout is full or closed |
 | 4 | below `--fail-under` |
 | 130 | interrupted; a training run is saved |
 | 141 | whoever read stdout has left, as `head` does |

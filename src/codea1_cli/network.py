@@ -111,12 +111,12 @@ class Client:
         connection, asked, more = _connection(self.address, path, self.proxy, min(seconds, _CONNECT_S))
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         headers |= ({} if body is None else {"Content-Type": "application/json"}) | more
-        late = threading.Event()
+        late, held = threading.Event(), list[socket.socket]()
 
         def end() -> None:
             late.set()
-            if connection.sock is not None:
-                _shut(connection.sock)
+            for one in held:
+                _shut(one)
 
         # A socket's own limit is one of each read: a byte per second would never meet it.
         timer = threading.Timer(seconds, end)
@@ -124,10 +124,10 @@ class Client:
         timer.start()
         try:
             connection.connect()
-            held: socket.socket = connection.sock
-            held.settimeout(seconds)
+            held.append(connection.sock)  # which the connection forgets when an answer is its last
+            held[0].settimeout(seconds)
             with self._guard:
-                self._sockets.add(held)
+                self._sockets.update(held)
             try:
                 if self.closed:
                     raise NoAnswer("closed", "it is closed")
@@ -136,7 +136,7 @@ class Client:
                 raw = response.read(largest + 1)
             finally:
                 with self._guard:
-                    self._sockets.discard(held)
+                    self._sockets.difference_update(held)
         except TimeoutError:
             raise NoAnswer("timeout", f"no answer within {seconds:.0f} s") from None
         except (OSError, http.client.HTTPException) as fault:
@@ -273,4 +273,4 @@ def _connection(
 
 def _shut(held: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        held.shutdown(socket.SHUT_RDWR)
+        socket.socket.shutdown(held, socket.SHUT_RDWR)  # TLS's own would take a reader's state away

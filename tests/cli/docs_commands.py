@@ -72,6 +72,13 @@ COMMANDS: dict[str, Typed] = {
     "eval-code humaneval --model RUN --n 8": Typed("HumanEval+", FEW),
     "eval-tests FILE.py --model RUN": Typed("mutants killed", "--out eval-tests/A"),
     # -- docs, page by page
+    "make-pairs builtin:tiny/train --role code --server http://localhost:8000/v1 --samples '$TINY' --limit 20 --out pairs/served": Typed(
+        "pairs for the Code LLM", instead="make-pairs builtin:tiny/train --role code --limit 4 --out pairs/served"
+    ),
+    "write-tests FILE.py --server http://localhost:8000/v1 --model NAME": Typed("the server: ", "--n 2 --out more"),
+    "prepare-data mbpp --out data/served --server http://localhost:8000/v1 --solve-rate NAME --n 4": Typed(
+        "the server: ", "--limit 4 --keep 0:1"
+    ),
     "eval-tests FILE.py --server http://localhost:8000/v1 --model NAME": Typed("the server: "),
     "eval-code humaneval --server http://localhost:8000/v1 --model NAME --n 8": Typed("the server: ", FEW),
     "eval-code humaneval --server http://localhost:8000/v1 --model NAME --max-requests 50": Typed("the server: ", FEW),

@@ -2,12 +2,15 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Reply = tuple[int, dict[str, str], bytes]
+DRIP: Reply = (200, {"Content-Length": "99999999"}, b"")
+"""An answer that goes on until nobody reads it."""
 
 
 def completion(*texts: str | None, finish: str = "stop", usage: Any = (7, 3), key: str = "message") -> Reply:
@@ -72,6 +75,9 @@ class StandIn:
                         self.send_header(name, value)
                     self.end_headers()
                     self.wfile.write(answer[2])
+                    while answer is DRIP:
+                        self.wfile.write(b" ")
+                        time.sleep(0.01)
 
             def log_message(self, *_: object) -> None: ...
 

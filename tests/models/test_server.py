@@ -15,7 +15,7 @@ from codea1_cli.models import KEY, TEST_KEY, ServerOptions, spent_text
 from codea1_cli.models import server as module
 from codea1_cli.models.sampler import ModelRef, SamplingSettings, open_sampler
 from codea1_cli.models.server import ServerSampler
-from tests.models.stand_in_server import StandIn, completion, refusal, stand_in_server
+from tests.models.stand_in_server import DRIP, StandIn, completion, refusal, stand_in_server
 
 PROMPTS = [[{"role": "user", "content": f"question {number}"}] for number in range(3)]
 GREEDY = SamplingSettings(max_new_tokens=5)
@@ -152,7 +152,7 @@ def test_an_outage_ends_the_command_and_keeps_what_came(
     with pytest.raises(Unreachable, match=said) as told:
         sampler(server, tmp_path, concurrency=1).generate(PROMPTS, GREEDY)
     assert told.value.exit_code == 3
-    assert told.value.hint == "what came is kept: the same command goes on"
+    assert told.value.hint == "2 answers kept: the same command goes on"
     server.answer = server.usual
     asked = len(server.bodies)
     again = sampler(server, tmp_path)
@@ -162,12 +162,13 @@ def test_an_outage_ends_the_command_and_keeps_what_came(
     assert texts == sampler(server, tmp_path / "whole").generate(PROMPTS, GREEDY)
 
 
-def test_a_server_that_hangs_is_left(server: StandIn, tmp_path: Path) -> None:
+@pytest.mark.parametrize("drips", [False, True])
+def test_a_server_that_hangs_is_left(drips: bool, server: StandIn, tmp_path: Path) -> None:
     held = threading.Event()
-    server.answer = lambda *_: held.wait(300) and None
+    server.answer = lambda *_: DRIP if drips else held.wait(300) and None
     try:
         with pytest.raises(Unreachable, match="answer within"):
-            sampler(server, tmp_path, patience=0.2).generate(PROMPTS, GREEDY)
+            sampler(server, tmp_path, patience=0.2).generate(PROMPTS[:1], GREEDY)
     finally:
         held.set()
 

@@ -166,13 +166,13 @@ def evaluate(
             made, about = sampled(benchmark, tasks, ref, settings, style, engine, file, bar, console.note)
         choice = None
         if plan is not None and select is not None:
-            candidates = candidates_of(tasks, made)
+            candidates, before = candidates_of(tasks, made), served.spent.copy()
             choice = choose_all(candidates, plan, select, target, lambda: make_sandbox(options.of_sandbox()), bar)
             if choice.unscored:
-                lost = some(choice.unscored)
-                console.warn(f"nothing chosen, the sandbox failed on {lost}; the same command tries again")
+                console.warn(f"nothing chosen, the sandbox failed on {some(choice.unscored)}; once more tries again")
         whole = console.EXIT_ENVIRONMENT if choice is not None and choice.unscored else console.EXIT_OK
         if sample_only:
+            served.told(console.note)
             console.note(f"{counted(len(made), 'sample')} of {counted(len(tasks), 'task')}: {file}")
             if as_json:
                 console.emit({"samples_file": file, "samples": len(made), **about, **(choice.files if choice else {})})
@@ -188,6 +188,8 @@ def evaluate(
             result = record(benchmark, outcome, options, {**about, **of, "tasks_without_sample": missing}, file)
         if choice is not None:
             result["selection"] = choice.record(result["verdicts"], result["columns"])
+            if written := served.spent - before:
+                result["selection"]["server"] = written
         write_atomic(target, json.dumps(console.jsonable(result), indent=1) + "\n")
     if as_json:
         console.emit(result)

@@ -77,6 +77,8 @@ def _selection(told: Mapping[str, Any]) -> None:
     if columns:
         rows.append(row("oracle: pass@n", first, "oracle"))
         console.show(console.table(title, ["", *head], rows, framed=True))
+    if "server" in told:
+        console.note(f"the tests' server: {spent_text(told['server'])}")
     console.note(f"chosen by {told['selector']}: {told['chosen']}; of each sample what it passes: {told['matrix']}")
 
 

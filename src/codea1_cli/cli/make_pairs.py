@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +15,13 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.judge import WorkersOption
 from codea1_cli.cli.prepare_data import shown_command
-from codea1_cli.cli.shell import run_names
+from codea1_cli.cli.shell import option_groups, run_names
 from codea1_cli.errors import UserError, command, counted
 from codea1_cli.methods.registry import RoleName
+from codea1_cli.models import ServerOptions
 
 if TYPE_CHECKING:
-    from codea1_cli.data.pairs import Pair, PairOptions, Propose
+    from codea1_cli.data.pairs import Pair, PairOptions, Proposal, Propose
     from codea1_cli.engine.ranks import Node
     from codea1_cli.judging.judge import Judge
     from codea1_cli.planning.gpu_assignment import GpuAssignment
@@ -29,8 +31,10 @@ if TYPE_CHECKING:
     from codea1_cli.runs.summary import RunOutcome
 
 
+@option_groups
 def make_pairs(
     context: typer.Context,
+    served: ServerOptions,
     data: Annotated[
         str, Argument(metavar="DATA", help="Problems: a file, a folder that prepare-data made, or builtin:tiny/train.")
     ],
@@ -39,9 +43,7 @@ def make_pairs(
     model: Annotated[
         str, Option(metavar="MODEL", help="The model to train, where that is builtin:tiny, which has seen few names.")
     ] = "",
-    samples: Annotated[
-        str | None, Option(metavar="MODEL", help="Take this model's samples, of those that hold: a run, folder or id.")
-    ] = None,
+    samples: Annotated[str | None, Option(metavar="RUN|MODEL", help="Take of its samples those that hold.")] = None,
     rollouts: Annotated[
         str | None,
         Option(metavar="RUN", help="Take of what a run sampled, newest first, what holds.", autocompletion=run_names),
@@ -65,7 +67,7 @@ def make_pairs(
     from codea1_cli.cli.plan import recipe_for, tiny_reads
     from codea1_cli.data.folder import check_out
     from codea1_cli.data.pairs import CARD, PAIRS, PairOptions, model_names
-    from codea1_cli.data.stages import SolveRule
+    from codea1_cli.data.stages import ProblemSampler, SolveRule
     from codea1_cli.judging.judge import Judge
     from codea1_cli.problems.problem import read_problems
     from codea1_cli.recipe.resources import problems_file
@@ -74,6 +76,9 @@ def make_pairs(
     from codea1_cli.sandbox.base import Limits
     from codea1_cli.sandbox.make import SandboxOptions, make_sandbox
 
+    server, kept = served.find(), out.with_name(f".{out.name}.replies.jsonl")
+    if server is not None and samples is None:
+        raise UserError("--server has no use without --samples", hint="--samples NAME, as the server calls the model")
     if samples and rollouts:
         raise UserError("--samples and --rollouts are two sources", hint="one folder of pairs for each")
     names = model_names(model) if model else None
@@ -87,17 +92,19 @@ def make_pairs(
     with closing(judge.sandbox):
         propose: Propose | None = None
         if samples:
-            ref = find_model(samples, role=role, runs_root=runs)
+            ref = find_model(samples, role=role, runs_root=runs, server=server)
             rule = SolveRule(samples, n, temperature=temperature, max_new_tokens=max_new_tokens)
-            source |= {"from": "samples", "model": ref.label, **vars(rule)}
-            propose = _sampling(ref, rule, options, judge)
+            source |= {"from": "samples", "model": ref.label, **vars(rule), **(server.identity() if server else {})}
+            propose = partial(_sampled, ProblemSampler(rule, ref=ref, kept=kept), options, judge)
         elif rollouts:
             run = find_run(rollouts, runs_root(runs))
             source |= {"from": "rollouts", "run": run.name, "steps": run.latest_step()}
-            propose = _rolled_out(run.path / "rollouts", role)
+            propose = partial(_rolled_out, run.path / "rollouts", role)
         card = publish(out, problems, options, source, shown_command(context), judge, propose, wait)
+    kept.unlink(missing_ok=True)
+    spent = served.told(console.note)
     if as_json:
-        console.emit({"out": str(out), **card})
+        console.emit({"out": str(out), **card, **spent})
         return console.EXIT_OK
     show_card(card, out)
     recipe = "tiny" if names else recipe_for(tiny_reads(problems)[0], len(problems))
@@ -150,43 +157,36 @@ def show_card(card: Mapping[str, Any], folder: Path) -> None:
     console.note(f"{folder / 'README.md'} is their card")
 
 
-def _sampling(ref: Any, rule: Any, options: "PairOptions", judge: "Judge") -> "Propose":
+def _sampled(
+    sampler: Any, options: "PairOptions", judge: "Judge", problems: "Sequence[Problem]"
+) -> "list[list[Proposal]]":
     """What a model replies to each problem; for the Test LLM, to each of a problem's wrong programs."""
     from codea1_cli.data.pairs import Proposal
-    from codea1_cli.data.stages import ProblemSampler
     from codea1_cli.evals.wrong_programs import broken_programs
 
-    sampler = ProblemSampler(rule, ref=ref)
-
-    def propose(problems: "Sequence[Problem]") -> list[list[Proposal]]:
-        if options.role == "code":
-            return [[Proposal(text) for text in group] for group in sampler.sample(problems, options.seed)]
-        draw = random.Random(options.seed)
-        shown = [
-            (place, program)
-            for place, problem in enumerate(problems)
-            for program in broken_programs(problem, judge, options.per_problem, 0, draw)[0]
-        ]
-        found: list[list[Proposal]] = [[] for _ in problems]
-        asked = [(problems[place], program) for place, program in shown]
-        replies = sampler.attack(asked, options.tests_per_suite, options.white_box, options.seed)
-        for (place, program), group in zip(shown, replies, strict=True):
-            found[place] += [Proposal(text, program) for text in group]
-        return found
-
-    return propose
+    if options.role == "code":
+        return [[Proposal(text) for text in group] for group in sampler.sample(problems, options.seed)]
+    draw = random.Random(options.seed)
+    shown = [
+        (place, program)
+        for place, problem in enumerate(problems)
+        for program in broken_programs(problem, judge, options.per_problem, 0, draw)[0]
+    ]
+    found: list[list[Proposal]] = [[] for _ in problems]
+    asked = [(problems[place], program) for place, program in shown]
+    replies = sampler.attack(asked, options.tests_per_suite, options.white_box, options.seed)
+    for (place, program), group in zip(shown, replies, strict=True):
+        found[place] += [Proposal(text, program) for text in group]
+    return found
 
 
-def _rolled_out(folder: Path, role: str) -> "Propose":
+def _rolled_out(folder: Path, role: str, problems: "Sequence[Problem]") -> "list[list[Proposal]]":
     """What a run sampled for each problem, by its rollouts."""
     from codea1_cli.data.pairs import Proposal
     from codea1_cli.runs.rollout_files import sampled_texts
 
-    def propose(problems: "Sequence[Problem]") -> list[list[Proposal]]:
-        found = sampled_texts(folder, role, [problem.id for problem in problems])
-        return [[Proposal(text, shown) for shown, text in found.get(problem.id, ())] for problem in problems]
-
-    return propose
+    found = sampled_texts(folder, role, [problem.id for problem in problems])
+    return [[Proposal(text, shown) for shown, text in found.get(problem.id, ())] for problem in problems]
 
 
 _TURNS = 3  # of a pair in a warm-up: fewer problems need no pairs, which take a third of a second of a core each

@@ -14,6 +14,7 @@ from codea1_cli.cli.console import JsonOption, VerboseOption, WaitOption
 from codea1_cli.cli.shell import option_groups, panels
 from codea1_cli.errors import UserError, counted
 from codea1_cli.errors import command as typed
+from codea1_cli.models import Server, ServerOptions
 from codea1_cli.recipe.data_options import Options, SourceOptions
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         "What is kept": "min_tests dedup decontaminate benchmarks threshold max_prompt_tokens tokenizer chat_template",
         "Verification": "verify workers time_limit_s memory_mb slow_s python sandbox endpoint",
         "Solve rate": "solve_rate n keep temperature max_new_tokens",
+        "A server": "server concurrency max_requests omit patience",
         "Output": "out val test seed format report",
     }
 )
@@ -45,6 +47,7 @@ def prepare_data(
     out: Annotated[Path, Option(metavar="DIR", help="A new folder, or one to go on with.")],
     rows: SourceOptions,
     options: Options,
+    served: ServerOptions,
     report: Annotated[
         bool, Option("--report", help="List each removed row with the row that it collides with.")
     ] = False,
@@ -60,25 +63,36 @@ def prepare_data(
     from codea1_cli.evals.registry import task_sources
 
     options.check()
+    server = served.find()
+    if server is not None and options.solve_rate is None:
+        raise UserError(
+            "--server samples for --solve-rate, which is left out", hint="--solve-rate NAME, as it is there"
+        )
+    if server is not None and options.tokenizer is None and options.max_prompt_tokens is not None:
+        raise UserError(
+            "--max-prompt-tokens needs a tokenizer to count with", hint="--tokenizer MODEL, of this machine"
+        )
     check_out(out)
     check_writable(out, "--out")
     asked, benchmark = options.decontaminate, source in task_sources()
     options = replace(
         options,
         decontaminate=not benchmark if asked is None else asked,
-        tokenizer=options.tokenizer or options.solve_rate,
+        tokenizer=options.tokenizer or (None if server else options.solve_rate),
     )
-    chosen = reachable(make_source(source, rows, options.benchmarks), options)
+    here = replace(options, solve_rate=None) if server else options
+    chosen = reachable(make_source(source, rows, options.benchmarks), here)
     tasks, missing = find_benchmarks(options, asked is True)
     notes = without(missing)
     if benchmark:
         notes.append("These are benchmark tasks: evaluate on them; who trains on them cannot.")
         console.warn(notes[-1])
-    card, prepared = prepare_shown(chosen, options, out, shown_command(context), tasks, notes, wait)
+    card, prepared = prepare_shown(chosen, options, out, shown_command(context), tasks, notes, wait, server)
+    spent = served.told(console.note)
     slow = sum(prepared.rows.alive[row] for row, _ in prepared.slow)
     listed = [{"stage": stage, **shown(line)} for stage, line in removed(prepared)] if report else []
     if as_json:
-        data = {"out": str(out), **card.data(), "slow": slow}
+        data = {"out": str(out), **card.data(), "slow": slow, **spent}
         console.emit({**data, "report": listed} if report else data)
         return console.EXIT_OK
     if report:
@@ -138,13 +152,14 @@ def prepare_shown(
     tasks: "Sequence[PublicTask]",
     notes: Sequence[str],
     wait: bool,
+    server: Server | None = None,
 ) -> "tuple[Card, Prepared]":
     """As `pipeline.prepare`, with progress and warnings on the terminal."""
     from codea1_cli.cli.streams import Bar, interruptible
     from codea1_cli.data.pipeline import prepare
 
     with interruptible("the same command goes on from here"), Bar(_EVERY_S, STAGES) as bar:
-        card, prepared = prepare(source, options, out, command, bar, tasks, notes, wait)
+        card, prepared = prepare(source, options, out, command, bar, tasks, notes, wait, server)
     for note in card.notes[len(notes) :]:
         console.warn(note)
     return card, prepared

@@ -15,10 +15,11 @@ from typer import Argument, Option
 from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.judge import EndpointOption, PythonOption, RequireOption, SandboxOption, WorkersOption, open_sandbox
-from codea1_cli.cli.shell import panels, run_names
+from codea1_cli.cli.shell import option_groups, panels, run_names
 from codea1_cli.durable import check_folder, only_writer
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError
+from codea1_cli.models import ServerOptions
 
 if TYPE_CHECKING:
     from codea1_cli.evals.test_generation import Function
@@ -34,10 +35,13 @@ _OTHERS = {"other_call", "repeated", "other_comparison", "no_comparison"}  # of 
         "Model and functions": "model step runs suites out find_bugs limit",
         "A problem set": "problems white_box validate min_exposed",
         "Sampling": "n tests temperature top_p max_new_tokens seed engine",
+        "A server": "server concurrency max_requests omit patience",
         "Sandbox": "test_seconds memory_mb workers python require sandbox endpoint",
     }
 )
+@option_groups
 def write_tests(
+    served: ServerOptions,
     target: Annotated[
         Path | None, Argument(metavar="FILE.py|FOLDER", help="Your functions; they are not changed.")
     ] = None,
@@ -99,14 +103,14 @@ def write_tests(
     from codea1_cli.evals.test_generation.figures import Scoring
     from codea1_cli.evals.test_generation.pytest_files import write_tests as write
     from codea1_cli.evals.test_generation.writing import Student
-    from codea1_cli.models.sampler import SamplingSettings, reply_tokens
+    from codea1_cli.models.sampler import REPLIES, SamplingSettings, reply_tokens
     from codea1_cli.runs.policy_folders import find_model
     from codea1_cli.sandbox.make import SandboxOptions
 
     view.refuse_what_has_no_effect(target, problems, out, suites or find_bugs, white_box or validate or min_exposed)
     folder = out or Path("tests")
     files = _files(target, suites or [], folder) if target is not None else []
-    named = find_model(model, role="test", step=step, runs_root=runs)
+    named = find_model(model, role="test", step=step, runs_root=runs, server=served.find(engine))
     settings = SamplingSettings(n, temperature, top_p, max_new_tokens or reply_tokens(named, 1024), seed)
     count, warm = workers or cores(), (*WARM, "pytest") if files else ()
     options = SandboxOptions(sandbox, endpoint, python=python, require=require or (), workers=count, warm=warm)
@@ -119,28 +123,33 @@ def write_tests(
         limits = Limits(test_seconds, memory_mb=memory_mb)
         with interruptible("suites are kept, the same command goes on"), only_writer(out, out, wait), Bar() as bar:
             card = view.write_problems(problems, out, plan, golden, options, limits, bar)
-        view.show_problems(card, out, as_json)
+        view.show_problems(card, out, as_json, served.told(console.note))
         return
+    kept = folder.with_name(f".{folder.name}{REPLIES}")
+    said = "what a server answered is kept" if named.server else "nothing is written before all is sampled"
     with (
-        interruptible("nothing is written before all is sampled"),
+        interruptible(said),
         only_writer(folder, folder, wait),
         Bar() as bar,
         open_sandbox(options) as opened,
     ):
         scorer = Scorer(opened, Scoring(test_s=test_seconds, memory_mb=memory_mb))
         _leave_broken(files, scorer, opened.workers)
-        texts = _sampled([one for file in files for one in file.functions], named, settings, tests, engine, bar)
+        functions = [one for file in files for one in file.functions]
+        texts = _sampled(functions, named, settings, tests, engine, kept, bar)
         student = Student(scorer.judge, scorer.runner)
         if find_bugs:
             alarms = _alarms(files, texts, student, opened.workers, bar)
         else:
             _study(files, texts, student, opened.workers, bar)
             found = [_written(file, write(file.studied, file.path, folder, opened)) for file in files]
+        kept.unlink(missing_ok=True)
+    spent = served.told(console.note)
     if find_bugs:
         view.show_alarms(sum(len(file.functions) for file in files), alarms, limit, as_json)
         return
     if as_json:
-        console.emit({"model": named.label, "files": found})
+        console.emit({"model": named.label, "files": found, **spent})
     else:
         for one in found:
             view.show_written(one, limit)
@@ -245,7 +254,13 @@ def _study(files: Sequence[_File], texts: Sequence[list[str]], student: Student,
 
 
 def _sampled(
-    functions: Sequence[Function], model: ModelRef, settings: SamplingSettings, tests: int, engine: str, bar: Any
+    functions: Sequence[Function],
+    model: ModelRef,
+    settings: SamplingSettings,
+    tests: int,
+    engine: str,
+    kept: Path,
+    bar: Any,
 ) -> list[list[str]]:
     from codea1_cli.evals.test_generation.sampling import sample_replies
     from codea1_cli.models.sampler import context_of, open_sampler
@@ -253,7 +268,7 @@ def _sampled(
     if not functions:
         return []
     room = (context_of(model) or 16_384) - settings.max_new_tokens
-    sampler = open_sampler(model, engine)
+    sampler = open_sampler(model, engine, kept)
     try:
         found = list[list[str]]()
         shown = [(one.problem, one.shown or one.program) for one in functions]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -153,6 +154,7 @@ def write_problems(
         raise UserError(f"none of {counted(len(problems), 'problem')} has a test in the end: {why}")
     words = ["write-tests", "--problems", name, "--model", about["model"], "--out", out.name, "--n", plan.sampling.n]
     words += ["--tests", plan.tests, "--temperature", plan.sampling.temperature, "--seed", plan.sampling.seed]
+    words += ["--server", plan.model.server.url] if plan.model and plan.model.server else []
     words += ["--white-box"] if plan.each else []
     words += ["--validate"] if options.validate else []
     words += ["--min-exposed", options.min_exposed] if options.min_exposed else []
@@ -160,13 +162,13 @@ def write_problems(
     return card
 
 
-def show_problems(card: dict[str, Any], out: Path, as_json: bool) -> None:
-    """How many problems have tests, why others have none, and how good the tests are."""
+def show_problems(card: dict[str, Any], out: Path, as_json: bool, spent: Mapping[str, Any] | None = None) -> None:
+    """How many problems have tests, why others have none, and how good the tests are; spent: for the JSON document."""
     from codea1_cli.cli.eval_code_view import percent
     from codea1_cli.data.golden import UNSCORED
 
     if as_json:
-        console.emit({"out": str(out), **card})
+        console.emit({"out": str(out), **card, **(spent or {})})
     else:
         rows: list[Any] = [("problems", "", card["problems"])]
         rows += [("without a test", reason, -count) for reason, count in card["without"].items()]

@@ -17,6 +17,8 @@ from codea1_cli.data.folder import WORK, check_out, new_card, write_folder
 from codea1_cli.data.sources import Source
 from codea1_cli.data.stages import Line, Prepared, ProblemSampler, Progress, PromptCounter, Stages, digest, solve_rate
 from codea1_cli.errors import counted
+from codea1_cli.models import Server
+from codea1_cli.models.sampler import REPLIES, ModelRef
 from codea1_cli.problems.benchmark_files import PublicTask
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.data_options import Options
@@ -32,8 +34,10 @@ def prepare(
     tasks: Sequence[PublicTask] = (),
     notes: Sequence[str] = (),
     wait: bool = False,
+    server: Server | None = None,
 ) -> tuple[Card, Prepared]:
-    """Makes a folder of training data, or goes on with it; `command` and `notes` are for its data card.
+    """Makes a folder of training data, or goes on with it; `command` and `notes` are for its data card. `server` is
+    where the model of `options.solve` is; None: it is loaded here.
 
     Raises:
         UserError: as `check_out`, `WorkFolder.locked`, `Pipeline.run` and `write_folder`.
@@ -41,7 +45,7 @@ def prepare(
     """
     check_out(out)
     with WorkFolder(out / WORK).locked(wait) as work:
-        pipeline = Pipeline(source, options, work, progress, tasks)
+        pipeline = Pipeline(source, options, work, progress, tasks, server)
         card = new_card(source.title, command, options, pipeline.identity)
         prepared = pipeline.run()
         card.notes = list(notes)
@@ -59,10 +63,16 @@ class Pipeline(Stages):
     """Runs the stages of one preparation inside a locked work folder; `tasks` are the benchmarks'."""
 
     def __init__(
-        self, source: Source, options: Options, work: WorkFolder, progress: Progress, tasks: Sequence[PublicTask] = ()
+        self,
+        source: Source,
+        options: Options,
+        work: WorkFolder,
+        progress: Progress,
+        tasks: Sequence[PublicTask] = (),
+        server: Server | None = None,
     ) -> None:
         super().__init__(source, options, work, progress)
-        self.tasks = tasks
+        self.tasks, self.server = tasks, server
 
     def run(self) -> Prepared:
         """All stages; what an interrupted run has done already is not done again.
@@ -189,11 +199,14 @@ class Pipeline(Stages):
     def _solve(self) -> None:
         rule, seed = self.options.solve, self.options.seed
         assert rule is not None
-        key = self.key_of_living("solve", seed, rule.model, rule.n, rule.temperature, rule.max_new_tokens)
+        ref = ModelRef(rule.model, label=rule.model, server=self.server) if self.server else None
+        where = [ref.identity()] if ref else []
+        key = self.key_of_living("solve", seed, rule.model, rule.n, rule.temperature, rule.max_new_tokens, *where)
         stage = self.work.stage("solve", key, resumable=True)
         total = self.out.rows.count()
         if not stage.done:
-            sampler, rate = ProblemSampler(rule), partial(solve_rate, self.sandbox(), self.limits())
+            kept = self.work.folder / f"solve{REPLIES}"
+            sampler, rate = ProblemSampler(rule, ref=ref, kept=kept), partial(solve_rate, self.sandbox(), self.limits())
             living = self.out.rows.living()
             with closing(stage):
                 for first in range(0, total, SOLVE_BATCH):
@@ -208,6 +221,7 @@ class Pipeline(Stages):
                             stage.append({"row": number, "rate": found.rate, "scored": found.scored})
                             self.progress("solve", len(stage), total)
             stage.finish()
+            kept.unlink(missing_ok=True)
         self.out.rates = {line["row"]: line["rate"] for line in stage if line["rate"] is not None}
         gone: list[Line] = []
         for line in stage:

@@ -21,7 +21,7 @@ from codea1_cli.extract import extract_code
 from codea1_cli.files import read_text
 from codea1_cli.judging.judge import Judge, grade_on_tests
 from codea1_cli.models.loading import load_tokenizer, render, resolve_model
-from codea1_cli.models.sampler import ModelRef, SamplingSettings, open_sampler
+from codea1_cli.models.sampler import REPLIES, ModelRef, SamplingSettings, open_sampler
 from codea1_cli.problems.problem import Problem
 from codea1_cli.problems.prompts import code_messages, known_names, real_reply, shown_problem
 from codea1_cli.problems.row_files import Skipped
@@ -194,10 +194,12 @@ class ProblemSampler:
     """Replies to the prompts that training renders, by the rule's model: vLLM where it is installed and there is a GPU,
     else transformers' generate."""
 
-    def __init__(self, rule: SolveRule, engine: str = "auto", ref: Any = None) -> None:
-        """`ref`: the model, where it is another than the one of that name (`models.sampler.ModelRef`)."""
+    def __init__(
+        self, rule: SolveRule, engine: str = "auto", ref: ModelRef | None = None, kept: Path = Path(REPLIES)
+    ) -> None:
+        """`ref`: the model, where it is another than the one of that name; kept: as `models.sampler.open_sampler`."""
         self.rule = rule
-        self.sampler = open_sampler(ref or ModelRef(resolve_model(rule.model), label=rule.model), engine)
+        self.sampler = open_sampler(ref or ModelRef(resolve_model(rule.model), label=rule.model), engine, kept)
 
     def sample(self, problems: Sequence[Problem], seed: int) -> list[list[str]]:
         """`n` replies to each problem's prompt; they depend on which problems are sampled together."""

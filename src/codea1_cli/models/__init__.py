@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -35,7 +35,7 @@ PARAMETERS = (
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """The options of a command that can sample from a server. `sent` counts its requests."""
+    """The options of a command that can sample from a server. `spent` counts what all of its servers did."""
 
     server: Annotated[
         str | None,
@@ -51,7 +51,7 @@ class ServerOptions:
     patience: Annotated[
         float, Option(min=0.1, help="Seconds that an answer may take, and that an outage is waited for.")
     ] = 600.0
-    sent: Counter[str] = field(default_factory=Counter, init=False, compare=False, repr=False)
+    spent: Counter[str] = field(default_factory=Counter, init=False, compare=False, repr=False)
 
     def find(self, engine: str = "auto", needed: bool = True) -> Server | None:
         """The server that is named, if any. engine: the local one that is asked for; needed: no other server is named.
@@ -65,6 +65,12 @@ class ServerOptions:
             names = (f.name for f in fields(self) if f.compare and getattr(self, f.name) != f.default)
             raise UserError(f"without --server there is no use for --{next(names).replace('_', '-')}")
         return None if self.server is None else self.at(self.server)
+
+    def told(self, note: Callable[[str], None]) -> dict[str, Any]:
+        """Says by `note` what the servers did, and gives it for a JSON document: nothing where none was asked."""
+        if self.spent:
+            note(f"the server: {spent_text(self.spent)}")
+        return {"server": self.spent} if self.spent else {}
 
     def at(self, url: str, key: str = KEY) -> Server:
         """The server at an address; key: the variable with its key.
@@ -89,7 +95,7 @@ class Server:
 
     def identity(self) -> dict[str, Any]:
         """What samples depend on besides the model's name and the settings."""
-        return {"server": self.url, "omit": sorted(self.options.omit or ())}
+        return {"server": self.url, "omit": sorted({*(self.options.omit or ())})}
 
     def secret(self) -> str:
         """The key; an empty text where there is none. That of the first server is sent to no other host.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli.durable import append_row
-from codea1_cli.errors import EnvironmentFault, Unreachable, UserError
+from codea1_cli.errors import EnvironmentFault, Unreachable, UserError, counted
 from codea1_cli.files import decode_json, kept_rows
 from codea1_cli.models import NEUTRAL, PARAMETERS
 from codea1_cli.models.sampler import ModelRef, SamplingSettings, cut_at_stop, prompt_seed
@@ -67,7 +67,7 @@ class ServerSampler:
             EnvironmentFault: it does not answer, or `max_requests` is reached. What came is kept.
         """
         began, copies = time.monotonic(), 1 if settings.temperature == 0 else settings.n
-        texts, unfit = [[""] * copies for _ in prompts], 0
+        texts, unfit, ending = [[""] * copies for _ in prompts], 0, None
         self.kept.parent.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(self.options.concurrency, thread_name_prefix="server") as pool:
             waiting: dict[Future[tuple[list[str], str]], tuple[int, int, int]] = {}
@@ -90,7 +90,11 @@ class ServerSampler:
                 pool.shutdown(wait=False, cancel_futures=True)
                 if not isinstance(fault, Exception):
                     self._client.close()
-                raise self._fault or fault from None
+                ending = self._fault or fault
+        if isinstance(ending, EnvironmentFault) and ending.hint == _GOES_ON:
+            ending.hint = f"{counted(len(self._replies), 'answer')} kept: {_GOES_ON}"
+        if ending is not None:
+            raise ending from None
         self.seconds += time.monotonic() - began
         if unfit == len(prompts) > 3:
             raise UserError(f"no prompt with its reply fits {self.name}", "lower --max-new-tokens")
@@ -137,9 +141,13 @@ class ServerSampler:
             _log.warning("%s gives one reply to a request: n samples of a prompt take n requests", self.name)
 
     def _count(self, row: dict[str, Any], how: str) -> None:
-        self.spent.update({how: 1, **{name: row[name] for name in _TOKENS}})
-        self.spent.update(f"ended_{why}" for why in row["finish"] if why not in ("stop", "eos"))
+        self._add({how: 1, **{name: row[name] for name in _TOKENS}})
+        self._add(Counter(f"ended_{why}" for why in row["finish"] if why not in ("stop", "eos")))
         self.tokens += row["completion_tokens"]
+
+    def _add(self, counts: Mapping[str, int]) -> None:
+        for spent in (self.spent, self.options.spent):
+            spent.update(counts)
 
     def _sampled(self, asked: dict[str, Any], key: str) -> dict[str, Any] | None:
         """The row of what the server replies, which is kept; None where it takes one sample of a request only."""
@@ -203,10 +211,9 @@ class ServerSampler:
         with self._guard:
             if self._client.stopped.is_set():
                 raise EnvironmentFault(f"{self.name} is asked nothing more", _GOES_ON)
-            if most is not None and self.options.sent["requests"] >= most:
-                raise EnvironmentFault(f"--max-requests {most}: as many were sent to {self.name}", _GOES_ON)
-            self.options.sent["requests"] += 1
-            self.spent["requests"] += 1
+            if most is not None and self.options.spent["requests"] >= most:
+                raise EnvironmentFault(f"--max-requests {most} is reached, {self.name} is asked nothing more", _GOES_ON)
+            self._add({"requests": 1})
 
     def _said(self, answer: Answer) -> tuple[str, str]:
         """The code of an error and its text, one line that can be shown."""
@@ -233,7 +240,7 @@ class ServerSampler:
 
 
 _TOKENS = ("prompt_tokens", "completion_tokens")
-_GOES_ON = "what came is kept: the same command goes on"
+_GOES_ON = "the same command goes on"
 
 
 def _asked(prompt: list[Any], settings: SamplingSettings, first: int, count: int) -> dict[str, Any]:
