@@ -76,7 +76,7 @@ def plan(
         shapes, blind = known_shapes(chosen), len(notes)
         notes += uninstalled(chosen.tracker)
         target, assignment = _target(chosen, gpu, gpus, notes)
-        chosen, fewer = fitted(chosen, count, {role: len(group) for role, group in assignment.items()})
+        chosen, fewer = fitted(chosen, count, {policy: len(group) for policy, group in assignment.items()})
         target = replace(target, prompt=mean_prompt, completion=mean_completion)
         estimate = estimate_run(chosen, shapes, gpu_ids(assignment), target, count)
     refusal: CodeA1Error | None = None
@@ -272,10 +272,12 @@ def _target(recipe: "Recipe", gpu: str | None, gpus: int | None, notes: list[str
         try:
             return named_target(recipe, gpu or "h100", gpus)
         except EnvironmentFault as fault:  # fewer than the recipe asks for: whether it fits these is the question
-            roles = method_of(recipe).policies
-            any_gpus = {role: recipe.role(role).model_copy(update={"gpus": None, "ranks": None}) for role in roles}
+            sections = {policy: recipe.role(policy) for policy in method_of(recipe).policies}
+            any_gpus = {
+                policy: own.model_copy(update={"gpus": None, "ranks": None}) for policy, own in sections.items()
+            }
             target, assignment = named_target(recipe.model_copy(update=any_gpus), gpu or "h100", gpus)
-            words = (f"{role}.gpus={ids}".replace(" ", "") for role, ids in gpu_ids(assignment).items())
+            words = (f"{policy}.gpus={ids}".replace(" ", "") for policy, ids in gpu_ids(assignment).items())
             notes.append(f"{fault.what}: planned with {' '.join(words)}")
             return target, assignment
     try:

@@ -96,21 +96,21 @@ def estimate_data(
             for gpu, load in estimate.loads.items()
         ],
         "roles": {
-            role: {
-                "model": estimate.recipe.model_of(role),
-                "parameters": estimate.shapes[role].parameters,
-                "shape_from": estimate.shapes[role].source,
-                "ranks": estimate.batches[role].ranks,
-                "batches": estimate.batches[role],
+            policy: {
+                "model": estimate.recipe.model_of(policy),
+                "parameters": estimate.shapes[policy].parameters,
+                "shape_from": estimate.shapes[policy].source,
+                "ranks": estimate.batches[policy].ranks,
+                "batches": estimate.batches[policy],
                 "memory": {
                     **_parts(memory),
                     "training_peak": memory.training,
                     "smallest": memory.smallest,
                     "engine": memory.engine,
                 },
-                "time": estimate.times[role],
+                "time": estimate.times[policy],
             }
-            for role, memory in estimate.memory.items()
+            for policy, memory in estimate.memory.items()
         },
         "disk": {**estimate.disk, "one_checkpoint": estimate.checkpoint, "total": estimate.disk_bytes},
         "steps": estimate.steps,
@@ -120,7 +120,7 @@ def estimate_data(
         "hours": estimate.hours,
         "slices": [
             {
-                **{role: len(group) for role, group in split.gpus.items()},
+                **{policy: len(group) for policy, group in split.gpus.items()},
                 "problems_per_step": split.recipe.train.problems_per_step,
                 "step_s": split.step_s,
                 "hours": split.hours,

@@ -119,7 +119,7 @@ def train(
             offered = [gpu for node in nodes for gpu in node.gpus]
             ranks = assign_gpus(chosen, offered, sum(node.cores for node in nodes), f"the cluster at {address}")
         ranks = ranks or assign_gpus(chosen, visible_gpus(), cores())
-        chosen, fewer = fitted(chosen, count, {role: len(group) for role, group in ranks.items()})
+        chosen, fewer = fitted(chosen, count, {policy: len(group) for policy, group in ranks.items()})
         notes += [fewer] if fewer else []
         chosen = settle_precision(chosen, on_gpu=any(gpu is not None for group in ranks.values() for gpu in group))
         done = 0 if start_over or not resume else directory.latest_step()

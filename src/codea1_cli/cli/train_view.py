@@ -49,11 +49,11 @@ class TrainView:
 
     def __enter__(self) -> TrainView:
         console.note(f"run {self.run.name} in {self.run.path}")
-        for role, group in self.ranks.items():
+        for policy, group in self.ranks.items():
             places = [f"GPU {g.logical} (physical {g.physical}, {g.name})" if g else "CPU" for g in group]
-            if role in self.hosts:
-                places = [f"{what} of {host}" for what, host in zip(places, self.hosts[role], strict=True)]
-            console.note(f"{role} policy {self.recipe.model_of(role)} on {', '.join(places)}")
+            if policy in self.hosts:
+                places = [f"{what} of {host}" for what, host in zip(places, self.hosts[policy], strict=True)]
+            console.note(f"{policy} policy {self.recipe.model_of(policy)} on {', '.join(places)}")
         if console.err().is_terminal:
             self.status = console.err().status(self, spinner="dots" if console.unicode() else "line")
             self.status.start()
@@ -249,7 +249,7 @@ def train_shown(
     from codea1_cli.runs.tracking import tracked
 
     run.note(error=None, stop=None)
-    hosts = {role: [node.host for node in group] for role, group in place(ranks, nodes).items()} if nodes else None
+    hosts = {policy: [node.host for node in group] for policy, group in place(ranks, nodes).items()} if nodes else None
     with TrainView(recipe, run, ranks, hosts) as view:
         try:
             with tracked(run, recipe.tracker, view, recipe.faults.tracker_s):

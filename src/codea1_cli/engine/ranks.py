@@ -99,11 +99,11 @@ def place(ranks: GpuAssignment, nodes: Sequence[Node]) -> dict[str, list[Node]]:
     """Each rank's node: its GPU's, or in equal blocks over all nodes for ranks on CPUs."""
     by_id = {node.id: node for node in nodes}
     return {
-        role: [
+        policy: [
             by_id[gpu.node] if gpu is not None else nodes[rank * len(nodes) // len(group)]
             for rank, gpu in enumerate(group)
         ]
-        for role, group in ranks.items()
+        for policy, group in ranks.items()
     }
 
 
@@ -161,12 +161,12 @@ def _same_software(alive: Sequence[dict[str, Any]], found: Mapping[str, dict[str
 
 def meeting_points(ray: Any, placed: Mapping[str, Sequence[Node]]) -> dict[str, tuple[str, int]]:
     """Where the ranks of each policy meet: rank 0's address and a port that is free there, another for each policy."""
-    roles = list(placed)
+    policies = list(placed)
     ports = {
-        role: ray.get(on_node(ray, placed[role][0].id, free_ports, len(roles)), timeout=_PATIENCE_S)[number]
-        for number, role in enumerate(roles)
+        policy: ray.get(on_node(ray, placed[policy][0].id, free_ports, len(policies)), timeout=_PATIENCE_S)[number]
+        for number, policy in enumerate(policies)
     }
-    return {role: (placed[role][0].host, ports[role]) for role in roles}
+    return {policy: (placed[policy][0].host, ports[policy]) for policy in policies}
 
 
 def threads_on(node: Node, placed: Mapping[str, Sequence[Node]]) -> int:

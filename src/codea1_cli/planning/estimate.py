@@ -177,7 +177,7 @@ def best_gpu_splits(estimate: RunEstimate, gpus: int, problems: int) -> list[Run
     found = []
     for inner in combinations(range(1, gpus), len(estimate.gpus) - 1):
         bounds = pairwise((0, *inner, gpus))
-        split = {role: list(range(*own)) for role, own in zip(estimate.gpus, bounds, strict=True)}
+        split = {policy: list(range(*own)) for policy, own in zip(estimate.gpus, bounds, strict=True)}
         recipe = _divisible(estimate.recipe, math.lcm(*map(len, split.values())))
         try:
             other = estimate_run(recipe, estimate.shapes, split, estimate.target, problems)

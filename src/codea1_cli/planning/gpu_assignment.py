@@ -132,31 +132,31 @@ def assign_gpus(recipe: Recipe, gpus: Sequence[Gpu], cores: int, where: str = "t
         _even(wishes, gpus) if all(wish is None for wish in wishes.values()) else _wished(recipe, wishes, gpus, where)
     )
     result: GpuAssignment = {}
-    for role, group in chosen.items():
-        ranks = recipe.role(role).ranks
+    for policy, group in chosen.items():
+        ranks = recipe.role(policy).ranks
         limit = len(group) or cores
         if ranks is not None and (ranks > limit or (group and ranks != len(group))):
             kind = "GPUs" if group else "CPU cores"
             raise EnvironmentFault(
-                f"{role}.ranks={ranks} does not fit {limit} {kind}", hint="leave ranks out: there is one rank a GPU"
+                f"{policy}.ranks={ranks} does not fit {limit} {kind}", hint="leave ranks out: there is one rank a GPU"
             )
-        result[role] = list(group) or [None] * (ranks or 1)
+        result[policy] = list(group) or [None] * (ranks or 1)
     return result
 
 
-def _even(roles: Collection[str], gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
-    share = max(len(gpus) // len(roles), 1)
-    return {role: list(gpus[i * share : (i + 1) * share] or gpus[:share]) for i, role in enumerate(roles)}
+def _even(policies: Collection[str], gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
+    share = max(len(gpus) // len(policies), 1)
+    return {policy: list(gpus[i * share : (i + 1) * share] or gpus[:share]) for i, policy in enumerate(policies)}
 
 
 def _wished(recipe: Recipe, wishes: Mapping[str, Wish], gpus: Sequence[Gpu], where: str) -> dict[str, list[Gpu]]:
-    named = {role: _by_id(recipe, role, wish, gpus, where) for role, wish in wishes.items() if isinstance(wish, list)}
-    counts = {role: _count(role, wish, len(gpus)) for role, wish in wishes.items() if not isinstance(wish, list)}
+    named = {name: _by_id(recipe, name, wish, gpus, where) for name, wish in wishes.items() if isinstance(wish, list)}
+    counts = {name: _count(name, wish, len(gpus)) for name, wish in wishes.items() if not isinstance(wish, list)}
     taken = {gpu.logical for group in named.values() for gpu in group}
     free = [gpu for gpu in gpus if gpu.logical not in taken]
     if sum(counts.values()) > len(free):
-        asked = [str(counts[role] if role in counts else len(named[role])) for role in wishes]
-        keys = [f"{role}.gpus" for role in wishes]
+        asked = [str(counts[policy] if policy in counts else len(named[policy])) for policy in wishes]
+        keys = [f"{policy}.gpus" for policy in wishes]
         each = len(gpus) // len(wishes)
         some = " ".join(f"{key}={each}" if each else f"'{key}=[0]'" for key in keys)
         share = f", for example {some}{'' if each else ' to share one that holds both'}"
@@ -167,23 +167,23 @@ def _wished(recipe: Recipe, wishes: Mapping[str, Wish], gpus: Sequence[Gpu], whe
             if gpus
             else _no_gpu(recipe),
         )
-    return {role: named[role] if role in named else [free.pop(0) for _ in range(counts[role])] for role in wishes}
+    return {name: named[name] if name in named else [free.pop(0) for _ in range(counts[name])] for name in wishes}
 
 
-def _count(role: str, wish: int | None, there: int) -> int:
+def _count(policy: str, wish: int | None, there: int) -> int:
     if wish is not None and wish < 0:
-        raise UserError(f"{role}.gpus={wish} is negative")
+        raise UserError(f"{policy}.gpus={wish} is negative")
     return min(1, there) if wish is None else wish
 
 
-def _by_id(recipe: Recipe, role: str, wish: list[int], gpus: Sequence[Gpu], where: str) -> list[Gpu]:
+def _by_id(recipe: Recipe, policy: str, wish: list[int], gpus: Sequence[Gpu], where: str) -> list[Gpu]:
     if len(set(wish)) != len(wish):
-        raise UserError(f"{role}.gpus={wish} names a GPU twice")
+        raise UserError(f"{policy}.gpus={wish} names a GPU twice")
     by_logical = {gpu.logical: gpu for gpu in gpus}
     missing = [number for number in wish if number not in by_logical]
     if missing:
         raise EnvironmentFault(
-            f"{role}.gpus={wish}: there is no GPU {missing[0]}, {where} offers {len(gpus)}",
+            f"{policy}.gpus={wish}: there is no GPU {missing[0]}, {where} offers {len(gpus)}",
             hint=f"name some of {sorted(by_logical)}" if gpus else _no_gpu(recipe),
         )
     return [by_logical[number] for number in wish]
@@ -194,12 +194,12 @@ def _no_gpu(recipe: Recipe) -> str:
     machine's memory may do."""
     from codea1_cli.planning.estimate import estimate_run, suggestions
 
-    roles = method_of(recipe).policies
-    keys, why = [f"{role}.gpus=0" for role in roles], ""
-    on_cpu = recipe.model_copy(update={role: recipe.role(role).model_copy(update={"gpus": 0}) for role in roles})
+    policies = method_of(recipe).policies
+    keys, why = [f"{policy}.gpus=0" for policy in policies], ""
+    on_cpu = recipe.model_copy(update={name: recipe.role(name).model_copy(update={"gpus": 0}) for name in policies})
     try:
-        shapes = {role: shape for role in roles if (shape := c.find_shape(recipe.model_of(role)))}
-        if len(shapes) == len(roles):
+        shapes = {policy: shape for policy in policies if (shape := c.find_shape(recipe.model_of(policy)))}
+        if len(shapes) == len(policies):
             ranks = assign_gpus(on_cpu, [], cores())
             estimate = estimate_run(on_cpu, shapes, gpu_ids(ranks), this_target(on_cpu, ranks), _PROBLEMS)
             changes = [] if estimate.fits else suggestions(estimate, _PROBLEMS)
@@ -265,7 +265,7 @@ def this_target(recipe: Recipe, assignment: GpuAssignment, hosts: int = 1) -> Ta
 
 def gpu_ids(assignment: GpuAssignment) -> dict[str, list[GpuId]]:
     """The assignment by the logical numbers of the GPUs."""
-    return {role: [gpu.logical if gpu else None for gpu in group] for role, group in assignment.items()}
+    return {policy: [gpu.logical if gpu else None for gpu in group] for policy, group in assignment.items()}
 
 
 def _asked(recipe: Recipe) -> int:

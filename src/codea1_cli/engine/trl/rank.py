@@ -252,9 +252,9 @@ class TrainingRank:
         self.arena.post_evaluation(step, chosen.name, spec.rank, texts, len(items) - len(fit))
 
 
-def fault_at(role: str, rank: int, step: int, point: str) -> None:
-    """Fails on demand, for drills: CODEA1_FAULT="role:rank:step:point:kind" makes that rank fail there;
-    `role` is the policy's name, but at sampling the role that it samples for.
+def fault_at(name: str, rank: int, step: int, point: str) -> None:
+    """Fails on demand, for drills: CODEA1_FAULT="name:rank:step:point:kind" makes that rank fail there; `name` is the
+    policy's, but at sampling the role that it samples for.
 
     Points: sampling, updating, saving; building and starting at step 0. Kinds: exit (the process ends), raise, hang,
     nan (see `nan_at`).
@@ -263,7 +263,7 @@ def fault_at(role: str, rank: int, step: int, point: str) -> None:
     if not wanted:
         return
     where, _, kind = wanted.rpartition(":")
-    if where != f"{role}:{rank}:{step}:{point}":
+    if where != f"{name}:{rank}:{step}:{point}":
         return
     if kind == "exit":
         os._exit(13)
@@ -273,6 +273,6 @@ def fault_at(role: str, rank: int, step: int, point: str) -> None:
         raise ZeroDivisionError(f"fault drill at {where}")
 
 
-def nan_at(role: str, rank: int, step: int) -> bool:
+def nan_at(policy: str, rank: int, step: int) -> bool:
     """Whether a drill wants this step's loss to be NaN."""
-    return os.environ.get("CODEA1_FAULT") == f"{role}:{rank}:{step}:updating:nan"
+    return os.environ.get("CODEA1_FAULT") == f"{policy}:{rank}:{step}:updating:nan"

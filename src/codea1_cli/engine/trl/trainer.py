@@ -153,13 +153,13 @@ def pair_tokens(tokenizer: Any, pair: Pair) -> tuple[list[int], list[int]]:
 
 
 @contextlib.contextmanager
-def _loading(recipe: Recipe, role: str) -> Iterator[None]:
+def _loading(recipe: Recipe, policy: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
         if "config.json" in str(error) or "huggingface" in str(error).lower():
             first = str(error).strip().splitlines()[0]
-            raise UserError(f"cannot load the model {recipe.model_of(role)}: {first}") from None
+            raise UserError(f"cannot load the model {recipe.model_of(policy)}: {first}") from None
         raise
 
 
