@@ -64,7 +64,7 @@ def evaluate(
         Path | None,
         Option(metavar="FILE.jsonl", help="Sample file; below ./evals when left out. With --samples: the result."),
     ] = None,
-    n: Annotated[int | None, Option(min=1, help="Samples a task; the protocol's when left out.")] = None,
+    n: Annotated[int | None, Option(min=1, help="Samples per task; the protocol's when left out.")] = None,
     temperature: Annotated[
         float | None, Option(min=0.0, help="0 is greedy; the protocol's, 0.7 with several, else.")
     ] = None,
@@ -88,7 +88,7 @@ def evaluate(
     test_server: Annotated[
         str | None, Option(metavar="URL", help=f"Where --test-model is; its key: {TEST_KEY}, of the same host {KEY}.")
     ] = None,
-    suites: Annotated[int, Option(min=1, help="Suites a task, or a sample with --each.")] = 8,
+    suites: Annotated[int, Option(min=1, help="Suites per task, or per sample with --each.")] = 8,
     each: Annotated[bool, Option("--each", help="Suites against each sample, not from the statement alone.")] = False,
     tests: Annotated[int, Option(min=1, help="Tests a suite is asked for.")] = 8,
     workers: WorkersOption = None,

@@ -46,7 +46,7 @@ EndpointOption = Annotated[
     str | None, Option(metavar="URL", help="The service's address; SANDBOX_FUSION_ENDPOINT when left out.")
 ]
 WorkersOption = Annotated[
-    int | None, Option(min=1, help="Programs (or requests to a service) at once; one a CPU core when left out.")
+    int | None, Option(min=1, help="Programs (or requests to a service) at once; one per CPU core when left out.")
 ]
 
 
@@ -61,7 +61,7 @@ def judge(
     memory_mb: Annotated[int, Option(min=64, help="Memory of a candidate, in MiB.")] = 1024,
     tolerance: Annotated[float, Option(min=0.0, help="Float tolerance.")] = 1e-6,
     as_json: Annotated[
-        bool, Option("--json", help="Put the data alone on stdout, one JSON object a row.", callback=console.begin)
+        bool, Option("--json", help="Put the data alone on stdout, one JSON object per row.", callback=console.begin)
     ] = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -202,7 +202,7 @@ def show_arms(arms: "Sequence[Timing]", as_json: bool) -> None:
     if as_json:
         console.emit({"cores": cores(), "arms": rows})
         return
-    names = ("jobs", "wall s", "ms a job", "latency ms", "CPU ms a job", "x script", "x EvalPlus", "passed")
+    names = ("jobs", "wall s", "ms per job", "latency ms", "CPU ms per job", "x script", "x EvalPlus", "passed")
     cells = []
     for row in rows:
         ratios = [f"{row[key]:.1f}" if row[key] else "-" for key in ("times_script", "times_evalplus")]

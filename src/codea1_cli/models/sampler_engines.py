@@ -30,7 +30,7 @@ class TransformersSampler:
     """On the first GPU in bf16 where there is one, else on the CPU in fp32; prompts of like length share a batch.
 
     `generate` has one random state for a whole batch, so a sample would depend on what was sampled beside it. Here the
-    random numbers are drawn beforehand, one a row and step from the row's own seed, and a logits processor picks the
+    random numbers are drawn beforehand, one per row and step from the row's own seed, and a logits processor picks the
     token whose cumulative probability the number falls in (inverse transform sampling); `generate` itself is greedy.
 
     Raises:

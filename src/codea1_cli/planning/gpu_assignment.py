@@ -138,7 +138,7 @@ def assign_gpus(recipe: Recipe, gpus: Sequence[Gpu], cores: int, where: str = "t
         if ranks is not None and (ranks > limit or (group and ranks != len(group))):
             kind = "GPUs" if group else "CPU cores"
             raise EnvironmentFault(
-                f"{policy}.ranks={ranks} does not fit {limit} {kind}", hint="leave ranks out: there is one rank a GPU"
+                f"{policy}.ranks={ranks} does not fit {limit} {kind}", hint="leave ranks out: there is one rank per GPU"
             )
         result[policy] = list(group) or [None] * (ranks or 1)
     return result

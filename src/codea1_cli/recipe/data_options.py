@@ -116,7 +116,7 @@ class Options:
         list[str] | None, Option(metavar="NAME=VALUE", help="Change one of the thresholds in docs/data.md.")
     ] = None
     verify: Annotated[bool, Option(help="Run every reference on its tests, in the sandbox.")] = True
-    workers: Annotated[int | None, Option(min=1, help="Programs run at once; one a CPU core when left out.")] = None
+    workers: Annotated[int | None, Option(min=1, help="Programs run at once; one per CPU core when left out.")] = None
     time_limit_s: Annotated[float, Option("--time-limit", min=0.1, help="Seconds for one call.")] = 2.0
     memory_mb: Annotated[int, Option("--memory", min=64, help="MB for one program.")] = 1024
     slow_s: Annotated[float, Option("--slow", min=0.0, help="Seconds from which a reference is slow.")] = 0.5
@@ -133,7 +133,7 @@ class Options:
         None
     )
     solve_rate: Annotated[str | None, Option(metavar="MODEL", help="Sample solutions and keep by their rate.")] = None
-    n: Annotated[int, Option(min=1, help="Samples a problem.")] = 8
+    n: Annotated[int, Option(min=1, help="Samples per problem.")] = 8
     keep: Annotated[str, Option(metavar="LOW:HIGH", help="Solve rates to keep.")] = "0.1:0.9"
     temperature: Annotated[float, Option(min=0.01, help="Of the samples.")] = 1.0
     max_new_tokens: Annotated[int, Option(min=1, help="Of a sample.")] = 1024

@@ -184,8 +184,8 @@ def open_judge(recipe: Recipe, *, workers: int | None = None, cache: Path | None
 
 @contextmanager
 def judge_of(recipe: Recipe, every_core: bool = False) -> Iterator[Judge]:
-    """The judge that a run of `recipe` uses, for one block; one program at once, or one a core, unless the recipe says
-    otherwise.
+    """The judge that a run of `recipe` uses, for one block; one program at once, or one per core, unless the recipe
+    says otherwise.
 
     Raises:
         EnvironmentFault: as `open_judge`.

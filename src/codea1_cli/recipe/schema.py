@@ -1,7 +1,7 @@
 """The recipe: everything that decides a run, in one torch-free pydantic model.
 
 A recipe is a YAML file (a shipped name such as `tiny`, or a path) plus `dotted.key=value` overrides. Whatever can be
-derived from it (rows a step, micro-batches, optimizer steps) is derived in `codea1_cli.recipe.batching`, never asked.
+derived from it (rows per step, micro-batches, optimizer steps) is derived in `codea1_cli.recipe.batching`, never asked.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class JudgeSection(Section):
         2.0, description="seconds for one call at most; quick references allow less processor time"
     )
     memory_mb: Annotated[int, Field(ge=64, le=MOST)] = Field(1024, description="address space of a candidate")
-    workers: Positive | None = Field(None, description="programs at once; null: one a CPU core, 8 at a service")
+    workers: Positive | None = Field(None, description="programs at once; null: one per CPU core, 8 at a service")
     max_unscored: Share = Field(0.5, description="share of unscored candidates above which a step stops the run")
 
 
@@ -96,7 +96,7 @@ class Train(Section):
     staleness: Annotated[int, Field(ge=0, le=1)] = Field(
         0, description="1: the Code LLM samples a step ahead, while the Test LLM writes suites against the last one's"
     )
-    updates_per_step: Positive = Field(2, description="optimizer steps a rollout")
+    updates_per_step: Positive = Field(2, description="optimizer steps per rollout")
     equal_budget: bool = Field(False, description="self-play: optimizer steps as code-a1's two policies together")
     epochs: Positive = 3
     max_steps: Positive | None = Field(
@@ -151,7 +151,7 @@ class Role(Section):
     gpus: int | list[int] | None = Field(
         None, description="its slice: a count or explicit ids; null: an even share of what there is"
     )
-    ranks: Positive | None = Field(None, description="data-parallel ranks; null: one a GPU, one on a CPU")
+    ranks: Positive | None = Field(None, description="data-parallel ranks; null: one per GPU, one on a CPU")
     max_prompt_tokens: Positive = 4096
     max_completion_tokens: Positive = 4096
     learning_rate: Rate | None = Field(None, description="overrides optim.learning_rate for this policy")
@@ -188,9 +188,9 @@ class Eval(Section):
         description="a run whose wrong programs this one is measured on too, its folder (such as runs/first): figures "
         "of suites can only be compared on the same ones; null: the first policy's own wrong solutions",
     )
-    n: Positive = Field(8, description="solutions sampled a problem")
+    n: Positive = Field(8, description="solutions sampled per problem")
     limit: Positive | None = Field(None, description="use only the first N held-out problems")
-    wrong_per_problem: Positive = Field(4, description="wrong programs a problem, and near misses, each with a suite")
+    wrong_per_problem: Positive = Field(4, description="wrong programs per problem, and near misses, each with a suite")
     benchmarks: list[str] = Field(
         default_factory=list,
         description="benchmarks run on the policies themselves: "
@@ -198,7 +198,7 @@ class Eval(Section):
     )
     benchmark_data: str | None = Field(None, description="their file or folder; null: CODEA1_BENCHMARKS, or fetched")
     benchmark_every: Positive | None = Field(None, description="null: as `every`; always before the first and the end")
-    benchmark_n: Positive = Field(32, description="solutions sampled a task")
+    benchmark_n: Positive = Field(32, description="solutions sampled per task")
     benchmark_temperature: Annotated[float, Field(gt=0.0)] = 0.7
     benchmark_top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 0.95
     benchmark_limit: Positive | None = Field(None, description="only N tasks; null: all, of ult 64 functions")
@@ -227,7 +227,7 @@ class Preflight(Section):
         True, description="a few samples of both sides before the first step; stops where they speak against the run"
     )
     problems: Positive = Field(4, description="problems tried")
-    samples: Positive = Field(2, description="candidates a problem and suites a candidate")
+    samples: Positive = Field(2, description="candidates per problem and suites per candidate")
 
 
 class Faults(Section):
