@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -143,4 +144,6 @@ def test_a_folder_is_no_file_to_write(tmp_path):
         check_target(tmp_path / "there", force=False)
     check_target(tmp_path / "there", force=True)
     check_target(tmp_path / "new", force=False)
+    with pytest.raises(UserError, match="no plain file"):  # the rename would put a file in the device's place
+        check_target(Path("/dev/null"), force=True)
     check_target(None, force=False)

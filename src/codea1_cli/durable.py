@@ -49,10 +49,12 @@ def check_target(path: Path | None, force: bool) -> None:
     """Before a command works out what it writes to a file that a user names.
 
     Raises:
-        UserError: a folder is there, or a file that is not to be replaced.
+        UserError: a folder is there, a device or a pipe, or a file that is not to be replaced.
     """
     if path is not None and path.is_dir():
         raise UserError(f"{path} is a folder", hint="give the name of a file in it")
+    if path is not None and path.exists() and not path.is_file():
+        raise UserError(f"{path} is no plain file, and a new one would take its place", hint="give the name of a file")
     if path is not None and path.exists() and not force:
         raise UserError(f"{path} exists", hint="add --force to replace it")
 

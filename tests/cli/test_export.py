@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 
@@ -53,6 +54,13 @@ def test_the_card_says_what_the_policy_is_and_what_it_was_measured_at(run, call,
     card = (tmp_path / "test" / "README.md").read_text()
     assert "No evaluation of the run is kept up to this step." in card
     assert "Write tests that break this solution." in card
+    odd = {"name": "a`b <img src=x>", "description": "```\n<script>"}
+    run.recipe_file.write_text(recipe_text(run.recipe().model_copy(update=odd)))
+    assert call(export, "first", "--role", "test", "--to", tmp_path / "odd").code == 0
+    card = (tmp_path / "odd" / "README.md").read_text()
+    assert "\n# Test LLM of the run `first`\n" in card
+    assert "recipe `` a`b <img src=x> ``, seed" in card
+    assert re.search(r"(?s)\n````yaml\n.*<script>.*\n````\n", card)
 
 
 @pytest.mark.parametrize(

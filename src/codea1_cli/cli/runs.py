@@ -94,13 +94,14 @@ def show(
 
 
 def _draw(run: "RunDir", file: Path) -> None:
-    from codea1_cli.durable import write_atomic
+    from codea1_cli.durable import check_target, write_atomic
     from codea1_cli.report.curves import picture, tables, with_intervals
     from codea1_cli.runs.summary import measured
 
     kind = file.suffix.lower().removeprefix(".")
     if kind not in ("png", "svg", "pdf"):
         raise UserError(f"{file} names no image format", hint="end it in .png, .svg or .pdf")
+    check_target(file, force=True)
     found = tables(run.metrics())
     if not found:
         raise UserError(f"run {run.name} has no figures yet", hint="its first step writes some")

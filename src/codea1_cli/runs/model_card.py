@@ -69,14 +69,14 @@ def model_card(run: RunDir, role: str, step: int, repo: str | None = None) -> st
         **({"datasets": [dataset]} if dataset else {}),
         "tags": ["code", "codea1", "trl", "sft" if method.pairs else "grpo"],
     }
-    named = f"[{base}]({endpoint()}/{base})" if on_hub else f"`{base}`"
+    named = f"[{base}]({endpoint()}/{base})" if on_hub else _code(base)
     source = recipe.data.train or (recipe.data.source.name if recipe.data.source else None)
     pairs = {role: count for role, count in data.get("pairs", {}).items() if role in roles}
     facts = {
         "base model": named,
-        "method": f"`{recipe.method}`, recipe `{recipe.name}`, seed {recipe.seed}",
+        "method": f"`{recipe.method}`, recipe {_code(recipe.name)}, seed {recipe.seed}",
         "step": f"{step} of {info.get('total_steps', '?')}",
-        "training data": trained_on({**data, "pairs": pairs}, source, lambda name: f"`{name}`"),
+        "training data": trained_on({**data, "pairs": pairs}, source, _code),
         "its SHA-256": data.get("sha256"),
         "versions": ", ".join(f"{name} {version}" for name, version in info.get("versions", {}).items()),
     }
@@ -87,7 +87,7 @@ def model_card(run: RunDir, role: str, step: int, repo: str | None = None) -> st
     counts = "; the data card below counts them" if card.is_file() else ""
     parts = [
         f"---\n{yaml.safe_dump(head, sort_keys=False)}---",
-        f"# {' and '.join(one.capitalize() for one in roles)} LLM of the run {run.name}",
+        f"# {' and '.join(one.capitalize() for one in roles)} LLM of the run {_code(run.name)}",
         "Trained with codea1, which trains two language models against each other: a Code LLM writes solutions, a Test "
         f"LLM the tests that break them ([paper]({_PAPER})).",
         "\n".join(f"- **{name}**: {text}" for name, text in facts.items() if text),
@@ -102,10 +102,23 @@ def model_card(run: RunDir, role: str, step: int, repo: str | None = None) -> st
     for one in roles:
         asked = role_messages(one, recipe.game.tests_per_suite, recipe.game.white_box)
         parts += [f"As {one.capitalize()} LLM, {said['role']}:\n\n````text\n{said['content']}\n````" for said in asked]
-    parts.append(f"## Recipe\n\n```yaml\n{run.recipe_file.read_text(encoding='utf-8')}```")
+    recipe_text = run.recipe_file.read_text(encoding="utf-8")
+    fence = _longer("``", recipe_text)
+    parts.append(f"## Recipe\n\n{fence}yaml\n{recipe_text}{fence}")
     if card.is_file():
         parts.append("## Data\n\n" + re.sub(r"^#", "###", card.read_text(encoding="utf-8"), flags=re.M))
     return "\n\n".join(parts).rstrip() + "\n"
+
+
+def _longer(ticks: str, text: str) -> str:
+    """Backticks, one more than `ticks` and than the text has anywhere in a row."""
+    return "`" + max([ticks, *re.findall("`+", text)], key=len)
+
+
+def _code(text: str) -> str:
+    """A name as Markdown shows it, whatever is in it."""
+    ticks = _longer("", text)
+    return f"{ticks} {text} {ticks}" if len(ticks) > 1 else f"`{text}`"
 
 
 def _figures(run: RunDir, roles: Sequence[str], step: int) -> str:
