@@ -274,13 +274,13 @@ def progress_bar() -> Any:
     """tqdm's bar on a terminal, nothing elsewhere or where rich draws bars of its own."""
     from tqdm import tqdm
 
-    class Bar(tqdm):
+    class TransferBar(tqdm):
         def __init__(self, *args: Any, **options: Any) -> None:
             options.pop("name", None)
             options["disable"] = type(sys.stderr).__name__ == "FileProxy" or not sys.stderr.isatty()
             super().__init__(*args, **options)
 
-    return Bar
+    return TransferBar
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ KODCODE = {"question_id": "1", "question": "Q", "solution": "def f(x):\n    retu
 
 
 def converted(source):
-    return [row if isinstance(row, Skipped) else source.convert(place, row) for place, row in source.records()]
+    return [row if isinstance(row, Skipped) else source.convert(row) for place, row in source.records()]
 
 
 def test_broken_lines_are_named_and_kept_out(tmp_path):

@@ -162,8 +162,8 @@ def test_mbpp_against_the_benchmarks(shared):
     plus = {task.id.casefold() for task in tasks if task.benchmark == "MBPP+"}
     source = Mbpp(shared / "data" / "raw" / "mbpp.jsonl")
     own, others, renamed = set(), [], []
-    for place, row in source.records():
-        made = source.convert(place, row)
+    for _, row in source.records():
+        made = source.convert(row)
         if isinstance(made, Skipped):
             assert f"mbpp/{row['task_id']}" not in plus
             continue

@@ -52,7 +52,7 @@ def mixed(tmp_path):
 
 
 def entry_points(source):
-    made = [(place, source.convert(place, row)) for place, row in source.records()]
+    made = [(place, source.convert(row)) for place, row in source.records()]
     return {place: problem.entry_point for place, problem in made}
 
 
@@ -99,7 +99,7 @@ def test_files_with_other_columns(tmp_path):
     assert "prompt, reference" in failure.value.hint
     (tmp_path / "d" / "c.parquet").unlink()
     mapped = make_source(str(tmp_path / "d"), SourceOptions(maps=["license=more"]))  # not every file must have it
-    assert [mapped.convert(place, row).license for place, row in mapped.records()] == ["", "x"]
+    assert [mapped.convert(row).license for place, row in mapped.records()] == ["", "x"]
     with pytest.raises(UserError, match="d: no column 'mroe' for the field license"):
         make_source(str(tmp_path / "d"), SourceOptions(maps=["license=mroe"]))
 

@@ -151,13 +151,13 @@ class Stopping(MappedRows):
     """A table whose reading is interrupted at one row."""
 
     stop: int | None = None
-    seen: list[str]
+    seen: list[dict]
 
-    def convert(self, place, row):
-        self.seen.append(place)
+    def convert(self, row):
+        self.seen.append(row)
         if self.stop is not None and len(self.seen) > self.stop:
             raise KeyboardInterrupt
-        return super().convert(place, row)
+        return super().convert(row)
 
 
 def run_pipeline(source, out, **options):

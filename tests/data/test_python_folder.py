@@ -82,7 +82,7 @@ def folder(tmp_path):
 
 
 def made(source):
-    return [row if isinstance(row, Skipped) else source.convert(place, row) for place, row in source.records()]
+    return [row if isinstance(row, Skipped) else source.convert(row) for place, row in source.records()]
 
 
 def test_a_folder(tmp_path):

@@ -43,7 +43,7 @@ def write_lines(path, rows):
 
 
 def converted(source):
-    return [row if isinstance(row, Skipped) else source.convert(place, row) for place, row in source.records()]
+    return [row if isinstance(row, Skipped) else source.convert(row) for place, row in source.records()]
 
 
 # -- KodCode -------------------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ def eval_tests(
 
     from codea1_cli.evals.test_generation import functions_of_file
     from codea1_cli.evals.test_generation.evaluation import WARM
-    from codea1_cli.evals.test_generation.job import Job, run_benchmark, run_file, sample_only
+    from codea1_cli.evals.test_generation.job import EvalJob, run_benchmark, run_file, sample_only
     from codea1_cli.models.sampler import SamplingSettings
     from codea1_cli.runs.policy_folders import find_model
     from codea1_cli.sandbox.make import SandboxOptions
@@ -129,7 +129,7 @@ def eval_tests(
             functions, protocols = functions_of_file(Path(target)), (ONE_SHOT,)
         server = served.find(engine)
         named = None if suites else find_model(model, role="test", step=step, runs_root=runs, server=server)
-        job = Job(
+        job = EvalJob(
             target=target,
             functions=functions,
             model=named,

@@ -84,7 +84,7 @@ class Stages:
 
     def _converted(self, place: str, row: Any) -> Line:
         try:
-            made = row if isinstance(row, Skipped) else self.source.convert(place, row)
+            made = row if isinstance(row, Skipped) else self.source.convert(row)
         except (RecursionError, MemoryError):
             made = Skipped("bad_field", "nested too deeply")
         if isinstance(made, Problem):

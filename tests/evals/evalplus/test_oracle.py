@@ -3,7 +3,7 @@
 import pytest
 
 from codea1_cli.evals.evalplus.oracle import Rules, digit_distance, is_floats, poly, surface_area
-from codea1_cli.evals.evalplus.values import NoAnswer
+from codea1_cli.evals.evalplus.values import NotAnAnswer
 
 
 def right(answer, expected, *, atol=0.0, benchmark="mbpp", entry="f", arguments=()):
@@ -65,7 +65,7 @@ def test_a_task_with_a_tolerance():
 def test_digests():
     assert right("#l ab", "#l ab")
     for pair in (("#l ab", "#l cd"), ("#ln ab", "#ln ab"), ("[1]", "#l ab")):
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NotAnAnswer):
             right(*pair)
     rules = Rules("mbpp", "f", 0.0)
     assert rules.right("#lf ab", "#lf ab", ())

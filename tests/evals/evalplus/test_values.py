@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from codea1_cli.evals.evalplus import answers
-from codea1_cli.evals.evalplus.values import NOTHING, NoAnswer, Read, read
+from codea1_cli.evals.evalplus.values import NOTHING, NotAnAnswer, Read, read
 
 Point = namedtuple("Point", "x y")
 
@@ -112,7 +112,7 @@ def test_values_without_end():
     ],
 )  # fmt: skip
 def test_nothing_else_is_read(text):
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NotAnAnswer):
         read(text)
 
 
@@ -126,10 +126,10 @@ def test_nothing_else_is_read(text):
     ],
 )  # fmt: skip
 def test_short_texts_of_endless_values_are_not_read(text):
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NotAnAnswer):
         read(text)
 
 
 def test_long_texts_are_not_read():
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NotAnAnswer):
         read("'" + "x" * 2_000_000 + "'")

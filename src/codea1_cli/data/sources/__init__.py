@@ -37,7 +37,7 @@ class Source(Protocol):
     def records(self) -> Iterator[tuple[str, Row | Skipped]]:
         """(place, row) in an order that never changes; the place is for messages."""
 
-    def convert(self, place: str, row: Row) -> Problem | Skipped:
+    def convert(self, row: Row) -> Problem | Skipped:
         """The problem of one row; the same row always gives the same one."""
 
     def identity(self) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class KodCode:
         """The rows' own identity, and the difficulty kept."""
         return {"source": "kodcode", "difficulty": self.difficulty, "license": self.license, **self.rows.identity()}
 
-    def convert(self, place: str, row: Row) -> Problem | Skipped:
+    def convert(self, row: Row) -> Problem | Skipped:
         """One row. Reasons besides those of `build`: difficulty, missing_field, bad_field."""
         difficulty = row.get("gpt_difficulty")
         if self.difficulty is not None and difficulty != self.difficulty:
@@ -119,7 +119,7 @@ class Mbpp:
         """The rows' own identity."""
         return {"source": "mbpp", "license": self.license, **self.rows.identity()}
 
-    def convert(self, place: str, row: Row) -> Problem | Skipped:
+    def convert(self, row: Row) -> Problem | Skipped:
         """One row. Reasons besides those of `build`: setup_code (its tests need a program of their own), bad_field."""
         number = row.get("task_id")
         if number is None:
@@ -182,7 +182,7 @@ class BenchmarkTasks:
         """The files by their hashes."""
         return {"source": self.name, "license": self.license, "files": [file_identity(file) for file in self.files]}
 
-    def convert(self, place: str, row: Row) -> Problem | Skipped:
+    def convert(self, row: Row) -> Problem | Skipped:
         """One task of any of the benchmarks; a row whose id has no benchmark's prefix is taken for the last one's."""
         task_id = str(row.get("task_id"))
         about = next((one for one in self.benchmarks if task_id.startswith(one.prefix)), self.benchmarks[-1])

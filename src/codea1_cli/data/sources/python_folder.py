@@ -81,7 +81,7 @@ class PythonFolder:
                 row["tests"] = {f: t for f, t in tests.items() if called(t, {name}) and _imports(t, file.stem, name)}
                 yield f"{file}:{node.lineno}", row
 
-    def convert(self, place: str, row: Row) -> Problem | Skipped:
+    def convert(self, row: Row) -> Problem | Skipped:
         """One function. Reasons besides those of `build`: no_docstring, private, async, local_import."""
         name, tree = row["name"], parse(row["source"])
         assert tree is not None

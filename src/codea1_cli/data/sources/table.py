@@ -83,7 +83,7 @@ class MappedRows:
         """The rows' own identity, and the mapping."""
         return {"source": "table", "mapping": self.given, "license": self.license, **self.data.identity()}
 
-    def convert(self, place: str, row: Row) -> Problem | Skipped:
+    def convert(self, row: Row) -> Problem | Skipped:
         """One row. Reasons besides those of `build`: missing_field, tests_form."""
         value = {name: row.get(column) for name, column in self.columns.items()}
         tests = _asserts(value.get("tests"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from codea1_cli.evals.benchmark import Status
 from codea1_cli.evals.evalplus.oracle import Rules, post_of, shipped
 from codea1_cli.evals.evalplus.tasks import PlusTask
-from codea1_cli.evals.evalplus.values import NoAnswer
+from codea1_cli.evals.evalplus.values import NotAnAnswer
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox, SandboxEnvironment
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
@@ -137,11 +137,11 @@ class Checker:
             right_line, arguments = right_lines[number], task.inputs[name][number]
             try:
                 right = rules.right(line, right_line, arguments)
-            except NoAnswer:
+            except NotAnAnswer:
                 whole = self._whole(task, expected, f"part({name!r}, 0, {number})", line, right_line, solution)
                 try:
                     right = whole is not None and rules.right(*whole, arguments)
-                except NoAnswer:
+                except NotAnAnswer:
                     right = False
             if not right:
                 return Status.FAIL

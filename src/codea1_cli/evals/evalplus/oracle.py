@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from codea1_cli.evals.evalplus.values import NoAnswer, Read, read
+from codea1_cli.evals.evalplus.values import NotAnAnswer, Read, read
 
 RTOL = 1e-07
 FLOAT_ATOL = 1e-6
@@ -123,13 +123,13 @@ class Rules:
         self.atol = atol
 
     def right(self, text: str, expected: str, arguments: Any) -> bool:
-        """Whether the answer `text` is right; both are lines of `in_jail`. Raises NoAnswer for a digest."""
+        """Whether the answer `text` is right; both are lines of `in_jail`. Raises NotAnAnswer for a digest."""
         if self.special == "humaneval:find_zero":
             return self._zero(text, arguments)
         if expected[:1] == "#" or text[:1] == "#":
             kind = expected.partition(" ")[0]
             if text != expected or "n" in kind:
-                raise NoAnswer("a digest")
+                raise NotAnAnswer("a digest")
             self.atol = self.atol or (FLOAT_ATOL if "f" in kind else 0)
             return True
         same = text == expected and "nan" not in expected and text != "?"

@@ -20,7 +20,7 @@ from typing import Any
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals.evalplus.oracle import arguments_of
-from codea1_cli.evals.evalplus.values import NoAnswer, value_of
+from codea1_cli.evals.evalplus.values import NotAnAnswer, value_of
 from codea1_cli.evals.registry import BenchmarkRow, benchmark_row
 from codea1_cli.extract.source import declaration
 from codea1_cli.problems.benchmark_files import PublicTask, docstring_of
@@ -162,7 +162,7 @@ def _inputs(task_id: str, test: str, most: int | None) -> tuple[list[Any], list[
             if name in ("inputs", "results") and isinstance(statement.value, ast.List):
                 try:
                     found[name] = [value_of(part) for part in statement.value.elts[:most]]
-                except NoAnswer:
+                except NotAnAnswer:
                     if name == "inputs":
                         raise fault from None
         elif isinstance(statement, ast.For):

@@ -21,7 +21,7 @@ _NUMBERS = ("inf", "nan")
 _INTEGER, _FLOAT = re.compile(r"-?(?:0|[1-9][0-9]{0,17})"), re.compile(r"-?[0-9]{1,17}\.[0-9]{1,20}")
 
 
-class NoAnswer(ValueError):
+class NotAnAnswer(ValueError):
     """The text is not an answer."""
 
 
@@ -46,7 +46,7 @@ NOTHING = Read(_Nothing(), False)
 
 
 def read(text: str, limit: int | None = MAX_TEXT) -> Read:
-    """The value of an answer's line of at most `limit` characters. Raises NoAnswer, and nothing else."""
+    """The value of an answer's line of at most `limit` characters. Raises NotAnAnswer, and nothing else."""
     if text == "?":
         return NOTHING
     if _INTEGER.fullmatch(text):
@@ -54,7 +54,7 @@ def read(text: str, limit: int | None = MAX_TEXT) -> Read:
     if _FLOAT.fullmatch(text):
         return Read(float(text))
     if limit is not None and len(text) > limit:
-        raise NoAnswer("too long")
+        raise NotAnAnswer("too long")
     try:
         with PARSER:
             node = ast.parse(text, mode="eval").body
@@ -63,20 +63,20 @@ def read(text: str, limit: int | None = MAX_TEXT) -> Read:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "sub":
             return Read(_value(node.args[0]), False)
         return Read(_value(node))
-    except NoAnswer:
+    except NotAnAnswer:
         raise
     except Exception as fault:
-        raise NoAnswer(f"no answer: {type(fault).__name__}") from None
+        raise NotAnAnswer(f"no answer: {type(fault).__name__}") from None
 
 
 def value_of(node: ast.expr) -> Any:
-    """The value of a parsed expression. Raises NoAnswer, and nothing else."""
+    """The value of a parsed expression. Raises NotAnAnswer, and nothing else."""
     try:
         return _value(node)
-    except NoAnswer:
+    except NotAnAnswer:
         raise
     except Exception as fault:
-        raise NoAnswer(f"no value: {type(fault).__name__}") from None
+        raise NotAnAnswer(f"no value: {type(fault).__name__}") from None
 
 
 def _value(node: ast.expr) -> Any:
@@ -109,13 +109,13 @@ def _value(node: ast.expr) -> Any:
         case ast.Call(func=ast.Name(id=name)) if name in _MAKERS and not node.keywords:
             return _MAKERS[name](*(_value(part) for part in node.args))
         case _:
-            raise NoAnswer(f"no answer: {type(node).__name__}")
+            raise NotAnAnswer(f"no answer: {type(node).__name__}")
 
 
 def _number(node: ast.expr) -> Any:
     value = _value(node)
     if type(value) not in (int, float, complex):
-        raise NoAnswer("no number")
+        raise NotAnAnswer("no number")
     return value
 
 
@@ -124,14 +124,14 @@ def _array(kind: Any, shape: Any, items: Any) -> Any:
 
     dtype = np.dtype(kind)
     if dtype.kind not in "biufcU" or dtype.itemsize * len(_list(items)) > MAX_BYTES:
-        raise NoAnswer(f"an array of {kind}")
+        raise NotAnAnswer(f"an array of {kind}")
     return np.array(items, dtype=dtype).reshape(shape)
 
 
 def _list(items: Any) -> list[Any]:
     """A list that was written out: a range or a number in its place could stand for more than memory holds."""
     if type(items) is not list:
-        raise NoAnswer("no list")
+        raise NotAnAnswer("no list")
     return items
 
 
@@ -139,7 +139,7 @@ def _keys(items: Any) -> list[Any]:
     """What a set or dict is built of; building one of very many equal hashes would take quadratic time."""
     counts = Counter(map(hash, _list(items))) if len(_list(items)) > MAX_EQUAL_HASHES else Counter[int]()
     if counts and max(counts.values()) > MAX_EQUAL_HASHES:
-        raise NoAnswer("too many keys of equal hash")
+        raise NotAnAnswer("too many keys of equal hash")
     return items
 
 
@@ -150,7 +150,7 @@ def _pairs(items: Any) -> list[Any]:
 
 def _fraction(text: Any) -> Fraction:
     if not isinstance(text, str) or not re.fullmatch(r"-?\d{1,9999}(/\d{1,9999})?", text):
-        raise NoAnswer("no fraction")
+        raise NotAnAnswer("no fraction")
     return Fraction(text)
 
 

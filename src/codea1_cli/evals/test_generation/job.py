@@ -35,7 +35,7 @@ _SHOWN = 2_000  # characters of a text that holds no test
 
 
 @dataclass(frozen=True)
-class Job:
+class EvalJob:
     """What is wanted; see the command's options. `functions` are those of the `target`, a benchmark or a file; `suites`
     is a file of given ones, else `model` is sampled."""
 
@@ -64,7 +64,7 @@ class Job:
         name = re.sub(r"[^\w.@-]+", "-", f"{self.label}-{Path(self.target).stem}").strip("-")
         return self.out or Path("eval-tests") / name
 
-    def fitted(self) -> Job:
+    def fitted(self) -> EvalJob:
         """The job with replies of the usual length where the model has room for them; results that were begun keep
         theirs, which needs no model here. Raises UserError when the model's configuration cannot be read."""
         file = self.folder / "settings.json"
@@ -76,7 +76,7 @@ class Job:
         return replace(self, sampling=replace(self.sampling, max_new_tokens=tokens))
 
 
-def run_benchmark(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
+def run_benchmark(job: EvalJob, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
     """The benchmark: samples where suites are not given, scores, and writes `results.json`; returns what it holds.
 
     Raises:
@@ -115,7 +115,7 @@ def _loading(scorer: Scorer, functions: Sequence[Function], workers: int) -> tup
     return there, faults
 
 
-def sample_only(job: Job, progress: Progress) -> dict[str, Any]:
+def sample_only(job: EvalJob, progress: Progress) -> dict[str, Any]:
     """Samples what is missing and scores nothing, on a machine without a sandbox, cosmic-ray or coverage, say.
 
     Raises:
@@ -130,7 +130,7 @@ def sample_only(job: Job, progress: Progress) -> dict[str, Any]:
     return folder.finish({**folder.about(), "not_loading": {}, "unscored": 0})
 
 
-def run_file(job: Job, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
+def run_file(job: EvalJob, sandbox: Sandbox, progress: Progress) -> dict[str, Any]:
     """A user's file: suites that a model writes at once, or given ones, and the mutants that survive them.
 
     Raises:
@@ -189,7 +189,7 @@ def scored_function(runner: TestRunner, function: Function, suite: Suite, module
 class JobFolder(ResultsFolder):
     """The folder of one job, and the suites that lie there or are sampled now."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: EvalJob) -> None:
         self.job, self.functions = job, job.functions[: job.limit]
         self.given = read_suites(job.suites) if job.suites is not None else None
         self.unknown = sorted(set(self.given or ()) - {function.id for function in self.functions})
