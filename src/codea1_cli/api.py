@@ -109,7 +109,7 @@ class MutationScore:
 
     @property
     def share(self) -> float | None:
-        """Killed of all, from 0 to 1; None of a function without mutants."""
+        """The share of the mutants that are killed, from 0 to 1; None where the function has no mutants."""
         return self.killed / self.mutants if self.mutants else None
 
 

@@ -290,7 +290,7 @@ def caches(folder: Path) -> dict[str, str]:
 
 
 def settle_umask() -> None:
-    """What this process and its children write is at least theirs to read and write, and nobody else's to change who is
-    not of their group."""
+    """From now on the account can read and write the files that this process and its children make, whatever the umask
+    was, and accounts outside its group cannot change them."""
     mask = os.umask(0o022)
     os.umask(mask & 0o077 | 0o002)

@@ -29,8 +29,8 @@ _PROJECT = "codea1"
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """What a tracker is told of a run: its name, a folder inside it for the tracker's own files, the folder that holds
-    the runs, and what the run was made with: `recipe`, and `run`, which is run.json; `params` has the same flat."""
+    """What a tracker is told of a run. folder: inside the run, for the tracker's own files. root: the folder of runs.
+    config: what the run was made with, `recipe` and `run` (run.json); `params` has the same without nesting."""
 
     name: str
     folder: Path

@@ -164,7 +164,7 @@ def _named(name: str, root: Path, *, damaged: bool = False) -> list[RunDir]:
 
 
 def _arm(name: str, chosen: Sequence[RunDir]) -> Arm:
-    """An argument's runs, but those that were last evaluated at an earlier step than the others, which are named.
+    """An argument's runs. A run whose last evaluation is of an earlier step than the others' is named and left out.
 
     Raises:
         UserError: two of the runs have the same seed.

@@ -104,12 +104,13 @@ def commented(line: str, about: str, column: int, width: int) -> list[str]:
 class Table:
     """A table that fits the console it is printed on.
 
-    A column is its heading, and how it is set by the heading's first character: `>` for figures, to the right, and `<`
-    for words, to the left, neither ever broken; without either, text that folds between its words.
+    A column is given by its heading. The heading's first character says how the column is set: `>` to the right, for
+    figures, and `<` to the left, for words; neither is ever broken. Without such a character it is text, which folds
+    between its words.
 
-    Where it is too wide, headings take several lines first, then texts fold. A cell that is too long for its column all
-    the same stands on a line of its own, beside the first column above its row, else below it. What is still too wide
-    is cut between columns into several tables, each with the first column.
+    Where the table is too wide, headings take several lines first, then texts fold. A cell that is still too long for
+    its column stands on a line of its own: above its row where that fits beside the first column, else below the row.
+    A table that is still too wide is cut between columns into several, each with the first column.
     """
 
     def __init__(

@@ -226,8 +226,8 @@ def recipe_pairs(recipe: "Recipe", roles: Sequence[str], needed: int | None = No
 
 
 def pairs_ahead(recipe: "Recipe", problems: int, notes: list[str]) -> int:
-    """How many pairs a run of `method: sft` would have, of the policy that has the most; of pairs that are not made yet
-    as many as there are problems. `notes` gets what a first use would make, also for a warm-up."""
+    """How many pairs a run of `method: sft` would have for the policy with the most; where pairs are still to be made,
+    one per problem is assumed. `notes` gets what a first use would make, also for a warm-up."""
     from codea1_cli.data.pairs import CARD, identity, read_pairs
     from codea1_cli.files import kept_json, user_path
     from codea1_cli.methods.registry import method_of
@@ -274,8 +274,8 @@ def made_of(recipe: "Recipe", role: str, needed: int | None) -> "tuple[list[Prob
 def warmed_up(
     recipe: "Recipe", directory: "RunDir", ranks: "GpuAssignment", nodes: "list[Node]", address: str | None
 ) -> "tuple[Recipe, RunOutcome | None]":
-    """The recipe whose policies start from what its warm-up makes of them, now or before; and the outcome of a warm-up
-    that was interrupted, None of one that is done."""
+    """The recipe with its policies warmed up, now or by an earlier call, and None; or the recipe and the outcome of a
+    warm-up that was interrupted."""
     from codea1_cli.cli.train_view import train_shown
     from codea1_cli.engine.sft import kept_pairs, warm_up
     from codea1_cli.methods.registry import method_of

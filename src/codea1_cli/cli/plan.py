@@ -105,7 +105,7 @@ def plan(
 
 @contextlib.contextmanager
 def told_first(notes: Sequence[str]) -> Iterator[None]:
-    """Around a look ahead: an error that ends it comes after the notes that it had got, which were asked for too."""
+    """Around a look ahead: where an error ends it, the notes that it has collected so far are shown first."""
     try:
         yield
     except CodeA1Error:
@@ -169,9 +169,11 @@ def free_disk(root: Path) -> int:
 
 
 def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[Recipe, int, int | None]":
-    """The recipe with its training data named where that is at hand, how many problems there are or may be to train on,
-    and how many its source will hold out where that is not prepared yet, None where nothing tells; `notes` gets what a
-    first use would fetch and make, how much, where and how long. Nothing is fetched.
+    """What a first use of the recipe finds. Nothing is fetched.
+
+    Returns the recipe, which names its training data where that is here; the number of problems to train on, expected
+    or counted; and how many problems its source will hold out, None unless they are still to be prepared and the number
+    is known. `notes` gets what would be fetched and made, how much, where and how long it takes.
 
     Raises:
         UserError: the recipe names no training data and none are `given`, or data or a model that is not there.

@@ -175,7 +175,7 @@ class DataStream:
 
 
 class Messages:
-    """stderr where a reader that left, or a full file, stops nobody who writes."""
+    """stderr, where writing goes on without a word when the reader has left or the file is full."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

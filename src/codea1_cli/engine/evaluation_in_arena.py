@@ -89,8 +89,8 @@ class HeldoutEvaluator(Evaluator):
             self.aimed.set_result(None)
 
     def _known_targets(self, problems: Sequence[Problem]) -> list[tuple[str, str]] | None:
-        """Wrong programs of the run that `eval.targets` names or those that this run chose before its first step, else
-        those that come with the problems."""
+        """The wrong programs of the run that `eval.targets` names; else those that this run chose before its first
+        step; else those that come with the problems."""
         for source in target_files(self.arena.recipe):
             self.folder.mkdir(exist_ok=True)
             if not (self.folder / source.name).exists():

@@ -1,8 +1,8 @@
 """The best of n solutions by a Test LLM's suites: what is sampled, run and kept for `evals.selection`.
 
-Nothing here sees a reference or a benchmark's tests: a task is what its prompt says (`statement`). Beside the result of
-a sample file NAME.jsonl lie, by who wrote the tests and how many (TAG), `NAME.TAG.suites.jsonl` with the replies, and
-`NAME.TAG.matrix.jsonl` with what every candidate made of them: a line per task each, added when it is there.
+Nothing here sees a reference or a benchmark's tests: a task is what its prompt says (`statement`). Two files lie beside
+the result of a sample file NAME.jsonl: `NAME.TAG.suites.jsonl` has the replies and `NAME.TAG.matrix.jsonl` what every
+candidate made of them; TAG says who wrote the tests and how many. Both get a line per task, when it is there.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ PROGRAMS_TRIED = 24  # per problem: mutation makes hundreds of a long reference
 
 
 def wrong_programs(problem: Problem) -> list[str]:
-    """The wrong programs of `meta.wrong`; a field of that name with something else in it is somebody else's."""
+    """The wrong programs of `meta.wrong`; none where that field is not a list of texts, since it may be anybody's."""
     wrong = problem.meta.get("wrong")
     return wrong if isinstance(wrong, list) and all(isinstance(source, str) for source in wrong) else []
 

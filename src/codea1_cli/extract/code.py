@@ -20,9 +20,9 @@ _PAPER_ANY_BLOCK = re.compile(r"```(.*?)```", re.DOTALL)
 def extract_code(text: str, entry_point: str, mode: str = "default") -> str:
     """The program in a reply, "" when there is none.
 
-    default: the last python block that parses and defines `entry_point`, else the text before the first fence when
-    that does (a forgotten opening fence), else the last block that parses, else the last block as it stands; without
-    any block the text.
+    default, the first of these that there is: the last python block that parses and defines `entry_point`; the text
+    before the first fence, if it does so (a forgotten opening fence); the last block that parses; the last block as it
+    stands; the text.
     paper: the first python block, else the first block, else the whole text.
     """
     if mode == "paper":

@@ -74,7 +74,7 @@ def value_source(value: Any) -> str:
 
 
 def text_source(text: str) -> str:
-    """A literal of `text`: a raw block that reads as it was written where that is exact, else its repr."""
+    """A literal of `text`: a raw triple-quoted block where Python reads that as the same text, else its repr."""
     block = f'r"""{text}"""'
     try:
         exact = ast.literal_eval(block) == text and text.isascii()

@@ -108,8 +108,10 @@ def warmup_recipe(recipe: Recipe) -> Recipe | None:
 
 
 def fitted(recipe: Recipe, problems: int, ranks: Mapping[str, int]) -> tuple[Recipe, str | None]:
-    """The recipe as it is, or, where the problems do not fill a step, with the largest step that they fill and that
-    every policy's ranks (their number by its name) and optimizer steps can share; and then a word about it.
+    """The recipe and None; where the problems do not fill a step, the recipe with a smaller one and a note on it.
+
+    The smaller step is the largest that the problems fill and that can be shared out evenly among every policy's
+    optimizer steps and ranks. ranks: how many, by policy.
 
     Raises:
         UserError: not even the smallest step can be filled.

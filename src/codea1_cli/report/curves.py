@@ -173,8 +173,8 @@ def _idle(numbers: Mapping[str, float]) -> dict[str, float]:
 
 
 def with_intervals(table: Table, measured: Mapping[int, Measured]) -> Table:
-    """The held-out table with the 95 % intervals of those figures that the evaluations' rows give (`levels`), and the
-    figures themselves where an earlier version left them out of metrics.jsonl."""
+    """The held-out table with 95 % intervals (`levels`) of the figures that the evaluations' rows give. Figures that
+    an earlier version left out of metrics.jsonl are added."""
     import numpy as np
 
     by_problems: dict[frozenset[str], list[int]] = {}

@@ -43,8 +43,8 @@ _EMPTY = {"list[]": "list[int]", "dict[]": "dict[str: int]"}
 
 
 def unread(calls: Iterable[str], declaration: str) -> str:
-    """What the first of these calls passes that no function of the corpus takes, such as `(float, str)`; without calls,
-    what the function's annotations say. Empty where there is none, or nothing says it."""
+    """The kinds of the arguments, such as `(float, str)`, of the first of these calls that fits no function of the
+    corpus; without calls, those of the function's annotations. Empty where all fit, or nothing says it."""
     kinds: Sequence[str] | None
     if not (calls := list(calls)) and (kinds := _annotated(declaration)) is not None:
         return "" if tuple(kinds) in KNOWN.values() else f"({', '.join(kinds)})"
@@ -58,8 +58,8 @@ def unread(calls: Iterable[str], declaration: str) -> str:
 
 
 def unseen(question: str) -> list[str]:
-    """The words of a question, as the embedded model is shown it, that its corpus does not have, in their order. Empty
-    where a quarter of its words or fewer are: those of its own problems, which are worded anew, have more."""
+    """The words of a question that the embedded model's corpus does not have, in their order. Empty where they are a
+    quarter of its words or fewer. question: as the model is shown it."""
     words = [word.lower() for word in re.findall(r"[^\W\d_]{2,}", question)]
     strange = [word for word in words if word not in _vocabulary()]
     return list(dict.fromkeys(strange)) if 4 * len(strange) > len(words) else []

@@ -121,7 +121,7 @@ def log_probs(trainer: Any, prompts: Sequence[Ids], completions: Sequence[Sequen
 
 def sample_by_prompt(trainer: Any, seed: int) -> None:
     """From now on each distinct prompt is sampled alone, under a seed made of `seed`, the prompt and how often it was
-    sampled: what comes out does not depend on which rank samples it, or with what else."""
+    sampled. The samples then depend neither on the rank nor on the other prompts."""
     import hashlib
 
     import torch
