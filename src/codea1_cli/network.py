@@ -179,7 +179,7 @@ class Client:
             now = time.monotonic()
             since = since or now
             pause_s = max(wanted, random.uniform(0.5, 1.0) * pause)
-            if strange > _STRANGE or now + pause_s - since > patience_s:
+            if strange > _STRANGE or now + pause_s - since > patience_s or self.stopped.is_set():
                 raise NoAnswer(kind, why)
             if not self._failing:
                 self._failing = True

@@ -72,7 +72,7 @@ COMMANDS: dict[str, Typed] = {
     "eval-code humaneval --model RUN --n 8": Typed("HumanEval+", FEW),
     "eval-tests FILE.py --model RUN": Typed("mutants killed", "--out eval-tests/A"),
     # -- docs, page by page
-    "make-pairs builtin:tiny/train --role code --server http://localhost:8000/v1 --samples '$TINY' --limit 20 --out pairs/served": Typed(
+    "make-pairs builtin:tiny/train --role code --server http://localhost:8000/v1 --samples '$TINY' --n 1 --limit 20 --out pairs/served": Typed(
         "pairs for the Code LLM", instead="make-pairs builtin:tiny/train --role code --limit 4 --out pairs/served"
     ),
     "write-tests FILE.py --server http://localhost:8000/v1 --model NAME": Typed("the server: ", "--n 2 --out more"),

@@ -308,7 +308,8 @@ def test_what_ended_a_reply_is_counted(server: StandIn, tmp_path: Path) -> None:
     assert texts == [["cut"], [""], [""], [""], ["?"]]
     ends = {name: count for name, count in one.spent.items() if name.startswith("ended_")}
     assert ends == {"ended_length": 1, "ended_content_filter": 2, "ended_too_long": 1, "ended__": 1}
-    assert (one.spent["prompt_tokens"], one.spent["completion_tokens"]) == (7, 3)
+    assert (one.spent["prompt_tokens"], one.spent["completion_tokens"], one.spent["uncounted"]) == (7, 3, 2)
+    assert "7 prompt tokens, 3 sampled, those of 2 answers not told; replies ended by" in spent_text(one.spent)
     assert "length 1" in spent_text(one.spent)
     server.answer = lambda *_: refusal(400, long)
     with pytest.raises(UserError, match="no prompt with its reply fits"):

@@ -17,20 +17,15 @@ from codea1_cli.network import check_address
 
 KEY, TEST_KEY = "CODEA1_SERVER_KEY", "CODEA1_TEST_SERVER_KEY"
 """The variables that hold a server's key; the second one's is for another server that writes tests."""
+_OF_VLLM = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 NEUTRAL: dict[str, dict[str, float]] = {
-    "vllm": {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},
+    "vllm": _OF_VLLM,
+    "sglang": _OF_VLLM,
     "llamacpp": {"top_k": 0, "min_p": 0.0, "typical_p": 1.0, "repeat_penalty": 1.0},
 }
 """By who says to own a model: parameters beyond OpenAI's with which the server's own settings change no probability."""
-PARAMETERS = (
-    "temperature",
-    "top_p",
-    "max_tokens",
-    "seed",
-    "stop",
-    "n",
-    *(name for p in NEUTRAL.values() for name in p),
-)
+_OF_OPENAI = ("temperature", "top_p", "max_tokens", "seed", "stop", "n")
+PARAMETERS = tuple(dict.fromkeys((*_OF_OPENAI, *(name for more in NEUTRAL.values() for name in more))))
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,7 @@ class ServerOptions:
         """
         for name in self.omit or ():
             if name not in PARAMETERS:
-                hint = did_you_mean(name, PARAMETERS) or f"one of {', '.join(dict.fromkeys(PARAMETERS))}"
+                hint = did_you_mean(name, PARAMETERS) or f"one of {', '.join(PARAMETERS)}"
                 raise UserError(f"--omit {name}: no such parameter is sent", hint)
         return Server(check_address(url, "a server", "http://HOST:PORT/v1, and its key in " + key), self, key)
 
@@ -120,5 +115,6 @@ def spent_text(spent: Mapping[str, float]) -> str:
     parts += [f"{vain - sampled} in vain"] if vain > sampled else []
     parts += [f"{counted(kept, 'answer')} of earlier calls"] if kept else []
     tokens = f"{count.get('prompt_tokens', 0):,} prompt tokens, {count.get('completion_tokens', 0):,} sampled"
+    tokens += f", those of {counted(untold, 'answer')} not told" if (untold := count.get("uncounted", 0)) else ""
     ends = [f"{name.removeprefix('ended_')} {number}" for name, number in count.items() if name.startswith("ended_")]
     return "; ".join([", ".join(parts), tokens, *([f"replies ended by {', '.join(ends)}"] if ends else [])])

@@ -52,6 +52,7 @@ class ServerSampler:
         self._single, self._longest = "n" in self._omit, "max_tokens"
         self._more: dict[str, float] | None = None  # the parameters of NEUTRAL, once it is known whose the server is
         self._fault: Exception | None = None  # the first one
+        self._told = set[str]()
         self._guard, self._asking = threading.Lock(), threading.Lock()
         self._replies = {row["key"]: row for row in kept_rows(kept) if "key" in row}
         for row in self._replies.values():
@@ -99,7 +100,7 @@ class ServerSampler:
         if unfit == len(prompts) > 3:
             raise UserError(f"no prompt with its reply fits {self.name}", "lower --max-new-tokens")
         if copies > 1 and len(prompts) > 3 and all(len(set(row)) == 1 for row in texts):
-            _log.warning("all %d replies to each prompt are equal: %s may sample as it likes", copies, self.name)
+            self._tell(f"all {copies} replies to each prompt are equal: {self.name} may sample as it likes")
         return [[row[number % copies] for number in range(settings.n)] for row in texts]
 
     def describe(self) -> dict[str, Any]:
@@ -135,13 +136,19 @@ class ServerSampler:
         return [cut_at_stop(text, settings.stop) for text in row["texts"][:count]], row["finish"][0]
 
     def _one_each(self) -> None:
+        if not self._single:
+            self._tell(f"{self.name} gives one reply to a request: n samples of a prompt take n requests")
+        self._single = True
+
+    def _tell(self, words: str) -> None:
         with self._guard:
-            told, self._single = self._single, True
-        if not told:
-            _log.warning("%s gives one reply to a request: n samples of a prompt take n requests", self.name)
+            fresh = words not in self._told
+            self._told.add(words)
+        if fresh:
+            _log.warning("%s", words)
 
     def _count(self, row: dict[str, Any], how: str) -> None:
-        self._add({how: 1, **{name: row[name] for name in _TOKENS}})
+        self._add({how: 1, **{name: row[name] for name in _TOKENS}, **({"uncounted": 1} if row["uncounted"] else {})})
         self._add(Counter(f"ended_{why}" for why in row["finish"] if why not in ("stop", "eos")))
         self.tokens += row["completion_tokens"]
 
@@ -161,10 +168,11 @@ class ServerSampler:
                 body[self._longest] = body.pop("max_tokens")
             row = self._send("completions" if "prompt" in body else "chat/completions", body, _completion)
             if isinstance(row, Answer):
-                code, said = self._said(row)
-                name = _named(row, said, body)
+                said, code, param = self._said(row)
+                name = _named(said, param, body) if row.status in (400, 422) else None
                 if (long := _TOO_LONG.search(f"{code} {said}")) or code == "content_filter":
-                    row = _row([""] * asked.get("n", 1), ["too_long" if long else code] * asked.get("n", 1))
+                    ends = ["too_long" if long else code] * asked.get("n", 1)
+                    row = _row([""] * len(ends), ends, dict.fromkeys(_TOKENS, 0))
                 elif name == "max_tokens" in body and "max_completion_tokens" in said:
                     self._longest = "max_completion_tokens"
                     continue
@@ -183,7 +191,7 @@ class ServerSampler:
         """What is to be sent besides OpenAI's parameters: by who the server says to be."""
         answer = self._send("models", None, lambda answer: answer)
         if answer.status in (401, 403):
-            raise self._error(answer, self._said(answer)[1], None)
+            raise self._error(answer, self._said(answer)[0], None)
         told = decode_json(answer.body) if answer.status == 200 else None  # some have no list, or fail at it
         named = told.get("data") if isinstance(told, dict) else None
         listed = [model for model in named if isinstance(model, dict)] if isinstance(named, list) else []
@@ -215,14 +223,14 @@ class ServerSampler:
                 raise EnvironmentFault(f"--max-requests {most} is reached, {self.name} is asked nothing more", _GOES_ON)
             self._add({"requests": 1})
 
-    def _said(self, answer: Answer) -> tuple[str, str]:
-        """The code of an error and its text, one line that can be shown."""
+    def _said(self, answer: Answer) -> tuple[str, str, str]:
+        """An error's text, one line that can be shown; its code; and the parameter that it names, if any."""
         found = decode_json(answer.body)
         error = found.get("error", found) if isinstance(found, dict) else {}
         error = error if isinstance(error, dict) else {"message": error}
         said = error.get("message") or error.get("detail") or answer.shown()
         text = self._client.hidden(said if isinstance(said, str) else json.dumps(said))
-        return str(error.get("code") or error.get("type") or ""), one_line(text[:2000], 300)
+        return one_line(text[:2000], 300), str(error.get("code") or error.get("type") or ""), str(error.get("param"))
 
     def _error(self, answer: Answer, said: str, name: str | None) -> UserError:
         """What a request comes to that another try would not help; name: the parameter that is refused."""
@@ -275,22 +283,17 @@ def _completion(answer: Answer) -> dict[str, Any] | None:
     return _row(texts, ends, found.get("usage"))
 
 
-def _row(texts: list[str], finish: list[str], usage: Any = None) -> dict[str, Any]:
-    counts = {name: usage.get(name) if isinstance(usage, dict) else None for name in _TOKENS}
-    known = {name: count if isinstance(count, int) and 0 <= count < 1 << 40 else 0 for name, count in counts.items()}
-    return {"texts": texts, "finish": finish, **known}
+def _row(texts: list[str], finish: list[str], usage: Any) -> dict[str, Any]:
+    told = [usage.get(name) if isinstance(usage, dict) else None for name in _TOKENS]
+    counts = [count if isinstance(count, int) and 0 <= count < 1 << 40 else None for count in told]
+    known = {name: count or 0 for name, count in zip(_TOKENS, counts, strict=True)}
+    return {"texts": texts, "finish": finish, **known, "uncounted": None in counts}
 
 
-def _named(answer: Answer, said: str, body: Mapping[str, Any]) -> str | None:
-    """The parameter that an error is about; the longest name goes by max_tokens."""
-    if answer.status not in (400, 422):
-        return None
-    found: Any = decode_json(answer.body)
-    error = found.get("error") if isinstance(found, dict) else None
-    param = error.get("param") if isinstance(error, dict) else None
-    for name in sorted(
-        (name for name in body if name in (*PARAMETERS, "max_completion_tokens")), key=len, reverse=True
-    ):
+def _named(said: str, param: str, body: Mapping[str, Any]) -> str | None:
+    """The parameter of a request that an error is about; the longest name goes by max_tokens."""
+    sent = sorted((name for name in body if name in (*PARAMETERS, "max_completion_tokens")), key=len, reverse=True)
+    for name in sent:
         quoted = name in ("n", "stop")  # which stand in other sentences too
         if param == name or re.search(rf"['\"`]{name}['\"`]" if quoted else rf"\b{name}\b", said):
             return "max_tokens" if name == "max_completion_tokens" else name
