@@ -6,7 +6,7 @@ import pytest
 
 from codea1_cli.cli import app
 from codea1_cli.cli.console import run_app
-from codea1_cli.cli.make_pairs import made_of, publish
+from codea1_cli.cli.make_pairs import made_of, make_shown
 from codea1_cli.data.pairs import MadePairs, PairOptions, Proposal, identity, make_pairs, model_names, read_pairs
 from codea1_cli.errors import UserError
 from codea1_cli.extract import extract_code, parse_suite
@@ -144,20 +144,20 @@ def test_a_model_of_few_names_gets_pairs_in_them(judge):
 def test_a_folder_of_pairs_has_a_card_and_is_made_once(tmp_path, judge, monkeypatch):
     options, source = PairOptions("code"), {"data": "problems.jsonl"}
     bare = DOUBLE.model_copy(update={"id": "b", "reference": ""})
-    card = publish(tmp_path / "pairs", [DOUBLE, bare], options, source, "make-pairs", judge)
+    card = make_shown(tmp_path / "pairs", [DOUBLE, bare], options, source, "make-pairs", judge)
     assert (card["problems"], card["with_pairs"], card["pairs"], card["without"]) == (2, 1, 1, {"no reference": 1})
     text = (tmp_path / "pairs" / "README.md").read_text()
     assert "1 pair for the Code LLM, of 2 problems" in text
     assert "| no reference | 1 |" in text
     assert len(read_pairs(tmp_path / "pairs" / "pairs.jsonl", "code")) == 1
     monkeypatch.setattr("codea1_cli.data.pairs.make_pairs", None)
-    assert publish(tmp_path / "pairs", [DOUBLE, bare], options, source, "make-pairs", judge) == card
+    assert make_shown(tmp_path / "pairs", [DOUBLE, bare], options, source, "make-pairs", judge) == card
     monkeypatch.undo()
     with pytest.raises(UserError, match="holds pairs made otherwise: make-pairs"):
-        publish(tmp_path / "pairs", [DOUBLE], options, source, "make-pairs --limit 1", judge)
+        make_shown(tmp_path / "pairs", [DOUBLE], options, source, "make-pairs --limit 1", judge)
     assert (tmp_path / "pairs" / "README.md").read_text() == text
     with pytest.raises(UserError, match=r"none of 1 problem gave a pair .*no reference: 1"):
-        publish(tmp_path / "none", [bare], options, source, "make-pairs", judge)
+        make_shown(tmp_path / "none", [bare], options, source, "make-pairs", judge)
 
 
 def test_the_runs_of_a_study_share_the_pairs_of_their_warm_up():

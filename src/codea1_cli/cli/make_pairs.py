@@ -100,7 +100,7 @@ def make_pairs(
             run = find_run(rollouts, runs_root(runs))
             source |= {"from": "rollouts", "run": run.name, "steps": run.latest_step()}
             propose = partial(_rolled_out, run.path / "rollouts", role)
-        card = publish(out, problems, options, source, shown_command(context), judge, propose, wait)
+        card = make_shown(out, problems, options, source, shown_command(context), judge, propose, wait)
     kept.unlink(missing_ok=True)
     spent = served.told(console.note)
     if as_json:
@@ -113,7 +113,7 @@ def make_pairs(
     return console.EXIT_OK
 
 
-def publish(
+def make_shown(
     folder: Path,
     problems: "Sequence[Problem]",
     options: "PairOptions",
@@ -216,7 +216,7 @@ def recipe_pairs(recipe: "Recipe", roles: Sequence[str], needed: int | None = No
                 of = counted(len(problems), "problem")
                 console.note(f"making the {role} policy's pairs of {of}, kept in {folder}")
                 with judge_of(recipe, every_core=True) as judge:
-                    card = publish(folder, problems, options, source, f"sft.{role}: null", judge, wait=wait)
+                    card = make_shown(folder, problems, options, source, f"sft.{role}: null", judge, wait=wait)
                 found = f"{counted(card['pairs'], 'pair')} of {counted(card['with_pairs'], 'problem')}"
                 console.note(f"{found}; {folder / 'README.md'} is their card")
             pairs += read_pairs(folder / PAIRS, role)

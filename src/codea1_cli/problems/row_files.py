@@ -20,7 +20,6 @@ from codea1_cli.files import AGAIN, BROKEN_GZIP, UTF16, Broken, decode_json, nam
 FORMATS = (".jsonl", ".jsonl.gz", ".parquet", ".csv")
 _LIST = re.compile(rb"\s*\[\s*\{")
 _MAX_CELL = 1 << 27  # characters of a field of a CSV file
-_TYPE_NAMES = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object"}
 Row = Mapping[str, Any]
 
 
@@ -36,11 +35,7 @@ def no_text(name: str, value: Any) -> Skipped | None:
     """Why a field is not text: nothing there or only blanks (missing_field), or of another type (bad_field)."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return Skipped("missing_field", name)
-    return (
-        None
-        if isinstance(value, str)
-        else Skipped("bad_field", f"{name} is not text: {_TYPE_NAMES.get(type(value)) or type(value).__name__}")
-    )
+    return None if isinstance(value, str) else Skipped("bad_field", f"{name} is not text: {name_of(value)}")
 
 
 def format_of(path: Path) -> str | None:
