@@ -35,7 +35,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _PASSING = {408, 409, 425, 429}  # statuses after which the same request may do, besides those from 500 on
 
 
-class NoAnswer(Exception):
+class NoResponse(Exception):
     """There is no whole answer; `kind` is a word for it: timeout, refused, broken, large, closed, or
     status for an answer that refuses."""
 
@@ -45,7 +45,7 @@ class NoAnswer(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """What a service answers, whatever it is."""
 
     status: int
@@ -102,11 +102,11 @@ class Client:
         """The text without the key, for a message."""
         return text.replace(self._key, "KEY") if self._key else text
 
-    def ask(self, path: str, body: bytes | None, seconds: float, largest: int) -> Answer:
+    def ask(self, path: str, body: bytes | None, seconds: float, largest: int) -> Response:
         """The answer, of up to `largest` bytes, to a POST of the JSON `body` to ADDRESS/PATH; without one, to a GET.
 
         Raises:
-            NoAnswer: there is none within so many seconds.
+            NoResponse: there is none within so many seconds.
         """
         connection, asked, more = _connection(self.address, path, self.proxy, min(seconds, _CONNECT_S))
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
@@ -130,7 +130,7 @@ class Client:
                 self._sockets.update(held)
             try:
                 if self.closed:
-                    raise NoAnswer("closed", "it is closed")
+                    raise NoResponse("closed", "it is closed")
                 connection.request("GET" if body is None else "POST", asked, body, headers)
                 response = connection.getresponse()
                 raw = response.read(largest + 1)
@@ -138,27 +138,27 @@ class Client:
                 with self._guard:
                     self._sockets.difference_update(held)
         except TimeoutError:
-            raise NoAnswer("timeout", f"no answer within {seconds:.0f} s") from None
+            raise NoResponse("timeout", f"no answer within {seconds:.0f} s") from None
         except (OSError, http.client.HTTPException) as fault:
             if late.is_set():
-                raise NoAnswer("timeout", f"no whole answer within {seconds:.0f} s") from None
+                raise NoResponse("timeout", f"no whole answer within {seconds:.0f} s") from None
             what = getattr(fault, "strerror", None) or first_line(fault)
-            raise NoAnswer("refused" if isinstance(fault, ConnectionRefusedError) else "broken", what) from None
+            raise NoResponse("refused" if isinstance(fault, ConnectionRefusedError) else "broken", what) from None
         finally:
             timer.cancel()
             connection.close()
         if late.is_set():  # a connection that ends is the end of some answers
-            raise NoAnswer("timeout", f"no whole answer within {seconds:.0f} s")
+            raise NoResponse("timeout", f"no whole answer within {seconds:.0f} s")
         if len(raw) > largest:
-            raise NoAnswer("large", f"its answer is longer than {largest} bytes")
-        return Answer(response.status, response.reason, response.headers, raw)
+            raise NoResponse("large", f"its answer is longer than {largest} bytes")
+        return Response(response.status, response.reason, response.headers, raw)
 
-    def insist(self, ask: Callable[[], Answer], read: Callable[[Answer], Any], patience_s: float) -> Any:
-        """What `read` makes of an answer, or an `Answer` that refuses for good. As long as there is neither, it asks
+    def insist(self, ask: Callable[[], Response], read: Callable[[Response], Any], patience_s: float) -> Any:
+        """What `read` makes of an answer, or a `Response` that refuses for good. As long as there is neither, it asks
         again after pauses that grow, or are as long as an answer wishes; what `read` cannot use (None) a few times.
 
         Raises:
-            NoAnswer: it has failed for `patience_s`, or would not be asked again within them; or it is stopped.
+            NoResponse: it has failed for `patience_s`, or would not be asked again within them; or it is stopped.
         """
         pause, since, strange = _FIRST_PAUSE_S, 0.0, 0
         while True:
@@ -171,7 +171,7 @@ class Client:
                     return answer if found is None else found
                 strange += answer.status < 300
                 why, wanted = f"it answers {answer.status} {answer.reason}: {answer.shown()}", answer.wait_s
-            except NoAnswer as fault:
+            except NoResponse as fault:
                 why, kind = str(fault), fault.kind
                 if kind in ("large", "closed"):
                     raise
@@ -180,12 +180,12 @@ class Client:
             since = since or now
             pause_s = max(wanted, random.uniform(0.5, 1.0) * pause)
             if strange > _STRANGE or now + pause_s - since > patience_s or self.stopped.is_set():
-                raise NoAnswer(kind, why)
+                raise NoResponse(kind, why)
             if not self._failing:
                 self._failing = True
                 _log.warning("%s: %s; it is asked again for %.0f s", self.name, why, patience_s)
             if self.stopped.wait(pause_s):
-                raise NoAnswer(kind, why)
+                raise NoResponse(kind, why)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from codea1_cli.errors import EnvironmentFault, Unreachable, UserError, counted
 from codea1_cli.files import decode_json, kept_rows
 from codea1_cli.models import NEUTRAL, PARAMETERS
 from codea1_cli.models.sampler import ModelRef, SamplingSettings, cut_at_stop, prompt_seed
-from codea1_cli.network import Answer, Client, NoAnswer, one_line
+from codea1_cli.network import Client, NoResponse, Response, one_line
 
 _log = logging.getLogger(__name__)
 
@@ -167,7 +167,7 @@ class ServerSampler:
             if "max_tokens" in body:
                 body[self._longest] = body.pop("max_tokens")
             row = self._send("completions" if "prompt" in body else "chat/completions", body, _completion)
-            if isinstance(row, Answer):
+            if isinstance(row, Response):
                 said, code, param = self._said(row)
                 name = _named(said, param, body) if row.status in (400, 422) else None
                 if (long := _TOO_LONG.search(f"{code} {said}")) or code == "content_filter":
@@ -199,18 +199,18 @@ class ServerSampler:
         return NEUTRAL.get(str(mine[0].get("owned_by")), {}) if mine else {}
 
     # -- a request -----------------------------------------------------------------------------------------------------
-    def _send(self, path: str, body: Mapping[str, Any] | None, read: Callable[[Answer], Any]) -> Any:
-        """What `read` makes of the answer, or the `Answer` that refuses the request."""
+    def _send(self, path: str, body: Mapping[str, Any] | None, read: Callable[[Response], Any]) -> Any:
+        """What `read` makes of the answer, or the `Response` that refuses the request."""
         data = None if body is None else json.dumps(body).encode()
 
-        def ask() -> Answer:
+        def ask() -> Response:
             if body is not None:
                 self._take()
             return self._client.ask(path, data, self.options.patience, _LARGEST)
 
         try:
             return self._client.insist(ask, read, self.options.patience)
-        except NoAnswer as fault:
+        except NoResponse as fault:
             raise Unreachable(f"{self.name} gives no usable answer: {fault}", _GOES_ON, str(fault)) from None
 
     def _take(self) -> None:
@@ -223,7 +223,7 @@ class ServerSampler:
                 raise EnvironmentFault(f"--max-requests {most} is reached, {self.name} is asked nothing more", _GOES_ON)
             self._add({"requests": 1})
 
-    def _said(self, answer: Answer) -> tuple[str, str, str]:
+    def _said(self, answer: Response) -> tuple[str, str, str]:
         """An error's text, one line that can be shown; its code; and the parameter that it names, if any."""
         found = decode_json(answer.body)
         error = found.get("error", found) if isinstance(found, dict) else {}
@@ -232,7 +232,7 @@ class ServerSampler:
         text = self._client.hidden(said if isinstance(said, str) else json.dumps(said))
         return one_line(text[:2000], 300), str(error.get("code") or error.get("type") or ""), str(error.get("param"))
 
-    def _error(self, answer: Answer, said: str, name: str | None) -> UserError:
+    def _error(self, answer: Response, said: str, name: str | None) -> UserError:
         """What a request comes to that another try would not help; name: the parameter that is refused."""
         key, status = self.server.key, answer.status
         if name is not None:
@@ -265,7 +265,7 @@ def _asked(prompt: list[Any], settings: SamplingSettings, first: int, count: int
     return asked | ({"n": count} if count > 1 else {})
 
 
-def _completion(answer: Answer) -> dict[str, Any] | None:
+def _completion(answer: Response) -> dict[str, Any] | None:
     """The row to keep of a whole answer; None where it holds no reply."""
     told = decode_json(answer.body) if answer.status == 200 else None
     found: dict[str, Any] = told if isinstance(told, dict) else {}

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import codea1_cli
-from codea1_cli.network import Client, NoAnswer
+from codea1_cli.network import Client, NoResponse
 from codea1_cli.sandbox.fusion_guest import ANSWER, MAC_BYTES, REQUEST, sign
 
 _log = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ class Service:
         """The JSON that the service answers with, whole within `seconds`. Raises ServiceFailure."""
         try:
             answer = self._client.ask("run_code", body, seconds, _LARGEST)
-        except NoAnswer as fault:
+        except NoResponse as fault:
             raise ServiceFailure(fault.kind, str(fault)) from None
         if answer.status != 200:
             raise ServiceFailure("status", f"it answers {answer.status} {answer.reason}: {answer.shown()}")
