@@ -35,12 +35,13 @@ const percent = (value, digits = 1) => (known(value) ? (100 * value).toFixed(dig
 const counted = (count, one, many = one + "s") => `${count} ${count === 1 ? one : many}`;
 
 // A table in a box that scrolls. A heading that begins with ">" sets its column to the right; "code:" and "wide:" say how
-// a column breaks its lines. One that is `stacked` becomes a list on a phone, each cell under its heading.
+// a column breaks its lines. A row that is a text is a heading of those below it. One that is `stacked` becomes a list on
+// a phone, each cell beside its heading.
 function table(headings, rows, stacked = false) {
   const kinds = headings.map((heading) => (heading[0] === ">" ? "right" : /^(code|wide):/.exec(heading)?.[1] ?? null));
   const words = headings.map((heading) => heading.replace(/^(>|code:|wide:)/, ""));
   const head = h("tr", null, words.map((word, at) => h("th", { class: kinds[at] === "right" ? "right" : null }, word)));
-  const body = rows.map((row) => h("tr", null, row.map((cell, at) => h("td", { class: kinds[at], "data-of": words[at] }, cell))));
+  const body = rows.map((row) => h("tr", null, !Array.isArray(row) ? h("th", { colspan: words.length, class: "group" }, row) : row.map((cell, at) => h("td", { class: kinds[at], "data-of": words[at] }, cell))));
   return h("div", { class: "scroll" }, h("table", { class: stacked ? "stacked" : null }, h("thead", null, head), h("tbody", null, body)));
 }
 

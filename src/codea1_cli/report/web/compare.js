@@ -6,20 +6,23 @@ function difference(one, figure) {
   if (!one) return "";
   const scale = plain(figure) ? 1 : 100, signed = (value) => (value >= 0 ? "+" : "") + (scale * value).toFixed(1);
   const sure = one.low > 0 || one.high < 0, better = (one.mean > 0) !== LOWER_IS_BETTER.has(figure);
-  return h("span", { class: sure ? `strong ${plain(figure) ? "" : better ? "good" : "bad"}` : null }, `${signed(one.mean)} (${signed(one.low)} to ${signed(one.high)})`);
+  return h("span", { class: sure ? `strong ${plain(figure) ? "" : better ? "good" : "bad"}` : null }, signed(one.mean), " ", h("span", { class: "interval" }, `(${signed(one.low)} to ${signed(one.high)})`));
 }
+
+const inShort = (values) => (values.length < 4 ? values.join(", ") : `${values.length}: ${values[0]} to ${values.at(-1)}`);
 
 function comparedSet(kind, rows) {
   if (!Array.isArray(rows)) return [h("h2", null, kind), h("p", { class: "notice" }, rows.error)];
   const several = arms().length > 1, first = arms()[0];
   const level = (value, figure) => (known(value) ? ((plain(figure) ? 1 : 100) * value).toFixed(1) : "");
-  const cells = rows.map((row) => [
-    row.figure, ...(several ? [named(row.run, row.run)] : []), level(row.before, row.figure), level(row.after, row.figure),
-    difference(row.gain, row.figure), ...(several ? [difference(row.against, row.figure)] : []),
-  ]);
+  const cells = rows.flatMap((row, at) => [
+    several && row.figure !== rows[at - 1]?.figure ? row.figure : null,
+    [several ? named(row.run, row.run) : row.figure, level(row.before, row.figure), level(row.after, row.figure),
+      difference(row.gain, row.figure), ...(several ? [difference(row.against, row.figure)] : [])],
+  ]).filter(known);
   return [
     h("h2", null, kind),
-    table(["figure", ...(several ? ["run"] : []), ">before", ">after", ">gain", ...(several ? [`>against ${first}`] : [])], cells),
+    table([several ? "figure, run" : "figure", ">before", ">after", ">gain", ...(several ? [`>against ${first}`] : [])], cells),
   ];
 }
 
@@ -99,7 +102,7 @@ function compareView() {
   return [
     found.error ? h("p", { class: "notice" }, `not compared in full: ${found.error}`) : null,
     found.runs.length ? [h("h2", null, "A run of each"), table(["run", ">seeds", ">steps", ">hours", ">tokens", ">GPU hours"], found.runs.map((one) =>
-      [named(one.run, one.run), one.seeds.join(", "), one.steps.join(", "), (one.seconds / 3600).toFixed(2), Math.round(one.tokens).toLocaleString("en"), one.gpu_hours.toFixed(2)]))] : null,
+      [named(one.run, one.run), inShort(one.seeds), inShort(one.steps), (one.seconds / 3600).toFixed(2), Math.round(one.tokens).toLocaleString("en"), one.gpu_hours.toFixed(2)]))] : null,
     Object.entries(found.sets).map(([kind, rows]) => comparedSet(kind, rows)),
     Object.keys(found.sets).length ? h("p", { class: "muted" }, "Gains and differences with paired 95 % intervals over problems and seeds; bold where the interval leaves out zero.") : null,
     h("h2", null, "Problems won and lost"), wonAndLost(),

@@ -3,6 +3,7 @@ const chosen = { hidden: new Set(), smooth: false, log: false };
 const WHOLE = [1, 2, 5].flatMap((one) => [0, 1, 2, 3, 4, 5, 6].map((power) => one * 10 ** power)).sort((a, b) => a - b);
 const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3]];
 
+const wordsOf = (panel, key) => panel.figures[key].replace("@n", "@" + solutions());
 const figuresOf = (panel) => Object.keys(panel.figures).filter((key) => D.runs.some((run) => run.tables?.[panel.table]?.y[key]));
 
 // Figures that no panel names, each in a panel of its own; benchmarks are among them.
@@ -36,7 +37,7 @@ function linesOf(panel) {
       });
       const look = { colour: single ? colour(at) : runColour({ arm }), dash: single ? 0 : at % DASHES.length };
       const every = D.runs.filter((run) => run.arm === arm && run.tables?.[panel.table]).length;
-      const some = own.length < every ? ` (${own.length} of ${every} runs)` : "", name = single ? panel.figures[key] : arm + some;
+      const some = own.length < every ? ` (${own.length} of ${every} runs)` : "", name = single ? wordsOf(panel, key) : arm + some;
       if (own.length > 1) {
         own.forEach((one) => lines.push({ ...look, ...one, thin: true, low: null, high: null }));
         lines.push({ ...look, ...meanLine(own), name, key, arm });
@@ -131,7 +132,7 @@ function chart(panel) {
     else {
       if (!rows.has(line.key)) {
         rows.set(line.key, h("span", { class: "values" }));
-        legend.append(h("div", { class: "figure" }, swatchOf(line, ink("--muted")), panel.figures[line.key], rows.get(line.key)));
+        legend.append(h("div", { class: "figure" }, swatchOf(line, ink("--muted")), wordsOf(panel, line.key), rows.get(line.key)));
       }
       value.style.color = line.colour;
       rows.get(line.key).append(value);
@@ -189,7 +190,7 @@ function curvesView() {
   return [
     h("div", { class: "bar sticky" }, runBoxes(draw), box("smooth", chosen.smooth, (on) => { chosen.smooth = on; draw(); }),
       box("logarithmic", chosen.log, (on) => { chosen.log = on; draw(); })),
-    h("p", { class: "muted" }, "Drag to zoom, double-click to see all. ", D.runs.length > arms().length ? "Thin lines are runs, thick ones their mean. " : "", "Bands of held-out figures are 95 % intervals over problems",
+    h("p", { class: "muted" }, "Drag to zoom, double-click to see all. ", D.runs.length > arms().length ? "Thin lines are runs, thick ones their mean. " : "", `Bands of held-out figures${D.runs.length > arms().length ? ", of a run alone," : ""} are 95 % intervals over problems`,
       buckets > 1 ? `; a point stands for up to ${buckets} steps, its band is from their smallest to their largest value. ` : ". ",
       `Upright lines: ${D.runs.length > FEW ? `checkpoints (short, of up to ${FEW} runs)` : "checkpoints (short)"}, resumes (dashed), warnings (dotted), the fault that ended a run.`),
     charts, others.length ? fold : null,
