@@ -122,7 +122,20 @@ def test_tests_for_a_file_go_on_from_the_answers_that_were_kept(
         return completion(*[f"```python\nassert {name}(1) == 3\n```"] * body["n"])
 
     server.answer = suite
-    words = ("write-tests", "mine.py", "--server", server.url, "--model", "m", "--n", "2", "--find-bugs", "--json")
+    words = (
+        "write-tests",
+        "mine.py",
+        "--server",
+        server.url,
+        "--model",
+        "m",
+        "--n",
+        "2",
+        "--find-bugs",
+        "--json",
+        "--out",
+        ".",
+    )
     with monkeypatch.context() as patch:  # nothing runs before all is sampled
         patch.setattr(write_tests, "open_sandbox", lambda _: contextlib.nullcontext(SimpleNamespace(workers=1)))
         patch.setattr(write_tests, "_leave_broken", lambda *_: None)

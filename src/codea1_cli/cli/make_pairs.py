@@ -45,8 +45,7 @@ def make_pairs(
     ] = "",
     samples: Annotated[str | None, Option(metavar="RUN|MODEL", help="Take of its samples those that hold.")] = None,
     rollouts: Annotated[
-        str | None,
-        Option(metavar="RUN", help="Take of what a run sampled, newest first, what holds.", autocompletion=run_names),
+        str | None, Option(metavar="RUN", help="Take of a run's samples, newest first.", autocompletion=run_names)
     ] = None,
     n: Annotated[int, Option(min=1, help="Samples per problem, or per wrong program.")] = 8,
     temperature: Annotated[float, Option(min=0.01, help="Of the samples.")] = 1.0,
@@ -69,6 +68,7 @@ def make_pairs(
     from codea1_cli.data.pairs import CARD, PAIRS, PairOptions, model_names
     from codea1_cli.data.stages import ProblemSampler, SolveRule
     from codea1_cli.judging.judge import Judge
+    from codea1_cli.models.sampler import replies_beside
     from codea1_cli.problems.problem import read_problems
     from codea1_cli.recipe.resources import problems_file
     from codea1_cli.runs.policy_folders import find_model
@@ -76,7 +76,7 @@ def make_pairs(
     from codea1_cli.sandbox.base import Limits
     from codea1_cli.sandbox.make import SandboxOptions, make_sandbox
 
-    server, kept = served.find(), out.with_name(f".{out.name}.replies.jsonl")
+    server, kept = served.find(), replies_beside(out)
     if server is not None and samples is None:
         raise UserError("--server has no use without --samples", hint="--samples NAME, as the server calls the model")
     if samples and rollouts:

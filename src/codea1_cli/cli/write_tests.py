@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from codea1_cli.evals.test_generation.writing import Alarm, Student, Studied
     from codea1_cli.models.sampler import ModelRef, SamplingSettings
 
+_NOTHING = "nothing is written before all is sampled"
 _OTHERS = {"other_call", "repeated", "other_comparison", "no_comparison"}  # of another function, or read already
 
 
@@ -103,7 +104,7 @@ def write_tests(
     from codea1_cli.evals.test_generation.figures import Scoring
     from codea1_cli.evals.test_generation.pytest_files import write_tests as write
     from codea1_cli.evals.test_generation.writing import Student
-    from codea1_cli.models.sampler import REPLIES, SamplingSettings, reply_tokens
+    from codea1_cli.models.sampler import SamplingSettings, replies_beside, reply_tokens
     from codea1_cli.runs.policy_folders import find_model
     from codea1_cli.sandbox.make import SandboxOptions
 
@@ -125,8 +126,8 @@ def write_tests(
             card = view.write_problems(problems, out, plan, golden, options, limits, bar)
         view.show_problems(card, out, as_json, served.told(console.note))
         return
-    kept = folder.with_name(f".{folder.name}{REPLIES}")
-    said = "what a server answered is kept" if named.server else "nothing is written before all is sampled"
+    kept = replies_beside(folder)
+    said = "what a server answered is kept, the same command goes on" if named.server else _NOTHING
     with (
         interruptible(said),
         only_writer(folder, folder, wait),
@@ -140,10 +141,13 @@ def write_tests(
         student = Student(scorer.judge, scorer.runner)
         if find_bugs:
             alarms = _alarms(files, texts, student, opened.workers, bar)
+            whole = alarms is not None
         else:
             _study(files, texts, student, opened.workers, bar)
             found = [_written(file, write(file.studied, file.path, folder, opened)) for file in files]
-        kept.unlink(missing_ok=True)
+            whole = not any(row["unscored"] for one in found for row in one["functions"])
+        if whole:
+            kept.unlink(missing_ok=True)
     spent = served.told(console.note)
     if find_bugs:
         view.show_alarms(sum(len(file.functions) for file in files), alarms, limit, as_json)
@@ -153,7 +157,7 @@ def write_tests(
     else:
         for one in found:
             view.show_written(one, limit)
-    if any(row["unscored"] for one in found for row in one["functions"]):
+    if not whole:
         console.warn("functions unscored: the sandbox failed on them; the same command tries again")
         raise typer.Exit(console.EXIT_ENVIRONMENT)
 

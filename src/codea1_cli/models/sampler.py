@@ -76,6 +76,12 @@ class Sampler(Protocol):
         """Ends the engine and gives its memory back; nothing is sampled afterwards."""
 
 
+def replies_beside(out: Path) -> Path:
+    """Where a server's replies lie for the time being, beside an output of that name, as its lock does."""
+    out = out.expanduser().absolute()
+    return out.with_name(f".{out.name}{REPLIES}")
+
+
 def speed(tokens: float, seconds: float, **spent: float) -> dict[str, Any]:
     """How many tokens were sampled, and how many per second, as results have it; of a server what it `spent`."""
     rate = {"tokens_sampled": tokens, "tokens_per_second": round(tokens / seconds, 1) if seconds else None}
