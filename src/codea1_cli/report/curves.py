@@ -30,14 +30,14 @@ class Panel:
     main: bool = False  # of those that a picture or a terminal has room for
 
 
+def _by_role(figure: str) -> dict[str, str]:
+    """A figure of each role, whose place in the key is `{}`, by the name of the role's model."""
+    return {figure.format(role): f"{role.title()} LLM" for role in ROLES}
+
+
 PANELS = (
-    Panel("Rewards", {"code.reward": "Code LLM", "test.reward": "Test LLM"}, main=True),
-    Panel(
-        "Token accuracy on the pairs",
-        {"code.token_accuracy": "Code LLM", "test.token_accuracy": "Test LLM"},
-        share=True,
-        main=True,
-    ),
+    Panel("Rewards", _by_role("{}.reward"), main=True),
+    Panel("Token accuracy on the pairs", _by_role("{}.token_accuracy"), share=True, main=True),
     Panel("Held-out: problems solved", {"code.pass@1": "pass@1", "code.pass@n": "pass@n"}, "heldout", True, True),
     Panel(
         "Held-out: suites against wrong programs",
@@ -84,25 +84,20 @@ PANELS = (
     ),
     Panel("Mistake Book and pool", {"arena.book_tests": "tests", "arena.pool_programs": "programs"}, main=True),
     Panel("Mistake Book: replayed tests passed", {"arena.book_pass_rate": "passed"}, share=True),
-    Panel(
-        "Groups with a signal",
-        {"arena.code_signal_share": "Code LLM", "arena.test_signal_share": "Test LLM"},
-        share=True,
-        main=True,
-    ),
+    Panel("Groups with a signal", _by_role("arena.{}_signal_share"), share=True, main=True),
     Panel("Asserts and calls", {"arena.asserts_per_suite": "asserts per suite", "arena.group_calls": "distinct calls"}),
-    Panel("Tokens per reply", {"code.completion_tokens": "Code LLM", "test.completion_tokens": "Test LLM"}, main=True),
-    Panel("Replies cut at the limit", {"code.clipped_share": "Code LLM", "test.clipped_share": "Test LLM"}, share=True),
-    Panel("Entropy", {"code.entropy": "Code LLM", "test.entropy": "Test LLM"}, main=True),
-    Panel("KL to the first policy", {"code.kl": "Code LLM", "test.kl": "Test LLM"}),
-    Panel("Gradient norm", {"code.grad_norm": "Code LLM", "test.grad_norm": "Test LLM"}),
-    Panel("Learning rate", {"code.learning_rate": "Code LLM", "test.learning_rate": "Test LLM"}),
+    Panel("Tokens per reply", _by_role("{}.completion_tokens"), main=True),
+    Panel("Replies cut at the limit", _by_role("{}.clipped_share"), share=True),
+    Panel("Entropy", _by_role("{}.entropy"), main=True),
+    Panel("KL to the first policy", _by_role("{}.kl")),
+    Panel("Gradient norm", _by_role("{}.grad_norm")),
+    Panel("Learning rate", _by_role("{}.learning_rate")),
     Panel("Seconds per step", {"timing.step_s": "step", "timing.judge_tail_s": "judge's tail"}, main=True),
     Panel(
         "Seconds of the parts",
         {f"timing.{role}_{part}_s": f"{role} {part}" for role in ROLES for part in ("sampling", "updating")},
     ),
-    Panel("Idle share of the step", {"idle.code": "Code LLM", "idle.test": "Test LLM"}, share=True, main=True),
+    Panel("Idle share of the step", _by_role("idle.{}"), share=True, main=True),
     Panel(
         "Left out",
         {
