@@ -171,7 +171,7 @@ def test_problems_are_solved_and_tested_by_a_server(server: StandIn, tmp_path: P
     at = ("--server", server.url)
     maps = ("--map", "question=prompt", "--map", "reference=answer", "--map", "tests=checks")
     words = ("prepare-data", "rows.jsonl", "--out", "data", *maps, "--no-decontaminate", "--no-verify", "--val", "0")
-    done = call(app, *words, "--no-dedup", "--solve-rate", "m", "--n", "2", "--json", *at)
+    done = call(app, *words, "--no-dedup", "--format", "jsonl", "--solve-rate", "m", "--n", "2", "--json", *at)
     assert done.code == 0
     assert (json.loads(done.out)["solve_rates"], json.loads(done.out)["server"]["requests"]) == ({"0.5": 3}, 3)
     assert not list(tmp_path.rglob("*.replies.jsonl"))

@@ -181,6 +181,7 @@ def test_an_interrupt_ends_requests_under_way(server: StandIn, tmp_path: Path, m
         raise KeyboardInterrupt
 
     monkeypatch.setattr(module, "wait", interrupted)
+    one._fault = EnvironmentFault("of a request that the interrupt ended")
     try:
         with pytest.raises(KeyboardInterrupt):
             one.generate(PROMPTS, GREEDY)
@@ -314,6 +315,8 @@ def test_what_ended_a_reply_is_counted(server: StandIn, tmp_path: Path) -> None:
     server.answer = lambda *_: refusal(400, long)
     with pytest.raises(UserError, match="no prompt with its reply fits"):
         sampler(server, tmp_path / "long").generate([*PROMPTS, PROMPTS[0] * 2], GREEDY)
+    with pytest.raises(UserError, match="no prompt with its reply fits"):
+        sampler(server, tmp_path / "each", omit=["n"]).generate([*PROMPTS, PROMPTS[0] * 2], FOUR)
 
 
 def test_a_list_of_models_is_no_condition(server: StandIn, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class ServerSampler:
             EnvironmentFault: it does not answer, or `max_requests` is reached. What came is kept.
         """
         began, copies = time.monotonic(), 1 if settings.temperature == 0 else settings.n
-        texts, unfit, ending = [[""] * copies for _ in prompts], 0, None
+        texts, unfit, ending = [[""] * copies for _ in prompts], set[int](), None
         self.kept.parent.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(self.options.concurrency, thread_name_prefix="server") as pool:
             waiting: dict[Future[tuple[list[str], str]], tuple[int, int, int]] = {}
@@ -83,21 +83,21 @@ class ServerSampler:
                     for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                         i, first, count = waiting.pop(future)
                         got, end = future.result()
-                        unfit += end == "too_long"
+                        unfit |= {i} if end == "too_long" else set()
                         texts[i][first : first + len(got)] = got
                         for number in range(first + len(got), first + count):
                             ask(i, number, 1)
             except BaseException as fault:
                 pool.shutdown(wait=False, cancel_futures=True)
-                if not isinstance(fault, Exception):
+                ending = (isinstance(fault, Exception) and self._fault) or fault
+                if not isinstance(fault, Exception):  # an interrupt: what is under way fails by it
                     self._client.close()
-                ending = self._fault or fault
         if isinstance(ending, EnvironmentFault) and ending.hint == _GOES_ON:
             ending.hint = f"{counted(len(self._replies), 'answer')} kept: {_GOES_ON}"
         if ending is not None:
             raise ending from None
         self.seconds += time.monotonic() - began
-        if unfit == len(prompts) > 3:
+        if len(unfit) == len(prompts) > 3:
             raise UserError(f"no prompt with its reply fits {self.name}", "lower --max-new-tokens")
         if copies > 1 and len(prompts) > 3 and all(len(set(row)) == 1 for row in texts):
             self._tell(f"all {copies} replies to each prompt are equal: {self.name} may sample as it likes")
