@@ -14,6 +14,7 @@ from codea1_cli.judging.compare import same
 from codea1_cli.mistakes.export import pytest_file, text_source, value_source
 from codea1_cli.mistakes.inspect import ProblemView, possible_lines, sparkline
 from codea1_cli.mistakes.replay import traced_line
+from codea1_cli.recipe.files import load_recipe, recipe_text
 from codea1_cli.recipe.resources import judge_of
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.rollout_files import call_of
@@ -141,6 +142,12 @@ def test_a_newer_run_that_never_came_to_its_first_step_hides_no_book(run, call):
     named = call(mistakes.app, "list", "--run", "early")
     assert named.code == 2
     assert "hint: the newest run with one: --run first" in named.err
+    assert "it has not come to its first step" in named.err
+    gone = make_run(run.path.parent, "gone", steps=1)
+    gone.mistakes_file.unlink()
+    assert "mistakes.sqlite is gone" in call(mistakes.app, "list", "--run", "gone").err
+    gone.recipe_file.write_text(recipe_text(load_recipe("tiny", ["method=sft"])))
+    assert "it learns from pairs" in call(mistakes.app, "list", "--run", "gone").err
 
 
 @pytest.mark.parametrize(

@@ -243,8 +243,12 @@ def _open(run: str | None, runs: Path | None) -> "tuple[RunDir, MistakeStore]":
             console.note(f"{chosen.name} has no book yet: this is {other.name}, the newest run with one")
             chosen = other
         elif not chosen.mistakes_file.is_file() and other is not None:
+            from codea1_cli.methods.registry import method_of
+
+            why = "mistakes.sqlite is gone" if chosen.begun() else "it has not come to its first step"
+            why = "it learns from pairs" if method_of(chosen.recipe()).pairs else why
             raise UserError(
-                f"run {chosen.name} has no Mistake Book: it has not come to its first step",
+                f"run {chosen.name} has no Mistake Book: {why}",
                 hint=f"the newest run with one: {shlex.join(other.options)}",
             )
     return chosen, MistakeStore(chosen.mistakes_file, read_only=True)
