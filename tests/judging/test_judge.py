@@ -99,8 +99,9 @@ class Clocked:
 
     workers = 3
 
-    def __init__(self) -> None:
+    def __init__(self, enough: int = -1) -> None:
         self.asked: list[tuple[str, int, float]] = []
+        self.enough = enough
         self.patience: list[tuple[int, int]] = []  # of each run: its calls, and how many may be late at full limits
 
     def run(
@@ -115,6 +116,8 @@ class Clocked:
             kind = AnswerKind.TIMEOUT if late else AnswerKind.VALUE
             used = limits.cpu_s if late and call[0] == "f" and limits.cpu_s < math.inf else 0.0 if late else seconds
             answers.append(Answer(kind, None if late else Value(wire="1"), "time limit" * late, used))
+            if len(answers) == self.enough and limits.enough_s < math.inf:
+                break
             ran_out += late
             if late and ran_out == limits.stop_after:
                 break
@@ -197,6 +200,16 @@ def test_a_candidate_that_keeps_running_out_of_time_goes_on_side_by_side() -> No
     assert [call for call, verdict in verdicts[0].items() if verdict is Verdict.PASSED] == [
         "f(1)", "f(2)", "f(3)", "f(4)",
     ]  # fmt: skip
+
+
+def test_a_slow_candidates_other_calls_are_answered_side_by_side() -> None:
+    calls = [f"f({n})" for n in (1, 9000, 2, 3, 4, 5, 6)]
+    known = {call: Expected(call, True, 1, "1", wire="1", seconds=0.001) for call in calls}
+    box = Clocked(enough=4)
+    found = Judge(box, limits=Limits(time_s=2.0)).check("c", "f", calls, known)
+    assert sorted(box.patience) == [(1, 2)] * 3 + [(7, 3)]  # one was out of time already
+    assert [test.verdict is Verdict.PASSED for test in found.verdicts.values()] == [True, False, *[True] * 5]
+    assert list(found.verdicts) == calls
 
 
 def test_a_fault_reaches_everybody_who_waits() -> None:

@@ -80,6 +80,16 @@ def test_a_loop_costs_processor_time_and_a_sleep_costs_time(sandbox: LocalSandbo
     assert (slept.kind, slept.seconds) == (AnswerKind.TIMEOUT, 0)
 
 
+def test_a_program_that_answers_slowly_can_be_left_early(sandbox: LocalSandbox) -> None:
+    calls = [f"f({n})" for n in range(1000)]
+    run = sandbox.run(
+        "import time\ndef f(x):\n    time.sleep(0.05)\n    return x", "f", calls, replace(QUICK, enough_s=0.2)
+    )
+    assert run.loaded is True
+    assert 0 < len(run.answers) < 1000
+    assert [answer.text for answer in run.answers] == [str(n) for n in range(len(run.answers))]
+
+
 def test_a_program_that_does_not_load_says_why(sandbox: LocalSandbox) -> None:
     for program, kind in (
         ("def f(:", "load_error"), ("1 / 0", "load_error"), ("g = 1", "load_error"), ("import os; os._exit(0)", "crashed"),

@@ -17,10 +17,13 @@ from codea1_cli.extract.pytests import convert_tests
 from codea1_cli.judging.compare import same
 from codea1_cli.judging.references import ReferenceCache, References, call_limit
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox
-from codea1_cli.sandbox.verdicts import Expected, Value, Verdict, verdict_of
+from codea1_cli.sandbox.verdicts import AnswerKind, Expected, Value, Verdict, verdict_of
 
 if TYPE_CHECKING:  # a judge needs the standard library alone
     from codea1_cli.problems.problem import Problem
+
+ENOUGH_S = 1.0
+"""Seconds after which a candidate's further calls are answered side by side."""
 
 __all__ = ["CandidateResult", "Expected", "Judge", "ReferenceCache", "TestVerdict"]
 
@@ -63,7 +66,7 @@ class Judge:
     def __init__(
         self, sandbox: Sandbox, *, limits: Limits, tolerance: float = 1e-6, cache: ReferenceCache | None = None
     ) -> None:
-        self.sandbox = sandbox
+        self.sandbox, self.workers = sandbox, getattr(sandbox, "workers", 1)
         self.limits = limits
         self.tolerance = tolerance
         self.cache = cache if cache is not None else ReferenceCache()
@@ -98,13 +101,16 @@ class Judge:
         needed = max((getattr(expected[call], "seconds", self.limits.time_s) for call in distinct), default=0.0)
         cpu_s = call_limit(self.limits.time_s, needed, 2 * self.references.least_s)
         patience = max(self.limits.patience - late, 0)
-        limits = replace(self.limits, cpu_s=cpu_s, patience=patience, stop_after=1 if stop_late else patience)
+        limits = replace(self.limits, cpu_s=cpu_s, patience=patience, stop_after=1)
+        if not stop_late:
+            limits = replace(limits, stop_after=patience, enough_s=ENOUGH_S if self.workers > 1 else math.inf)
         run = self.sandbox.run(candidate, entry_point, distinct, limits) if patience else ProgramRun(True)
-        if rest := [] if stop_late else distinct[len(run.answers) :]:  # few of them are likely to end
-            hurried = replace(limits, patience=0, stop_after=None)
-            size = math.ceil(len(rest) / self.sandbox.workers)
+        if rest := [] if stop_late else distinct[len(run.answers) :]:
+            patience -= sum(answer.kind is AnswerKind.TIMEOUT for answer in run.answers)
+            others = replace(limits, patience=patience, stop_after=None, enough_s=math.inf)
+            size = math.ceil(len(rest) / self.workers)
             parts = [rest[start : start + size] for start in range(0, len(rest), size)]
-            ask = partial(self.sandbox.run, candidate, entry_point, limits=hurried)
+            ask = partial(self.sandbox.run, candidate, entry_point, limits=others)
             run.answers += chain.from_iterable(one.answers for one in self.references.side_by_side(ask, parts))
         return self._judge(run, distinct, expected)
 

@@ -25,9 +25,10 @@ class Limits:
     It does not pass while the program waits for a busy machine. A program that has used up either on `patience` calls
     gets an eighth for every further call (at least 0.25 s, and 0.05 s of processor time), so that a program that always
     loops cannot hold a worker for minutes. With `stop_after` that many calls that are out of time end the run, and
-    those after them have no answer. `memory_mb` counts what the program adds to an idle interpreter; `output_kb` bounds
-    what a call may print and how large a file may grow; `processes` counts threads too. Loading may take `load_s`, by
-    default two seconds more than a call.
+    those after them have no answer; so does a process that has answered calls for `enough_s`, and for longer than its
+    loading took. `memory_mb` counts what the program adds to an idle interpreter; `output_kb` bounds what a call may
+    print and how large a file may grow; `processes` counts threads too. Loading may take `load_s`, by default two
+    seconds more than a call.
     """
 
     time_s: float = 4.0
@@ -38,6 +39,7 @@ class Limits:
     patience: int = 3
     cpu_s: float = math.inf
     stop_after: int | None = None
+    enough_s: float = math.inf
 
     @property
     def load_limit_s(self) -> float:
@@ -66,8 +68,8 @@ class SandboxEnvironment:
 
 @dataclass(slots=True)
 class ProgramRun:
-    """One program's run: `answers` in the order of the calls; fewer than calls where late ones ended it
-    (`Limits.stop_after`).
+    """One program's run: `answers` in the order of the calls; fewer than calls where it ended early
+    (`Limits.stop_after`, `enough_s`).
 
     `loaded` is None when the sandbox failed, False when the program could not be loaded (each answer then carries
     the reason's kind, which is `load_kind`), else True.

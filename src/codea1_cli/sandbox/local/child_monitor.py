@@ -122,9 +122,10 @@ class FrameReader:
 
 @dataclass(slots=True)
 class ChildReport:
-    """What was seen of one child: its answers, how it ended ("done", "exited", "timeout", "garbage"), its status.
-    `cpu_seconds` is what a call had used when it ran out of processor time. `refused`: the kernel refused it, or the
-    program, a process, a thread or memory, though there was room when it had ended."""
+    """What was seen of one child: its answers, its status, how it ended ("done", "exited", "timeout", "garbage", or
+    "enough": another goes on with its calls). `cpu_seconds` is what a call had used when it ran out of processor time.
+    `refused`: the kernel refused it, or the program, a process, a thread or memory, though there was room when it had
+    ended."""
 
     reader: FrameReader
     answers: list[Frame] = field(default_factory=list)
@@ -152,10 +153,11 @@ def follow(
     call_s: float,
     group: Cgroup | None,
     cpu_s: float = math.inf,
+    enough_s: float = math.inf,
     total_s: float = math.inf,
 ) -> None:
-    """Reads frames until the child is done, gone, late or out of order; `total_s` bounds all of it, `cpu_s` the
-    processor time of a call.
+    """Reads frames until the child is done, gone, late or out of order, or has answered calls for longer than
+    `enough_s` and than its loading took. `total_s` bounds all of it, `cpu_s` the processor time of a call.
 
     The child's exit wakes this thread; while it lives its frames are fetched now and then, since waking for every one
     costs more than most calls do. A deadline is only looked at when nothing is left to read, so a slow parent never
@@ -192,6 +194,8 @@ def follow(
                 seen.ended = "done"
             elif seen.gone:
                 seen.ended = "exited"
+            elif fresh and time.monotonic() - began - seen.load_seconds > max(enough_s, seen.load_seconds):
+                seen.ended = "enough"
             elif time.monotonic() >= deadline:
                 extra = min(waited(pid), limit / 2) - extended
                 if extra > 0.01:

@@ -21,7 +21,14 @@ class Watch(Protocol):
     """Starts a child on the calls from `start` on and follows it to its end."""
 
     def __call__(
-        self, start: int, calls: int, request: dict[str, Any], load_s: float, call_s: float, cpu_s: float
+        self,
+        start: int,
+        calls: int,
+        request: dict[str, Any],
+        load_s: float,
+        call_s: float,
+        cpu_s: float,
+        enough_s: float,
     ) -> ChildReport: ...
 
 
@@ -41,7 +48,7 @@ def run_program(watch: Watch, calls: int, limits: Limits) -> ProgramRun:
             "again": loading <= _RELOAD_LIMITS * limits.load_limit_s,
             "cpu_s": math.ceil(limits.load_limit_s + (calls - len(answers)) * limits.time_s) + 2,
         }
-        seen = watch(len(answers), calls, request, limits.load_limit_s, call_s, cpu_s)
+        seen = watch(len(answers), calls, request, limits.load_limit_s, call_s, cpu_s, limits.enough_s)
         if seen.refused and not refused:
             refused = True  # whoever took the room may have left just now: if it is the program, it is refused again
             continue
@@ -54,9 +61,9 @@ def run_program(watch: Watch, calls: int, limits: Limits) -> ProgramRun:
             if first:
                 return ProgramRun(False, fault.detail, answers, load_kind=fault.kind)
             return ProgramRun(True, "", answers)
-        if seen.ended == "done":
-            if seen.reader.again:
-                continue
+        if seen.ended == "done" and seen.reader.again:
+            continue
+        if seen.ended in ("done", "enough"):
             return ProgramRun(True, "", answers)
         end = end_of_call(seen)
         late += end.kind is AnswerKind.TIMEOUT
@@ -124,7 +131,7 @@ def run_module(watch: Callable[..., ChildReport], module: UnitModule, head: int,
         "again": False,
         "head": head,
     }
-    watched = partial(watch, 0, expected, request, limits.time_s, limits.time_s, math.inf, limits.time_s)
+    watched = partial(watch, 0, expected, request, limits.time_s, limits.time_s, math.inf, math.inf, limits.time_s)
     seen = watched()
     if seen.refused:  # as in `run_program`
         seen = watched()
