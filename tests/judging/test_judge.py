@@ -111,7 +111,8 @@ class Clocked:
         self.patience.append((len(calls), limits.patience))
         for call in calls:
             seconds = int(call[2:-1]) / 1000
-            late = seconds > min(limits.cpu_s, limits.time_s)
+            hurried = 8 if limits.patience == 0 else 1
+            late = seconds > min(limits.cpu_s, limits.time_s) / hurried
             self.asked.append((call, hash_seed, limits.cpu_s))
             kind = AnswerKind.TIMEOUT if late else AnswerKind.VALUE
             used = limits.cpu_s if late and call[0] == "f" and limits.cpu_s < math.inf else 0.0 if late else seconds
@@ -202,14 +203,18 @@ def test_a_candidate_that_keeps_running_out_of_time_goes_on_side_by_side() -> No
     ]  # fmt: skip
 
 
-def test_a_slow_candidates_other_calls_are_answered_side_by_side() -> None:
-    calls = [f"f({n})" for n in (1, 9000, 2, 3, 4, 5, 6)]
+@pytest.mark.parametrize("enough", [-1, 1, 4, 6, 9])
+def test_a_slow_candidates_other_calls_are_answered_side_by_side(enough: int) -> None:
+    """After how many calls a process is left depends on how busy the machine is; no verdict does. Of the calls after the
+    third that is out of time, f(100) is within the limit and beyond an eighth of it."""
+    calls = [f"f({n})" for n in (1, 9000, 100, 9001, 2, 9002, 101, 9003, 3, 102)]
     known = {call: Expected(call, True, 1, "1", wire="1", seconds=0.001) for call in calls}
-    box = Clocked(enough=4)
+    box = Clocked(enough)
     found = Judge(box, limits=Limits(time_s=2.0)).check("c", "f", calls, known)
-    assert sorted(box.patience) == [(1, 2)] * 3 + [(7, 3)]  # one was out of time already
-    assert [test.verdict is Verdict.PASSED for test in found.verdicts.values()] == [True, False, *[True] * 5]
+    passed = [call for call, test in found.verdicts.items() if test.verdict is Verdict.PASSED]
+    assert passed == ["f(1)", "f(100)", "f(2)", "f(3)"]
     assert list(found.verdicts) == calls
+    assert (len(box.patience) > 5) == (0 < enough < 6)
 
 
 def test_a_fault_reaches_everybody_who_waits() -> None:

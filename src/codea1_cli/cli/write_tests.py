@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from keyword import iskeyword
 from pathlib import Path
@@ -130,7 +131,7 @@ def write_tests(
     said = "what a server answered is kept, the same command goes on" if named.server else _NOTHING
     with (
         interruptible(said),
-        only_writer(folder, folder, wait),
+        only_writer(folder, folder, wait) if named.server or not find_bugs else nullcontext(),
         Bar() as bar,
         open_sandbox(options) as opened,
     ):

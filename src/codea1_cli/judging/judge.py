@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from codea1_cli.extract import AssertStatement, parse_suite
@@ -17,7 +16,7 @@ from codea1_cli.extract.pytests import convert_tests
 from codea1_cli.judging.compare import same
 from codea1_cli.judging.references import ReferenceCache, References, call_limit
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox
-from codea1_cli.sandbox.verdicts import AnswerKind, Expected, Value, Verdict, verdict_of
+from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected, Value, Verdict, verdict_of
 
 if TYPE_CHECKING:  # a judge needs the standard library alone
     from codea1_cli.problems.problem import Problem
@@ -100,19 +99,36 @@ class Judge:
         # Answers that no reference gave have no seconds.
         needed = max((getattr(expected[call], "seconds", self.limits.time_s) for call in distinct), default=0.0)
         cpu_s = call_limit(self.limits.time_s, needed, 2 * self.references.least_s)
-        patience = max(self.limits.patience - late, 0)
-        limits = replace(self.limits, cpu_s=cpu_s, patience=patience, stop_after=1)
-        if not stop_late:
-            limits = replace(limits, stop_after=patience, enough_s=ENOUGH_S if self.workers > 1 else math.inf)
-        run = self.sandbox.run(candidate, entry_point, distinct, limits) if patience else ProgramRun(True)
-        if rest := [] if stop_late else distinct[len(run.answers) :]:
-            patience -= sum(answer.kind is AnswerKind.TIMEOUT for answer in run.answers)
-            others = replace(limits, patience=patience, stop_after=None, enough_s=math.inf)
-            size = math.ceil(len(rest) / self.workers)
-            parts = [rest[start : start + size] for start in range(0, len(rest), size)]
-            ask = partial(self.sandbox.run, candidate, entry_point, limits=others)
-            run.answers += chain.from_iterable(one.answers for one in self.references.side_by_side(ask, parts))
+        limits = replace(self.limits, cpu_s=cpu_s)
+        if stop_late:
+            run = self.sandbox.run(candidate, entry_point, distinct, replace(limits, stop_after=1))
+        else:
+            run = self._run(candidate, entry_point, distinct, limits, max(self.limits.patience - late, 0))
         return self._judge(run, distinct, expected)
+
+    def _run(self, program: str, entry_point: str, calls: list[str], limits: Limits, patience: int) -> ProgramRun:
+        """One process answers while it is quick, then several side by side; the calls after the one that is the last to
+        be out of time with `patience` have an eighth of the limits, whoever answers them.
+        """
+
+        def beside(rest: list[str], limits: Limits) -> list[Answer]:
+            size = math.ceil(len(rest) / self.workers) or 1
+            parts = [rest[start : start + size] for start in range(0, len(rest), size)]
+            runs = self.references.side_by_side(lambda part: ask(part, limits), parts)
+            return [answer for run in runs for answer in run.answers]
+
+        ask = partial(self.sandbox.run, program, entry_point)
+        run = ProgramRun(True)
+        if patience:
+            full = replace(limits, patience=patience, stop_after=patience)
+            run = ask(calls, replace(full, enough_s=ENOUGH_S) if self.workers > 1 else full)
+            if len(run.answers) < len(calls) and _late(run.answers) < patience:
+                run.answers += beside(calls[len(run.answers) :], full)
+                # A part that ended early was itself out of patience: up to there no answer is missing.
+                last = next((n for n in range(len(run.answers)) if _late(run.answers[: n + 1]) == patience), len(calls))
+                del run.answers[last + 1 :]
+        run.answers += beside(calls[len(run.answers) :], replace(limits, patience=0))
+        return run
 
     def _judge(self, run: ProgramRun, calls: list[str], expected: Mapping[str, Expected]) -> CandidateResult:
         verdicts = {}
@@ -135,6 +151,10 @@ class Judge:
         """Whether an answer that a test states is the reference's value (an array may be stated as nested lists)."""
         plain = [part.data if isinstance(part, Value) else part for part in (value, stated)]
         return same(plain[0], plain[1], self.tolerance, arrays_as_lists=True)
+
+
+def _late(answers: Sequence[Answer]) -> int:
+    return sum(answer.kind is AnswerKind.TIMEOUT for answer in answers)
 
 
 @dataclass(frozen=True, slots=True)
