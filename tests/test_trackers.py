@@ -6,7 +6,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.trackers import TrackedRun, absent, check_trackers, make_tracker, markdown
+from codea1_cli.trackers import TrackedRun, check_trackers, make_tracker, markdown
 
 
 class Client:
@@ -100,15 +100,29 @@ def test_what_is_not_installed_is_said_with_the_extra(tmp_path, monkeypatch):
     with pytest.raises(EnvironmentFault) as raised:
         check_trackers(["wandb"])
     assert (raised.value.what, "`uv sync --extra wandb`" in raised.value.hint) == (
-        "tracker wandb is not installed",
+        "tracker wandb is not installed here",
         True,
     )
     monkeypatch.undo()
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "mlflow").mkdir()  # as a library leaves one for its files: no package
-    assert "--extra mlflow" in absent("mlflow")
-    assert absent("tensorboard") is None
-    assert "no module nowhere.at" in absent("nowhere.at:All")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "mine.py").write_text("class Other:\n    pass\n")
+    (tmp_path / "still.py").write_text("import time\n\ntime.sleep(600)\n")
+    told = []
+    check_trackers(["mlflow", "tensorboard", "nowhere.at:All", "mine:Gone", "mine:Other"], told.append)
+    assert [line.partition(";")[0] for line in told] == [
+        "tracker mlflow is not installed here: `uv sync --extra mlflow`, or `pip install 'codea1[mlflow]'`",
+        "tracker nowhere.at:All does not load here: ModuleNotFoundError: No module named 'nowhere'"
+        ": PYTHONPATH says where modules are looked for",
+        "tracker mine:Gone does not load here: AttributeError: module 'mine' has no attribute 'Gone'"
+        ": PYTHONPATH says where modules are looked for",
+        "tracker mine:Other does not load here: TypeError: mine:Other is not a subclass of codea1_cli.trackers.Tracker"
+        ": PYTHONPATH says where modules are looked for",
+    ]
+    monkeypatch.setattr("codea1_cli.trackers._MADE_S", 0.1)
+    with pytest.raises(EnvironmentFault, match="still:Any does not load here: no answer within"):
+        check_trackers(["still:Any"])
 
 
 def test_texts_that_models_wrote_stay_text():

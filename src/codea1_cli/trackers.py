@@ -12,8 +12,10 @@ import json
 import os
 import re
 import secrets
+import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -21,10 +23,11 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from codea1_cli.environment import without_secrets
+from codea1_cli.environment import PYTHON, without_secrets
 from codea1_cli.errors import EnvironmentFault
 
 _PROJECT = "codea1"
+_MADE_S = 120.0  # a class outside the project takes longer only when it hangs
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,7 @@ class Wandb(Tracker):
         )
         self.run.define_metric("step")
         self.run.define_metric("*", step_metric="step")
-        where = self.run.settings.sync_dir if self.run.offline else self.run.url
-        return Opened(self.run.id, str(where), id is None)
+        return Opened(self.run.id, str(self.run.settings.sync_dir if self.run.offline else self.run.url), id is None)
 
     def log(self, step: int, at: float, figures: Mapping[str, float]) -> None:
         self.run.log({"step": step, **figures})
@@ -188,11 +190,8 @@ class MLflow(Tracker):
         found = self.client.get_experiment_by_name(name)
         place = {"artifact_location": str(run.root / "mlartifacts")} if uri == local else {}
         experiment = found.experiment_id if found else self.client.create_experiment(name, **place)
-        if id is None:
-            self.id = self.client.create_run(experiment, run_name=run.name).info.run_id
-        else:
-            self.id = id
-            self.client.update_run(id, status="RUNNING")
+        self.id = id or self.client.create_run(experiment, run_name=run.name).info.run_id
+        self.client.update_run(self.id, status="RUNNING")
         known = self.client.get_run(self.id).data.params  # a parameter is said once; config.json is as it is now
         params = {_allowed(key): str(value)[:6000] for key, value in run.params.items()}
         new = [Param(key, value) for key, value in params.items() if key not in known]
@@ -244,40 +243,43 @@ def label(name: str) -> str:
 
 
 def make_tracker(name: str) -> Tracker:
-    """A tracker by its name, or by `module:Class` for one that lies outside the project."""
-    if name in TRACKERS:
-        return TRACKERS[name]()
+    """A tracker by its name, or by `module:Class` for one that lies outside the project; raises whatever that does."""
     module, _, attribute = name.partition(":")
-    tracker: Tracker = getattr(importlib.import_module(module), attribute)()
-    return tracker
+    found = TRACKERS.get(name) or getattr(importlib.import_module(module), attribute)
+    if not (isinstance(found, type) and issubclass(found, Tracker)):
+        raise TypeError(f"{name} is not a subclass of codea1_cli.trackers.Tracker")
+    return found()
 
 
-def absent(name: str) -> str | None:
-    """What has to be installed here before a tracker can be used; None for one that is there."""
-    needed = [name.partition(":")[0]]
-    if name == "mlflow" and not os.environ.get("MLFLOW_TRACKING_URI"):
-        needed += ["sqlalchemy", "alembic"]  # of its store on this machine
-    try:
-        specs = [importlib.util.find_spec(module) for module in needed]
-    except ImportError:  # of a package around the module
-        specs = [None]
-    if all(spec is not None and spec.origin is not None for spec in specs):  # a mere folder has no origin
-        return None
+def _fault(name: str) -> EnvironmentFault | None:
+    """Why a tracker cannot be used here. A class outside the project is made once for that, in a process of its own."""
     if name in TRACKERS:
-        return f"`uv sync --extra {name}`, or `pip install 'codea1[{name}]'`"
-    return f"there is no module {needed[0]}; PYTHONPATH says where modules are looked for"
+        store = name == "mlflow" and not os.environ.get("MLFLOW_TRACKING_URI")  # on this machine
+        specs = [importlib.util.find_spec(module) for module in (name, *(("sqlalchemy", "alembic") if store else ()))]
+        if all(spec is not None and spec.origin is not None for spec in specs):  # a mere folder has no origin
+            return None
+        why, hint = "is not installed here", f"`uv sync --extra {name}`, or `pip install 'codea1[{name}]'`"
+    else:
+        code = f"import os; from {__name__} import make_tracker as make; make({name!r}); os._exit(0)"
+        given: dict[str, Any] = {"env": os.environ | PYTHON, "stdin": subprocess.DEVNULL, "capture_output": True}
+        try:
+            done = subprocess.run([sys.executable, "-P", "-c", code], timeout=_MADE_S, **given)
+            if done.returncode == 0:
+                return None
+            said = done.stderr.decode(errors="replace").strip() or f"its process ended with {done.returncode}"
+        except subprocess.TimeoutExpired:
+            said = f"no answer within {_MADE_S:g} s"
+        why = f"does not load here: {without_secrets(said.splitlines()[-1].strip())}"
+        hint = "PYTHONPATH says where modules are looked for"
+    return EnvironmentFault(f"tracker {name} {why}", hint=f"{hint}; tracker=[] goes without")
 
 
-def uninstalled(names: Sequence[str]) -> list[str]:
-    """What to say of those trackers that are not installed here."""
-    return [f"tracker {name} is not installed here: {how}" for name in names if (how := absent(name)) is not None]
-
-
-def check_trackers(names: Sequence[str]) -> None:
-    """Raises EnvironmentFault where a tracker is not installed."""
-    for name in names:
-        if (how := absent(name)) is not None:
-            raise EnvironmentFault(f"tracker {name} is not installed", hint=f"{how}; tracker=[] goes without")
+def check_trackers(names: Sequence[str], told: Callable[[str], None] | None = None) -> None:
+    """Raises EnvironmentFault where a tracker cannot be used here; with `told` it is told of instead."""
+    for fault in filter(None, map(_fault, names)):
+        if told is None:
+            raise fault
+        told(f"{fault.what}: {fault.hint}")
 
 
 def _names(names: list[str]) -> list[str]:

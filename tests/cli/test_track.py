@@ -1,11 +1,12 @@
 """Trackers on the command line: what is said before anything starts."""
 
+from importlib.util import find_spec
+
 import pytest
 
 from codea1_cli.cli import app
-from codea1_cli.trackers import absent
 
-missing = pytest.mark.skipif(absent("mlflow") is None, reason="MLflow is installed")
+missing = pytest.mark.skipif(find_spec("mlflow") is not None, reason="MLflow is installed")
 
 
 @missing
@@ -23,6 +24,13 @@ def test_a_tracker_that_is_not_installed_ends_the_command_before_the_start(call,
     assert (checked.code, "tracker mlflow is not installed here" in checked.out) == (0, True)
     planned = call(app, "plan", "--recipe", "tiny", "tracker=mlflow", "--json")
     assert (planned.code, "tracker mlflow is not installed here" in planned.out) == (0, True)
+
+
+def test_a_class_that_is_no_tracker_ends_the_command_before_the_start(call, tmp_path):
+    for words in (["--tracker", "os:PathLike"], ["tracker=os:PathLike"]):
+        done = call(app, "train", "--recipe", "tiny", "--runs", tmp_path / "runs", *words)
+        assert (done.code, "os:PathLike is not a subclass of codea1_cli.trackers.Tracker" in done.err) == (3, True)
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(

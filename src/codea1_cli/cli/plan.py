@@ -65,7 +65,7 @@ def plan(
     from codea1_cli.recipe.batching import fitted
     from codea1_cli.recipe.files import load_recipe, recipe_names
     from codea1_cli.runs.run_dir import runs_root
-    from codea1_cli.trackers import uninstalled
+    from codea1_cli.trackers import check_trackers
 
     if recipe is None:
         raise UserError("no recipe given", hint=f"--recipe NAME, one of {', '.join(recipe_names())}, or a file")
@@ -74,7 +74,7 @@ def plan(
     with told_first(notes):
         chosen, count, _ = first_use(chosen, problems, notes)
         shapes, blind = known_shapes(chosen), len(notes)
-        notes += uninstalled(chosen.tracker)
+        check_trackers(chosen.tracker, notes.append)
         target, assignment = _target(chosen, gpu, gpus, notes)
         chosen, fewer = fitted(chosen, count, {policy: len(group) for policy, group in assignment.items()})
         target = replace(target, prompt=mean_prompt, completion=mean_completion)

@@ -125,9 +125,10 @@ def _holds_together(recipe: "Recipe") -> list[str]:
     from codea1_cli.models.loading import check_model
     from codea1_cli.recipe.batching import batches
     from codea1_cli.recipe.resources import problems_file, unmeasured
-    from codea1_cli.trackers import uninstalled
+    from codea1_cli.trackers import check_trackers
 
-    notes = [*unmeasured(recipe), *uninstalled(recipe.tracker)]
+    notes = unmeasured(recipe)
+    check_trackers(recipe.tracker, notes.append)
     for policy in method_of(recipe).policies:
         section = recipe.role(policy)
         gpus = len(section.gpus) if isinstance(section.gpus, list) else section.gpus
