@@ -11,6 +11,7 @@ import pytest
 from codea1_cli.data.sources import make_source
 from codea1_cli.data.sources.python_folder import PythonFolder
 from codea1_cli.errors import UserError
+from codea1_cli.evals.registry import task_sources
 from codea1_cli.recipe.data_options import SourceOptions
 
 
@@ -165,6 +166,13 @@ def test_a_folder_of_a_published_data_set(tmp_path, name):
 
 @pytest.mark.parametrize("option", ["split", "revision", "config"])
 def test_options_of_the_hub_do_not_go_with_local_files(mixed, option):
-    for spec in (mixed, mixed / "a.jsonl"):
+    own = {option: "train"}
+    for spec in (mixed, mixed / "a.jsonl", *task_sources()):
         with pytest.raises(UserError, match=f"--{option} does not go with this source"):
-            make_source(str(spec), SourceOptions(**{option: "train"}))
+            make_source(str(spec), SourceOptions(**own))
+    for spec in ("kodcode", "mbpp"):
+        for data in (mixed, None) if option == "config" else (mixed,):
+            with pytest.raises(UserError, match=f"--{option} does not go with this source"):
+                make_source(spec, SourceOptions(data=data, **own))
+        if option != "config":
+            make_source(spec, SourceOptions(**own))

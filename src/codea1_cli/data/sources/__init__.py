@@ -194,9 +194,11 @@ def make_source(spec: str, options: SourceOptions = _NO_OPTIONS, benchmarks: Pat
     _refuse(spec != "kodcode" and o.difficulty is not None, "--difficulty", "kodcode")
     _refuse(spec not in built_in and o.data is not None, "--data", ", ".join(built_in))
     _refuse(spec in built_in and bool(mapping), "--map and --mapping", "a file or a hub dataset")
-    if spec not in built_in and path.exists():
-        for option, given in (("--split", o.split), ("--revision", o.revision), ("--config", o.config)):
-            _refuse(given is not None, option, "a hub dataset; a local file or folder is read whole")
+    here = o.data is not None or spec in task_sources() or (spec not in built_in and path.exists())
+    whole = "a hub dataset; files of this machine are read whole"
+    _refuse(here and o.split is not None, "--split", whole)
+    _refuse(here and o.revision is not None, "--revision", whole)
+    _refuse((here or spec in built_in) and o.config is not None, "--config", "a hub dataset given by its id")
     if o.difficulty is not None and o.difficulty not in DIFFICULTIES:
         raise UserError(f"no difficulty {o.difficulty!r}", hint=f"one of {', '.join(DIFFICULTIES)}")
     if spec == "kodcode":
