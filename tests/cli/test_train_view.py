@@ -135,7 +135,10 @@ def test_an_evaluation_that_nothing_could_score_is_shown_as_such(view, capsys):
 
 
 def test_a_run_that_stops_early_counts_to_its_stop(view, capsys):
+    view.run.path.mkdir(exist_ok=True)
+    (view.run.path / "run.json").write_text('{"total_steps": 10}')
     view.event({"kind": "length", "total": 10, "last": 3})
+    assert view.run.info() == {"total_steps": 10, "until": 3}
     view.event(step(1))
     view.event(step(2))
     out = capsys.readouterr().err

@@ -41,6 +41,13 @@ def test_a_run_under_way(run):
     with run.locked():
         seen = snapshot(run, began + 7)
     assert (seen["state"], seen["step"], seen["total"], seen["left_s"]) == ("running", 14, 20, 60.0)
+    run.note(until=16)
+    with run.locked():
+        stops = snapshot(run, began + 7)
+    assert (stops["total"], stops["until"], stops["left_s"]) == (20, 16, 20.0)
+    wide = Console(width=WIDE, file=io.StringIO())
+    wide.print(_fitting(stops, wide))
+    assert "first: running  step 14 of 20  70%  0:20 left to step 16 (--max-steps)" in wide.file.getvalue()
     assert [(one["rank"], one["phase"], one["step"]) for one in seen["ranks"]] == [
         ("code[0]", "updating", 14),
         ("test[0]", "sampling", 15),

@@ -80,6 +80,8 @@ class TrainView:
         if kind == "length":
             self.last = event["last"]
             if self.last < event["total"]:
+                with contextlib.suppress(OSError):  # it is for who watches
+                    self.run.note(until=self.last)
                 self._say(f"  stops after step {self.last} of {event['total']} (--max-steps)")
         elif kind == "doing":
             self.doing = event
@@ -248,7 +250,7 @@ def train_shown(
     from codea1_cli.engine.ranks import place
     from codea1_cli.runs.tracking import tracked
 
-    run.note(error=None, stop=None)
+    run.note(error=None, stop=None, until=None)
     hosts = {policy: [node.host for node in group] for policy, group in place(ranks, nodes).items()} if nodes else None
     with TrainView(recipe, run, ranks, hosts) as view:
         try:

@@ -171,7 +171,7 @@ def show_run(
         facts["command"] = cell(shlex.join(map(str, info["command"])), whole=True)
     if info.get("resumed"):
         facts["resumed"] = "; ".join(map(_resumed, info["resumed"]))
-    known = {*facts, "name", "problem_ids", "pair_ids", "environment", "stop", "error"}
+    known = {*facts, "name", "problem_ids", "pair_ids", "environment", "stop", "until", "error"}
     for told in (facts, flat({key: value for key, value in info.items() if key not in known})):
         show(table(None, ("<", ""), [(f"  {key:<13}", _fact(value)) for key, value in told.items()]))
         if told is facts:

@@ -169,7 +169,7 @@ def _keys() -> Iterator[Any]:
 
 def snapshot(run: RunDir, now: float) -> dict[str, Any]:
     """What is to be seen of a run at a moment: where it stands, `left_s` seconds to go, each rank's phase, the figures
-    (`values`, oldest first) and the last warnings."""
+    (`values`, oldest first) and the last warnings; `until`: the step that --max-steps ends it at."""
     from codea1_cli.report.curves import events, tables
     from codea1_cli.runs.summary import summarise
 
@@ -191,7 +191,8 @@ def snapshot(run: RunDir, now: float) -> dict[str, Any]:
         "state": told.state,
         "step": told.step,
         "total": told.total,
-        "left_s": _left(lines, told.total) if told.state == "running" else None,
+        "until": info.get("until") if told.state == "running" else None,
+        "left_s": _left(lines, info.get("until") or told.total) if told.state == "running" else None,
         "ranks": ranks if told.state == "running" else [],
         "figures": figures,
         "warnings": [*_logged(run.logs), *warnings][-_TOLD:],
@@ -221,14 +222,12 @@ def doing(event: Mapping[str, Any], now: float, width: int) -> str:
 
 
 def _left(lines: Sequence[Mapping[str, Any]], total: int | None) -> float | None:
-    """Seconds to the end at the pace of the last ten steps."""
-    at = [(line["step"], line["time"]) for line in lines if "eval" not in line and {"step", "time"} <= line.keys()][
-        -11:
-    ]
-    if total is None or len(at) < 2 or at[-1][0] == at[0][0]:
+    """Seconds to the end, or to where --max-steps ends it, at the pace of the last ten steps."""
+    timed = [line for line in lines if "eval" not in line and {"step", "time"} <= line.keys()][-11:]
+    if total is None or not timed or timed[-1]["step"] == timed[0]["step"]:
         return None
-    (first, began), (last, ended) = at[0], at[-1]
-    return float((total - last) * (ended - began) / (last - first))
+    first, last = timed[0], timed[-1]
+    return float((total - last["step"]) * (last["time"] - first["time"]) / (last["step"] - first["step"]))
 
 
 def _logged(logs: Path) -> list[str]:
@@ -251,7 +250,8 @@ def _screen(seen: Mapping[str, Any]) -> Group:
 
     done = f"{100 * seen['step'] / seen['total']:.0f}%" if seen["total"] else ""
     where = f"step {seen['step']}" + (f" of {seen['total']}" if seen["total"] else "")
-    left = f"  {clock(seen['left_s'])} left" if seen["left_s"] is not None else ""
+    to = f" to step {seen['until']} (--max-steps)" if seen["until"] else ""
+    left = f"  {clock(seen['left_s'])} left{to}" if seen["left_s"] is not None else ""
     parts: list[Any] = [console.cell(f"{seen['run']}: {seen['state']}  {where}  {done}{left}", "title")]
     parts += [
         console.cell(f"  {one['rank']:<8} {one['phase']} step {one['step']}, for {clock(one['seconds'])}")
