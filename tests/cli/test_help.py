@@ -20,6 +20,7 @@ HEAVY = ("torch", "ray", "trl", "transformers", "datasets", "numpy", "pyarrow", 
 PROBE = """
 import sys
 sys.argv = ["codea1", *sys.argv[1:]]
+import codea1_cli.engine.shutdown  # the first that every command imports
 from codea1_cli.cli import main
 try:
     main()
@@ -44,9 +45,9 @@ COMMANDS = leaves(typer.main.get_command(app))
     "words", [("--help",), ("--version",), ("mistakes", "--help"), ("recipes", "list"), ("complete", "train --")]
 )
 def test_light_commands_import_nothing_heavy(words, tmp_path):
-    environment, heavy = dict(os.environ), HEAVY
+    environment, heavy = dict(os.environ), HEAVY if words == ("recipes", "list") else (*HEAVY, "pydantic")
     if words[0] == "complete":
-        heavy = (*HEAVY, "rich")
+        heavy = (*heavy, "rich")
         environment |= {"_CODEA1_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": f"codea1 {words[1]}"}
     done = subprocess.run(
         [sys.executable, "-c", PROBE.format(heavy=heavy), *words],

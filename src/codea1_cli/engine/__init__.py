@@ -17,10 +17,12 @@ import re
 import shutil
 import signal
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from codea1_cli.errors import CodeA1Error, EnvironmentFault, RunFailed, command, first_line
-from codea1_cli.runs.run_dir import RunDir
+
+if TYPE_CHECKING:  # every command begins with a module of this package
+    from codea1_cli.runs.run_dir import RunDir
 
 LOG_HEAD = "--- codea1: a rank starts\n"
 """Where one session's part of a rank's log begins: a resumed run appends."""
