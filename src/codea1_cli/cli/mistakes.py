@@ -13,7 +13,6 @@ from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.cli.judge import EndpointOption, RunSandboxOption
 from codea1_cli.cli.shell import RunArgument, RunOption, problem_ids, run_of
 from codea1_cli.errors import UserError, command, counted, did_you_mean
-from codea1_cli.methods.registry import method_of
 
 if TYPE_CHECKING:
     from codea1_cli.mistakes import MistakeStore
@@ -174,6 +173,8 @@ def _empty(run: "RunDir") -> str:
 
 def _keeps(recipe: "Recipe") -> bool:
     """Whether a run of the recipe keeps a Mistake Book."""
+    from codea1_cli.methods.registry import method_of
+
     method = method_of(recipe)
     return "test" in method.roles and not method.pairs and recipe.game.book
 
