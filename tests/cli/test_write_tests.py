@@ -140,6 +140,12 @@ def test_a_file_that_no_test_can_import_is_named_and_so_is_an_out_that_is_a_file
     (tmp_path / "my-mod.py").write_text(FILE)
     done = call(app, "write-tests", "my-mod.py", "--model", "builtin:tiny")
     assert "a test cannot import my-mod.py: its name is none of a module" in done.out + done.err
+    (tmp_path / "bits.py").write_text("def test_bit(x):\n    return x & 1\n")
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    done = call(app, "write-tests", ".", "--model", "builtin:tiny")
+    assert (done.code, "not tested: broken.py: broken.py:1: does not parse" in done.out) == (0, True)
+    assert "not tested: test_bit: pytest takes a function of that name in a test file for its own" in done.out
+    assert call(app, "write-tests", "broken.py", "--model", "builtin:tiny").code == 2
     done = call(app, "write-tests", "my-mod.py", "--out", "my-mod.py")
     assert (done.code, "error: --out my-mod.py is a file\nhint: a folder is wanted" in done.err) == (2, True)
     (tmp_path / "tests").touch()

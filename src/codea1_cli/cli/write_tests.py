@@ -185,23 +185,30 @@ def _files(target: Path, suites: Sequence[Path], out: Path) -> list[_File]:
         raise UserError(f"no such file or folder: {target}", hint="a Python file, or a folder of them")
     check_folder(out, "--out")
     texts = [read_source(user_path(suite)) for suite in suites]
-    files = [_file(path, texts, out) for path in (PythonFolder(target).files if target.is_dir() else [target])]
+    paths = PythonFolder(target).files if (whole := target.is_dir()) else [target]
+    files = [_file(path, texts, out, whole) for path in paths]
     files = [file for file in files if file.functions or file.faults]
     if not files:
         raise UserError(f"{target} has no function at its top level")
     return files
 
 
-def _file(path: Path, texts: Sequence[str], out: Path) -> _File:
+def _file(path: Path, texts: Sequence[str], out: Path, one_of_many: bool) -> _File:
     from codea1_cli.data.sources.python_folder import doctests
     from codea1_cli.evals.test_generation import functions_of, untestable
-    from codea1_cli.evals.test_generation.pytest_files import module_of, path_of_tests, written_before
+    from codea1_cli.evals.test_generation.pytest_files import module_of, path_of_tests, reserved, written_before
     from codea1_cli.extract.pytests import convert_tests
     from codea1_cli.files import parse_source
     from codea1_cli.judging.judge import well_formed
 
-    source, _ = parse_source(path)
+    try:
+        source, _ = parse_source(path)
+    except UserError as error:
+        if not one_of_many:
+            raise
+        return _File(path, [], {path.name: error.what})
     file = _File(path, [], untestable(source))
+    file.faults |= {one.name: why for one in functions_of(source, path.as_posix()) if (why := reserved(one.name))}
     if not all(name.isidentifier() and not iskeyword(name) for name in module_of(path)[0].split(".")):
         why = f"a test cannot import {path.name}: its name is none of a module"
         return replace(file, faults=file.faults | {one.name: why for one in functions_of(source, path.as_posix())})

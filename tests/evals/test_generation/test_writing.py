@@ -7,7 +7,7 @@ import pytest
 from codea1_cli.errors import UserError
 from codea1_cli.evals.test_generation import Mutant, functions_of, untestable
 from codea1_cli.evals.test_generation.one_shot import CallRunner
-from codea1_cli.evals.test_generation.pytest_files import module_of, passes, path_of_tests, write_tests
+from codea1_cli.evals.test_generation.pytest_files import module_of, passes, path_of_tests, reserved, write_tests
 from codea1_cli.evals.test_generation.writing import Case, Student, fewest
 from codea1_cli.extract.pytests import convert_tests
 from tests.evals.test_generation.hand_made import SIGN
@@ -174,6 +174,24 @@ def test_a_row_that_pytest_does_not_see_pass_is_left_out(student, box, tmp_path)
     assert (written["written"], written["passing_by"], len(found.kept)) == (1, "pytest", 1)
     text = path_of_tests(tmp_path / "m.py", tmp_path).read_text()
     assert [ok for _, ok, _ in passes(box, tmp_path / "m.py", text)] == [True]
+
+
+def test_a_function_whose_name_or_file_is_in_the_tests_way(student, box, tmp_path):
+    """The last argument of a table has the function's own name; of a module of that name Python has another one."""
+    source = "def expected(x):\n    return x if x > 0 else -x\n"
+    for name, tests, fault in ("m", 2, ""), ("string", 0, "no test of it passes under pytest: ImportError: cannot "):
+        (tmp_path / f"{name}.py").write_text(source)
+        found = student.study(only(source), ["assert expected(3) == 3\nassert expected(-3) == 3"])
+        written = write_tests([found], tmp_path / f"{name}.py", tmp_path, box)
+        assert (written["written"], found.fault[: len(fault)]) == (tests, fault)
+        assert written["functions"][0]["not_tested"] == found.fault
+    assert [bool(reserved(name)) for name in ("test_bit", "pytest", "setup_module", "attest", "setups")] == [
+        1,
+        1,
+        1,
+        0,
+        0,
+    ]
 
 
 def test_what_samples_agree_on_against_the_code_is_an_alarm_with_its_evidence(student):

@@ -20,6 +20,7 @@ from codea1_cli.sandbox.base import Limits, Sandbox
 
 MARK = "written by codea1 write-tests"
 _RUN = Limits(time_s=60.0, load_s=30.0)
+_OF_PYTEST = re.compile(r"(test|pytest).*|(setup|teardown)(_module|_function)?|(setUp|tearDown)Module")
 
 
 def module_of(file: Path) -> tuple[str, Path]:
@@ -43,6 +44,11 @@ def written_before(path: Path) -> str:
     if MARK not in text.partition("\n")[0]:
         raise UserError(f"{path} was not written by this command", hint="--out names another folder for the tests")
     return text
+
+
+def reserved(name: str) -> str:
+    """Why a test file cannot import a function of that name; empty where it can."""
+    return "pytest takes a function of that name in a test file for its own" if _OF_PYTEST.fullmatch(name) else ""
 
 
 @dataclass(frozen=True)
@@ -155,7 +161,8 @@ def _names(call: str, function: str) -> tuple[str, ...] | None:
     parameters = [one.arg for one in (*head.args.posonlyargs, *head.args.args)]
     words = [str(word.arg) for word in node.keywords if word.arg is not None]
     names = (*parameters[: len(node.args)], *words)
-    clash = len(set(names)) < len(names) or {"expected", "request", head.name, "pytest"} & set(names)
+    every = {*names, head.name}
+    clash = len(every) <= len(names) or {"expected", "request", "pytest"} & every
     return None if len(names) < len(node.args) + len(node.keywords) or clash else names
 
 
@@ -196,13 +203,16 @@ def write_tests(studied: Sequence[Studied], file: Path, out: Path, sandbox: Sand
     """
     path = path_of_tests(file, out)
     before = written_before(path)
-    count, by, failing = 0, "", set[Case | None]([None])
+    count, by, failing = 0, "", dict[Case | None, str]({None: ""})
     while failing and any(one.kept for one in studied):
         text, new = file_of_tests(studied, file, before)
         rows = passes(sandbox, file, text)
-        failing = set[Case | None](_failing(new, rows) if rows is not None else ())
+        failing = dict(_failing(new, rows) if rows is not None else ())
         for one in studied:
+            why = next((failing[case] for case in one.kept if case in failing), "")
             one.kept = [case for case in one.kept if case not in failing]
+            if why and not one.kept and not one.existing:
+                one.fault = f"no test of it passes under pytest: {why}"
         if not failing:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text)
@@ -219,10 +229,13 @@ def write_tests(studied: Sequence[Studied], file: Path, out: Path, sandbox: Sand
     }
 
 
-def _failing(new: Sequence[TestFunction], rows: Sequence[tuple[str, bool, str]]) -> Iterator[Case]:
-    """The cases that pytest did not see pass; its rows are in the file's order."""
+def _failing(new: Sequence[TestFunction], rows: Sequence[tuple[str, bool, str]]) -> Iterator[tuple[Case, str]]:
+    """The cases that pytest did not see pass, and why; its rows are in the file's order, what fails to load has no
+    name."""
+    unseen = next((why for name, _, why in rows if not name), "it is not run")
     for function in new:
-        own = [passed for name, passed, _ in rows if name.partition("[")[0] == function.name]
+        own = [(passed, why) for name, passed, why in rows if name.partition("[")[0] == function.name]
         for at, case in enumerate(function.cases):
-            if at >= len(own) or not own[at]:
-                yield case
+            passed, why = own[at] if at < len(own) else (False, unseen)
+            if not passed:
+                yield case, (why.strip().splitlines() or ["no reason is given"])[-1].removeprefix("E").strip()
