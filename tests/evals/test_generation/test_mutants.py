@@ -7,7 +7,7 @@ from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
-from codea1_cli.evals.test_generation import make_mutants, show_diff
+from codea1_cli.evals.test_generation import functions_of, make_mutants, own_mutants, show_diff
 from tests.evals.test_generation.hand_made import ADD, NEG, SIGN
 
 EVERY_OPERATOR = '''
@@ -69,6 +69,19 @@ def test_counts_worked_out_by_hand():
 
 def test_a_function_without_operators_has_no_mutants():
     assert make_mutants("def f(x):\n    return x\n") == []
+
+
+def test_a_functions_own_mutants_are_made_and_no_others():
+    """A table of numbers beside it would make many, each with a copy of the table."""
+    source = f"{EVERY_OPERATOR}\n\n{SIGN}\nBIG = [1, 2]\n\n\n{ADD}"
+    every = make_mutants(source)
+    for one in (functions := functions_of(source)):
+        lines = range(one.first, one.last + 1)
+        own = [(m.operator, m.line, m.source) for m in own_mutants(one)]
+        assert own == [(m.operator, m.line, m.source) for m in every if m.line in lines]
+    assert [one.name for one in functions] == ["f", "sign", "add"]
+    [add] = functions_of(f"BIG = [{', '.join(map(str, range(3000)))}]\n\n\n{ADD}")
+    assert len(own_mutants(add)) == 11
 
 
 def test_a_mutant_is_shown_as_a_diff():

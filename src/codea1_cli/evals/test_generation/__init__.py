@@ -207,10 +207,11 @@ class Mutant:
     source: str | None
 
 
-def make_mutants(source: str) -> list[Mutant]:
+def make_mutants(source: str, lines: range | None = None) -> list[Mutant]:
     """Every mutant of a program, by operator and then by place: the same ones, in the same order, as `cosmic-ray init`
     plans by default. It parses a program anew for each. Here it is parsed once; each mutation is made in the tree,
-    printed and taken back, which is some ten times quicker.
+    printed and taken back, which is some ten times quicker. Each holds the whole program: `lines` makes only those
+    that begin there, numbered among themselves.
 
     Raises:
         EnvironmentFault: cosmic-ray is not installed.
@@ -219,21 +220,18 @@ def make_mutants(source: str) -> list[Mutant]:
         tree = _parse(source)
         operators = _operators()
         found: list[list[Mutant]] = [[] for _ in operators]
-        for node in _nodes(tree):
+        for node in _nodes(tree, lines):
             for kind, (name, operator) in zip(found, operators, strict=True):
                 for index, (start, _) in enumerate(operator.mutation_positions(node)):
+                    if lines is not None and start[0] not in lines:
+                        continue
                     kind.append(Mutant(name, len(kind), start[0], _mutated(tree, node, operator, index)))
         return [mutant for kind in found for mutant in kind]
 
 
 def own_mutants(function: Function) -> list[Mutant]:
     """The mutants of the function's program that change its own lines."""
-    return [mutant for mutant in _kept_mutants(function.program) if function.first <= mutant.line <= function.last]
-
-
-@lru_cache(maxsize=2)
-def _kept_mutants(program: str) -> tuple[Mutant, ...]:
-    return tuple(make_mutants(program))  # once for all functions of a file
+    return make_mutants(function.program, range(function.first, function.last + 1))
 
 
 def show_diff(source: str, mutant: Mutant, name: str = "source") -> str:
@@ -254,6 +252,7 @@ def _operators() -> list[tuple[str, Any]]:
     return [(name, kind()) for name, kind in kinds if not kind.arguments()]
 
 
+@lru_cache(maxsize=1)  # for all functions of a file
 def _parse(source: str) -> Any:
     _operators()
     from cosmic_ray.ast import get_ast
@@ -261,11 +260,13 @@ def _parse(source: str) -> Any:
     return get_ast(source)
 
 
-def _nodes(tree: Any) -> Iterator[Any]:
-    """The tree from the top, each node before its children: an explicit stack, since programs may nest deep."""
+def _nodes(tree: Any, lines: range | None = None) -> Iterator[Any]:
+    """The tree from the top, parents first, without what lies outside of the lines; a stack: programs nest deep."""
     pending = [tree]
     while pending:
         node = pending.pop()
+        if lines is not None and (node.end_pos[0] < lines.start or node.start_pos[0] >= lines.stop):
+            continue
         yield node
         pending.extend(reversed(getattr(node, "children", ())))
 
