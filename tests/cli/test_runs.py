@@ -52,7 +52,44 @@ def test_a_broken_run_is_listed_with_its_fault(run, call):
     (run.path / "run.json").write_text("{")
     run.recipe_file.write_text("a: [")
     (row,) = call(runs.app, "list", "--json").data
-    assert (row["state"], row["error"], row["recipe"]) == ("failed", "run.json is broken", "?")
+    assert (row["state"], row["recipe"]) == ("failed", "?")
+    assert row["error"].startswith(f"{run.path / 'run.json'}: not JSON")
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"total_steps": "6"}, "total_steps is a text"),
+        ({"data": 5}, "data is a number"),
+        ({"environment": {"given": {"code[0]": None}}}, "environment.given.code[0] is null"),
+        ({"resumed": [{"step": 1, "changed": {"seed": 3}}]}, "resumed.0.changed.seed is a number"),
+    ],
+)
+def test_a_field_of_another_type_in_run_json_is_named(run, call, fields, says):
+    (run.path / "run.json").write_text(json.dumps(run.info() | fields))
+    shown = call(runs.app, "show", run.name)
+    assert (shown.code, f"run.json: {says}, which no run writes" in shown.err) == (2, True)
+    assert f"run.json: {says}" in call(runs.app, "list", "--json").data[0]["error"]
+    assert says in call(runs.app, "watch", run.name, "--json").data["warnings"][-1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"step": "7"}, "step is a text"),
+        ({"time": None}, "time is null"),
+        ({"code": {"reward": "x"}}, "code.reward is a text"),
+        ({"timing": {"step_s": None}}, "timing.step_s is null"),
+        ({"arena": {"sandbox_failures": 3}}, "arena.sandbox_failures is a number"),
+        ({"arena": {"leaving": 3}}, "arena.leaving is a number"),
+        ({"eval": {"code": {"pass@1": []}}}, "eval.code.pass@1 is a list"),
+    ],
+)
+def test_a_line_of_metrics_with_a_field_of_another_type_is_left_out_and_named(run, fields, says):
+    count, told = len(run.metrics()), []
+    run.append_metrics({"step": 7, "time": 1.0} | fields)
+    assert len(run.metrics(told.append)) == count
+    assert told == [f"{run.metrics_file}, line {count + 1}: {says}, which no run writes; it is left out"]
 
 
 def test_show_takes_the_newest_run_or_the_named_one(run, call):

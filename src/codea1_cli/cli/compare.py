@@ -14,7 +14,6 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.shell import run_names
 from codea1_cli.errors import UserError, clock, counted, size_text
-from codea1_cli.files import kept_json
 
 if TYPE_CHECKING:
     from codea1_cli.evals.statistics import Change
@@ -153,6 +152,7 @@ def _compared(chosen: Mapping[str, Sequence[RunDir]]) -> dict[str, Any]:
 def _named(name: str, root: Path, *, damaged: bool = False) -> list[RunDir]:
     """The runs that an argument names; of a `damaged` one its folder is enough."""
     from codea1_cli.runs.run_dir import RunDir, find_run, list_runs, run_places
+    from codea1_cli.runs.summary import known_info
 
     places = run_places(name, root)
     for place in places:
@@ -160,7 +160,7 @@ def _named(name: str, root: Path, *, damaged: bool = False) -> list[RunDir]:
         if whole or (damaged and any((place / part).exists() for part in ("run.json", "metrics.jsonl", "rollouts"))):
             return [RunDir(place)]
     found = next(filter(None, map(list_runs, places)), None) or [find_run(name, root)]
-    return sorted(found, key=lambda run: (str(kept_json(run.path / "run.json").get("seed", "")).zfill(12), run.name))
+    return sorted(found, key=lambda run: (str(known_info(run).get("seed", "")).zfill(12), run.name))
 
 
 def _arm(name: str, chosen: Sequence[RunDir]) -> Arm:

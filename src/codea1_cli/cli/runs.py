@@ -82,6 +82,7 @@ def show(
     if plot is not None:
         _draw(chosen, plot)
     row, info, kept, best = summarise(chosen), chosen.info(), checkpoints(chosen), chosen.best()
+    chosen.metrics(console.warn)
     (step_lines, eval_lines), cost = last_metrics(chosen, steps), spent(chosen)
     if as_json:
         data = console.jsonable(row)
@@ -137,7 +138,11 @@ def export_figures(
     wanted: list[str | None] = [*names] if names else [None]
     chosen = [find_run(name, runs_root(runs)) for name in wanted]
     short = len({run.name for run in chosen}) == len(chosen)
-    rows = [{"run": run.name if short else str(run.path), **flat(line)} for run in chosen for line in run.metrics()]
+    rows = [
+        {"run": run.name if short else str(run.path), **flat(line)}
+        for run in chosen
+        for line in run.metrics(console.warn)
+    ]
     if not rows:
         raise UserError("these runs have no figures yet", hint="a run's first step writes some")
     columns = list(dict.fromkeys(key for row in rows for key in row))

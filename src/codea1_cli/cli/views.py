@@ -192,8 +192,8 @@ def _fact(value: Any) -> Any:
 
 
 def _resumed(entry: dict[str, Any]) -> str:
-    changed = ", ".join(f"{key} {before} -> {now}" for key, (before, now) in entry["changed"].items())
-    return f"after step {entry['step']}" + (f" with {changed}" if changed else "")
+    changed = ", ".join(f"{key} {before} -> {now}" for key, (before, now) in entry.get("changed", {}).items())
+    return f"after step {entry.get('step', 0)}" + (f" with {changed}" if changed else "")
 
 
 _CHECKPOINTS, _ITEMS = 5, 12  # shown at most

@@ -171,9 +171,9 @@ def snapshot(run: RunDir, now: float) -> dict[str, Any]:
     """What is to be seen of a run at a moment: where it stands, `left_s` seconds to go, each rank's phase, the figures
     (`values`, oldest first) and the last warnings; `until`: the step that --max-steps ends it at."""
     from codea1_cli.report.curves import events, tables
-    from codea1_cli.runs.summary import summarise
+    from codea1_cli.runs.summary import known_info, summarise
 
-    told, info, lines = summarise(run), kept_json(run.path / "run.json"), run.metrics()
+    told, info, lines = summarise(run), known_info(run), run.metrics()
     found = tables(lines)
     ranks = [
         {"rank": label, "phase": one[0], "step": one[1], "seconds": max(0.0, now - one[2])}

@@ -14,13 +14,13 @@ from typing import Any
 
 from codea1_cli.durable import fsync_folder, write_rows
 from codea1_cli.errors import UserError, command
-from codea1_cli.files import kept_json
 from codea1_cli.game.mistake_book import Book
 from codea1_cli.game.pool import Pool
 from codea1_cli.methods.registry import method_of
 from codea1_cli.mistakes import MistakeStore
 from codea1_cli.runs.checkpoints import damage
 from codea1_cli.runs.run_dir import RunDir
+from codea1_cli.runs.summary import known_info
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _nothing_whole(run: RunDir, what: str) -> UserError:
 
 
 def _info_is_whole(run: RunDir) -> bool:
-    return {"problem_ids", "devices", "data"} <= set(kept_json(run.path / "run.json"))
+    return {"problem_ids", "devices", "data"} <= set(known_info(run))
 
 
 def _saved(run: RunDir) -> set[int]:

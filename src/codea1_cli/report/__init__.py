@@ -20,7 +20,7 @@ from typing import Any
 from codea1_cli import __version__
 from codea1_cli.errors import CodeA1Error, counted, first_line
 from codea1_cli.evals.heldout import PARTS
-from codea1_cli.files import kept_json, read_json
+from codea1_cli.files import read_json
 from codea1_cli.game.rules import Game
 from codea1_cli.methods.registry import method_of
 from codea1_cli.mistakes import MistakeStore
@@ -30,7 +30,7 @@ from codea1_cli.report import curves, rollouts
 from codea1_cli.report.rollouts import Texts
 from codea1_cli.runs.rollout_files import rollout_files
 from codea1_cli.runs.run_dir import RunDir
-from codea1_cli.runs.summary import Measured, measured, summarise
+from codea1_cli.runs.summary import Measured, known_info, measured, summarise
 
 _WEB = Path(__file__).parent / "web"
 _SCRIPTS = ("base.js", "curves.js", "compare.js", "problems.js", "rollouts.js", "main.js")
@@ -55,13 +55,15 @@ class Gathering:
 
     def lines(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl; those that are none are counted."""
-        lines = self.run.metrics()
+        faults: list[str] = []
+        lines = self.run.metrics(faults.append)
         if not self.run.metrics_file.is_file():
             self.missing.append("metrics.jsonl is not there")
             return lines
         written = sum(bool(line.strip()) for line in self.run.metrics_file.read_bytes().splitlines())
         if written > len(lines):
             self.missing.append(f"metrics.jsonl: unreadable: {written - len(lines)} of {counted(written, 'line')}")
+            self.missing += faults[:5]
         return lines
 
 
@@ -78,7 +80,7 @@ def run_data(
         if not (run.path / "run.json").is_file():
             at.missing.append("run.json is not there: the run has not started, or lost it")
         info = run.info()
-    info = kept_json(run.path / "run.json")
+    info = known_info(run)
     with at.reading("the run's state"):
         told = summarise(run)
         data |= {key: getattr(told, key) for key in ("state", "step", "total", "recipe", "started", "error")}

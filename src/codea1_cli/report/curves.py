@@ -238,8 +238,9 @@ def events(lines: Sequence[Mapping[str, Any]], info: Mapping[str, Any]) -> list[
         told = [f"sandbox failures: {', '.join(fresh)}"] if fresh else []
         told += [f"unscored: {arena['unscored']}"] if arena.get("unscored") else []
         told += [f"{pid} leaves the schedule: its reference runs out of time" for pid in arena.get("leaving") or ()]
+        shares = figures(arena)
         for key, words in SIGNS.items():
-            if (arena.get(key) or 0.0) > 0.5 and key not in signs:
+            if shares.get(key, 0.0) > 0.5 and key not in signs:
                 signs.add(key)
                 told.append(words)
         found += [{"step": line["step"], "kind": "warning", "text": text} for text in told]

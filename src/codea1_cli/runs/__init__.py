@@ -1,31 +1,104 @@
-"""The run directory: its files, written and read. Here is what a line of metrics.jsonl is."""
+"""The run directory: its files, written and read. Here are run.json and a line of metrics.jsonl."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from codea1_cli.errors import counted
+from pydantic import BaseModel, Field, ValidationError
+
+from codea1_cli.errors import UserError, counted
+from codea1_cli.files import AGAIN, Broken, decode_json, name_of, read_json
 from codea1_cli.methods.registry import ROLES
 
 
-def is_metrics(line: object) -> bool:
-    """Whether a line of metrics.jsonl is one that a run writes: a step, a time, and objects of figures. A file that was
-    changed by hand, or by a broken disk, may hold others, which no reader has to expect."""
-    if not isinstance(line, dict) or type(line.get("step")) is not int or not _is_figure(line.get("time", 0.0)):
-        return False
-    parts = [line.get(name, {}) for name in (*ROLES, "timing", "arena", "eval")]
-    if not all(isinstance(part, dict) for part in parts):
-        return False
-    *own, _, evaluation = parts
-    own += [part for part in evaluation.values() if isinstance(part, dict)]
-    others = [part for part in evaluation.values() if not isinstance(part, dict | str)]
-    return all(_is_figure(value) for part in own for value in part.values()) and all(map(_is_figure, others))
+class _Resumed(BaseModel, strict=True):
+    step: int = 0
+    changed: dict[str, Annotated[list[Any], Field(min_length=2, max_length=2)]] = {}
 
 
-def _is_figure(value: object) -> bool:
-    return value is None or isinstance(value, int | float)
+class _Environment(BaseModel, strict=True):
+    given: dict[str, dict[str, str | None]] = {}
+
+
+class _Data(BaseModel, strict=True):
+    problems: int | None = None
+    heldout_sha256: str | None = None
+    pairs: dict[str, int] | None = None
+    files: dict[str, str | None] = {}
+
+
+class _Info(BaseModel, strict=True):
+    """What readers of run.json rest on; each field may be missing, others may be there."""
+
+    total_steps: int | None = None
+    stop: int | None = None
+    until: int | None = None
+    seed: int = 0
+    error: str | None = None
+    problem_ids: list[str] = []
+    pair_ids: dict[str, list[str]] = {}
+    devices: dict[str, str] = {}
+    versions: dict[str, Any] = {}
+    environment: _Environment = _Environment()
+    data: _Data = _Data()
+    resumed: list[_Resumed] | None = None
+
+
+def read_info(file: Path) -> dict[str, Any]:
+    """A run.json; an empty mapping where there is none. Raises UserError where it is broken, by file and field."""
+    found: dict[str, Any] = read_json(file, dict) if file.exists() else {}
+    try:
+        _Info.model_validate(found)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        field = ".".join(map(str, wrong["loc"]))
+        raise UserError(f"{file}: {field} is {name_of(wrong['input'])}, which no run writes", hint=AGAIN) from None
+    return found
+
+
+def read_metrics(file: Path, told: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl that a run wrote. A file that was changed by hand, or by a broken disk, may hold
+    others: they are left out, and `told` of by number and field. A torn last line, which only a crash leaves, is none.
+    """
+    lines = []
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError), open(file, "rb") as stream:
+        for number, raw in enumerate(stream, 1):
+            line = decode_json(raw)
+            if (fault := metrics_fault(line)) is None:
+                lines.append(line)
+            elif told is not None and raw.strip() and raw.endswith(b"\n"):
+                told(f"{file}, line {number}: {fault}; it is left out")
+    return lines
+
+
+def metrics_fault(line: object) -> str | None:
+    """What is wrong with a line of metrics.jsonl, by field; None for one that a run may have written: a step, a time,
+    objects of figures."""
+    if not isinstance(line, dict):
+        return line.why if isinstance(line, Broken) else f"{name_of(line)}, not an object"
+    parts = {name: line.get(name, {}) for name in (*ROLES, "timing", "arena", "eval")}
+    wrong = {name: part for name, part in parts.items() if not isinstance(part, dict)}
+    if type(line.get("step")) is not int:
+        wrong["step"] = line.get("step")
+    if not isinstance(line.get("time", 0.0), int | float):
+        wrong["time"] = line["time"]
+    if not wrong:
+        arena, evaluation = parts.pop("arena"), parts.pop("eval")
+        failed = arena.get("sandbox_failures") or {}
+        if not isinstance(failed, dict) or not all(isinstance(count, int) for count in failed.values()):
+            wrong["arena.sandbox_failures"] = failed
+        if not isinstance(arena.get("leaving") or [], list):
+            wrong["arena.leaving"] = arena["leaving"]
+        parts |= {f"eval.{name}": part for name, part in evaluation.items() if isinstance(part, dict)}
+        parts["eval"] = {name: part for name, part in evaluation.items() if not isinstance(part, dict | str)}
+        for name, part in parts.items():
+            kinds = int | float if name == "timing" else int | float | None
+            wrong |= {f"{name}.{key}": value for key, value in part.items() if not isinstance(value, kinds)}
+    return next((f"{field} is {name_of(value)}, which no run writes" for field, value in wrong.items()), None)
 
 
 def figures(line: Mapping[str, Any], sign: str = ".") -> dict[str, float]:

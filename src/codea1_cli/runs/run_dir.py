@@ -11,17 +11,17 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from codea1_cli.durable import check_folder, fsync_folder, fsync_tree, held_by, locked_folder, write_atomic
 from codea1_cli.errors import UserError, command, did_you_mean
-from codea1_cli.files import kept_json, kept_rows, read_json, user_path
+from codea1_cli.files import kept_json, user_path
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
-from codea1_cli.runs import is_metrics
+from codea1_cli.runs import read_info, read_metrics
 from codea1_cli.runs.checkpoints import COMMITTED, commit_note, prunable
 
 
@@ -115,9 +115,7 @@ class RunDir:
 
     def info(self) -> dict[str, Any]:
         """run.json; an empty mapping for a run that never started. Raises UserError where it is broken."""
-        file = self.path / "run.json"
-        found: dict[str, Any] = read_json(file, dict) if file.exists() else {}
-        return found
+        return read_info(self.path / "run.json")
 
     def recipe(self) -> Recipe:
         """The recipe of recipe.yaml; raises UserError where that is broken."""
@@ -159,9 +157,9 @@ class RunDir:
         best, steps = self.best(), self.committed_steps() if steps is None else steps
         return prunable(steps, keep, {*spared, *([best["step"]] if best else [])})
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl that a run wrote; a torn last line, which only a crash leaves, is not one."""
-        return list(filter(is_metrics, kept_rows(self.metrics_file)))
+    def metrics(self, told: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl that a run wrote; others are `told` of (`read_metrics`)."""
+        return read_metrics(self.metrics_file, told)
 
     def locked_by(self) -> int | None:
         """The process id that is writing here, or None."""

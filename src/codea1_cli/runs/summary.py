@@ -48,9 +48,7 @@ class RunOutcome:
     @property
     def state(self) -> Literal["finished", "interrupted", "stopped"]:
         """As `runs list` calls it; `stopped` is short of the whole length because --max-steps said so."""
-        if self.step >= self.total:
-            return "finished"
-        return "interrupted" if self.interrupted else "stopped"
+        return "finished" if self.step >= self.total else "interrupted" if self.interrupted else "stopped"
 
 
 class View(Protocol):
@@ -65,8 +63,8 @@ class View(Protocol):
 
 def summarise(run: RunDir) -> RunSummary:
     """The summary of a run; a folder with a broken recipe or run.json is listed all the same."""
-    info = _info(run)
-    step = max((line["step"] for line in run.metrics() if "eval" not in line and "step" in line), default=0)
+    info = known_info(run)
+    step = max((line["step"] for line in run.metrics() if "eval" not in line), default=0)
     total = info.get("total_steps")
     return RunSummary(
         name=run.name,
@@ -81,11 +79,12 @@ def summarise(run: RunDir) -> RunSummary:
     )
 
 
-def _info(run: RunDir) -> dict[str, Any]:
+def known_info(run: RunDir) -> dict[str, Any]:
+    """run.json; of a broken one what is wrong with it, as `error`."""
     try:
         return run.info()
-    except UserError:
-        return {"error": "run.json is broken"}
+    except UserError as error:
+        return {"error": error.what}
 
 
 def _state(run: RunDir, info: dict[str, Any], step: int, total: int | None) -> State:
@@ -207,7 +206,7 @@ def _heldout(run: RunDir, parts: Mapping[str, Sequence[Row]]) -> Measured:
     files = {part: run.path / "evaluation" / name for part, name in (("test", TARGETS), ("near-miss", NEAR_MISSES))}
     programs = {part: file.read_text(encoding="utf-8") for part, file in files.items() if file.is_file()}
     problems = frozenset(row["problem_id"] for rows in parts.values() for row in rows)
-    return Measured(problems, figures, _info(run).get("data", {}).get("heldout_sha256") or "", programs)
+    return Measured(problems, figures, known_info(run).get("data", {}).get("heldout_sha256") or "", programs)
 
 
 def _benchmark(rows: Mapping[str, Row]) -> Measured:
@@ -272,7 +271,7 @@ def spent(run: RunDir) -> dict[str, Any]:
     return {
         "steps": len(steps),
         "seconds": seconds,
-        "tokens": sum(line.get(role, {}).get("sampled_tokens", 0) for line in steps for role in ROLES),
+        "tokens": sum(line.get(role, {}).get("sampled_tokens") or 0 for line in steps for role in ROLES),
         "gpu_hours": whole / 3600,
         "idle_gpu_hours": (waits.total() - waits["rest"]) / 3600,
         "waits": {cause: seconds / whole for cause, seconds in sorted(waits.items()) if seconds},

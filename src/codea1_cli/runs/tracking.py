@@ -25,7 +25,7 @@ from codea1_cli.durable import only_writer, write_rows
 from codea1_cli.environment import PYTHON, without_secrets
 from codea1_cli.errors import command, first_line
 from codea1_cli.files import decode_json, kept_rows
-from codea1_cli.runs import figures, is_metrics
+from codea1_cli.runs import figures, metrics_fault
 from codea1_cli.runs.rollout_files import some_rollouts
 from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.runs.summary import View
@@ -137,7 +137,7 @@ def _lines(file: Path, start: int) -> tuple[list[dict[str, Any]], int]:
     except FileNotFoundError:
         return [], start
     whole = data[: data.rfind(b"\n") + 1]
-    return list(filter(is_metrics, map(decode_json, whole.splitlines()))), start + len(whole)
+    return [line for line in map(decode_json, whole.splitlines()) if metrics_fault(line) is None], start + len(whole)
 
 
 @contextlib.contextmanager
