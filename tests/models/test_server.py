@@ -242,7 +242,7 @@ def test_a_server_that_gives_one_reply_is_asked_for_each(kind: str, server: Stan
 def test_equal_samples_are_told(server: StandIn, tmp_path: Path, caplog) -> None:
     server.answer = lambda body, _: completion(*["same"] * body.get("n", 1))
     sampler(server, tmp_path).generate([*PROMPTS, PROMPTS[0] * 2], FOUR)
-    assert "all 4 replies to each prompt are equal" in caplog.text
+    assert "the replies to each prompt are all equal" in caplog.text
 
 
 @pytest.mark.parametrize(
