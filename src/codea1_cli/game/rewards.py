@@ -1,4 +1,8 @@
-"""What a suite and a candidate earn, on plain counts. The formulas are those of Code-A1's published code."""
+"""What a suite and a candidate earn, on plain counts. The formulas are those of Code-A1's published code.
+
+`scoring` makes the counts of a judged problem. A further term needs its setting in `rules`, its count there, and its
+place in a formula here.
+"""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a training method is. Whoever adds one writes a class here and a row in `registry`.
+"""What a training method is. Whoever adds one writes a class, as in `code_a1` or `sft`, and a row in `registry`.
 
 The driver, the arena, the run writer, the checkpoint, the plan and the step line know the policies of a run and the
 roles that these play only from its method: they loop over `Method.policies` or `Method.roles` and ask for the rest.

@@ -1,4 +1,7 @@
-"""The training methods by name. Imports none of them: a recipe is checked in a blink."""
+"""The training methods by name. `base` says what one is; a class of it and a row of `METHODS` make another.
+
+Imports none of them: a recipe is checked in a blink.
+"""
 
 from __future__ import annotations
 
