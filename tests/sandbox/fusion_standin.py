@@ -35,7 +35,8 @@ class StandIn:
     def __init__(self) -> None:
         self.fault, self.left = "", 0
         self.last: tuple[str, str | None] = "", None
-        self.requests = self.running = self.most = 0
+        self.requests = self.most = 0
+        self.running = [0]  # those since the counters started anew
         self.seconds = 0.0  # that each answer is held back
         self.lock = threading.Lock()
         stand_in = self
@@ -45,13 +46,14 @@ class StandIn:
                 stand_in.last = self.path, self.headers.get("Proxy-Authorization")
                 request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 with stand_in.lock:
-                    stand_in.running += 1
-                    stand_in.most = max(stand_in.most, stand_in.running)
+                    running = stand_in.running
+                    running[0] += 1
+                    stand_in.most = max(stand_in.most, stand_in.running[0])
                 try:
                     fault, body = stand_in.work(request)
                 finally:
                     with stand_in.lock:  # before the answer: a client that has read it may ask again
-                        stand_in.running -= 1
+                        running[0] -= 1
                 with suppress(OSError):  # the client has gone
                     stand_in.respond(self, fault, body)
 
@@ -65,6 +67,7 @@ class StandIn:
         """The next `times` answers suffer from `fault`; the counters start anew."""
         with self.lock:
             self.fault, self.left, self.requests, self.most = fault, times, 0, 0
+            self.running = [0]  # a client may have left requests that are still under way
 
     def _next_fault(self) -> str:
         with self.lock:
