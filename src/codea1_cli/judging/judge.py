@@ -122,11 +122,11 @@ class Judge:
         if patience:
             full = replace(limits, patience=patience, stop_after=patience)
             run = ask(calls, replace(full, enough_s=ENOUGH_S) if self.workers > 1 else full)
-            if len(run.answers) < len(calls) and _late(run.answers) < patience:
+            if len(run.answers) < len(calls) and len(_late(run.answers)) < patience:
                 run.answers += beside(calls[len(run.answers) :], full)
                 # A part that ended early was itself out of patience: up to there no answer is missing.
-                last = next((n for n in range(len(run.answers)) if _late(run.answers[: n + 1]) == patience), len(calls))
-                del run.answers[last + 1 :]
+                if len(late := _late(run.answers)) >= patience:
+                    del run.answers[late[patience - 1] + 1 :]
         run.answers += beside(calls[len(run.answers) :], replace(limits, patience=0))
         return run
 
@@ -153,8 +153,9 @@ class Judge:
         return same(plain[0], plain[1], self.tolerance, arrays_as_lists=True)
 
 
-def _late(answers: Sequence[Answer]) -> int:
-    return sum(answer.kind is AnswerKind.TIMEOUT for answer in answers)
+def _late(answers: Sequence[Answer]) -> list[int]:
+    """Where the answers are that a call was out of time."""
+    return [place for place, answer in enumerate(answers) if answer.kind is AnswerKind.TIMEOUT]
 
 
 @dataclass(frozen=True, slots=True)
