@@ -13,7 +13,6 @@ import hashlib
 import io
 import json
 import re
-import threading
 import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from tests.listening import listening
 
 COMMIT = "c0ffee" + "0" * 34
 _HEX = re.compile(r"[0-9a-f]{40}")
@@ -260,13 +261,8 @@ def serving() -> Iterator[tuple[Hub, str]]:
     hub = Hub()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
+    with listening(server):
         yield hub, f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def environment(address: str, folder: Path) -> dict[str, str]:

@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.listening import listening
+
 Reply = tuple[int, dict[str, str], bytes]
 DRIP: Reply = (200, {"Content-Length": "99999999"}, b"")
 """An answer that goes on until nobody reads it."""
@@ -97,11 +99,5 @@ class StandIn:
 def stand_in_server() -> Iterator[StandIn]:
     """One that listens."""
     found = StandIn()
-    thread = threading.Thread(target=found.server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with listening(found.server):
         yield found
-    finally:
-        found.server.shutdown()
-        found.server.server_close()
-        thread.join()

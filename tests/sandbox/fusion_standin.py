@@ -16,6 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from tests.listening import listening
+
 STATUSES = {"busy": 503, "missing": 404, "redirect": 302}
 HTML = b"<html><head><title>Sign in</title></head><body>it works</body></html>"
 
@@ -155,10 +157,5 @@ class StandIn:
 @contextmanager
 def stand_in() -> Iterator[StandIn]:
     service = StandIn()
-    thread = threading.Thread(target=service.server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with listening(service.server):
         yield service
-    finally:
-        service.server.shutdown()
-        service.server.server_close()
