@@ -48,7 +48,7 @@ def main() -> int:
             return 1
         (wish.out / f"{name}.json").write_bytes(ran.stdout)
     for name in names:
-        print(table(name, programs, json.loads((wish.out / f"{name}.json").read_text(encoding="utf-8"))))
+        print(table(name, programs, json.loads((wish.out / f"{name}.json").read_text(encoding="utf-8"))["alarms"]))
     return 0
 
 

@@ -61,11 +61,11 @@ def written(tmp_path, monkeypatch, call):
 
     def sampled(functions, *_):
         asked.extend(functions)
-        return [REPLIES[one.name] for one in functions]
+        return [REPLIES.get(one.name, []) for one in functions]
 
     monkeypatch.setattr(write_tests, "_sampled", sampled)
-    return lambda *words: (
-        call(app, "write-tests", "mine.py", "--model", "builtin:tiny", "--max-new-tokens", 64, *words),
+    return lambda *words, target="mine.py": (
+        call(app, "write-tests", target, "--model", "builtin:tiny", "--max-new-tokens", 64, *words),
         asked,
     )
 
@@ -119,7 +119,7 @@ def test_alarms_are_shown_with_their_evidence_and_nothing_is_written(written, tm
     monkeypatch.setitem(REPLIES, "lost", REPLIES["lost"] * 2)
     done, _ = written("--find-bugs")
     assert done.code == 0
-    first, second, third, fourth = done.out.splitlines()
+    first, second, third, fourth, *left_out = done.out.splitlines()
     assert first == "mine.py:1  sign(-3) gives -1; 2 of 2 samples state 1"
     assert second.strip() == "0 state what it gives; The sign."
     assert third.startswith("mine.py:16  lost(1) raises NameError: ")
@@ -129,10 +129,59 @@ def test_alarms_are_shown_with_their_evidence_and_nothing_is_written(written, tm
         in done.err
     )
     data, _ = written("--find-bugs", "--json")
-    assert [(one["file"], one["call"], one["votes"], one["against"]) for one in data.data] == [
+    assert [(one["file"], one["call"], one["votes"], one["against"]) for one in data.data["alarms"]] == [
         ("mine.py", "sign(-3)", 2, 0), ("mine.py", "lost(1)", 2, 0), ("mine.py", "sign(-7)", 1, 0),
     ]  # fmt: skip
     assert {path.name for path in tmp_path.iterdir()} == {"mine.py", "test_mine.py"}
+    faults = {"Box": "a class", "later": "a coroutine", "show": "it returns no value"}
+    assert len(left_out) == 3
+    for name, why in faults.items():
+        assert f"not tested: mine.py  {name}: {why}" in done.out
+        assert data.data["not_tested"]["mine.py"][name].startswith(why)
+    assert (data.data["model"], data.data["functions"]) == ("builtin:tiny", 2)
+
+
+def test_find_bugs_names_what_it_leaves_out_of_a_folder(written, tmp_path, monkeypatch):
+    """A file that does not parse, one that does not load, a function of which the samples say nothing."""
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    (tmp_path / "needs.py").write_text("import nowhere_to_be_found\n\n\ndef g(x):\n    return x\n")
+    (tmp_path / "test_mine.py").unlink()
+    monkeypatch.setitem(REPLIES, "lost", ["assert lost(1, 2) == 1"])
+    done, _ = written("--find-bugs", target=".")
+    assert done.code == 0
+    for text in (
+        "not tested: broken.py: broken.py:1: does not parse",
+        "not tested: needs.py  g: it does not load: ",
+        "not tested: mine.py  lost: none of 1 call makes a test: raised: TypeError",
+    ):
+        assert text in done.out
+    assert "on 0 of 1 function: " in done.err
+
+
+def test_tests_of_a_function_that_is_gone_are_named_and_keep_no_other_from_running(written, tmp_path):
+    """Its name leaves the import; its tests stay, as they may be changed by hand."""
+    assert written()[0].code == 0
+    path = tmp_path / "tests" / "test_mine_generated.py"
+    path.write_text(
+        path.read_text().replace("import sign", "import lost, sign") + "\n\ndef test_lost():\n    assert lost(1) == 2\n"
+    )
+    before = path.read_text()
+    (tmp_path / "mine.py").write_text(FILE.replace("def lost", "def found").replace("def sign", "def _sign"))
+    done, _ = written()
+    last = before.count("\n")
+    assert (done.code, path.read_text()) == (0, before.replace("from mine import lost, sign", "import mine"))
+    hint = "delete these lines, or write its new name"
+    assert (
+        f"fails today: tests/test_mine_generated.py:{last - 1}-{last}  test_lost: nothing is called lost; {hint}"
+        in done.out
+    )
+    assert "test_mine_generated.py: no import of lost, sign any more, which mine.py does not have" in done.err
+    (tmp_path / "mine.py").write_text("X = 1\n")
+    done, _ = written()
+    assert (done.code, "test_lost: nothing is called lost" in done.out) == (0, True)
+    path.write_text(before + "def f(:\n")
+    done, _ = written()
+    assert (done.code, f"tests/test_mine_generated.py:{last + 1}: does not parse" in done.err) == (2, True)
 
 
 def test_a_file_that_no_test_can_import_is_named_and_so_is_an_out_that_is_a_file(call, tmp_path, monkeypatch):

@@ -151,7 +151,9 @@ def write_tests(
             kept.unlink(missing_ok=True)
     spent = served.told(console.note)
     if find_bugs:
-        view.show_alarms(sum(len(file.functions) for file in files), alarms, limit, as_json)
+        faults = {file.path: file.faults for file in files if file.faults}
+        count = sum(one.name not in file.faults for file in files for one in file.functions)
+        view.show_alarms(count, alarms, faults, limit, {"model": named.label, **spent} if as_json else None)
         return
     if as_json:
         console.emit({"model": named.label, "files": found, **spent})
@@ -177,8 +179,9 @@ class _File:
 
 
 def _files(target: Path, suites: Sequence[Path], out: Path) -> list[_File]:
-    """The files of the target that have a function."""
+    """The files of the target that have a function, or tests of one that is gone."""
     from codea1_cli.data.sources.python_folder import PythonFolder
+    from codea1_cli.evals.test_generation.pytest_files import path_of_tests
     from codea1_cli.files import read_source, user_path
 
     if not (target := user_path(target)).exists():
@@ -187,7 +190,7 @@ def _files(target: Path, suites: Sequence[Path], out: Path) -> list[_File]:
     texts = [read_source(user_path(suite)) for suite in suites]
     paths = PythonFolder(target).files if (whole := target.is_dir()) else [target]
     files = [_file(path, texts, out, whole) for path in paths]
-    files = [file for file in files if file.functions or file.faults]
+    files = [file for file in files if file.functions or file.faults or path_of_tests(file.path, out).exists()]
     if not files:
         raise UserError(f"{target} has no function at its top level")
     return files
@@ -234,18 +237,20 @@ def _leave_broken(files: Sequence[_File], scorer: Scorer, workers: int) -> None:
 def _alarms(
     files: Sequence[_File], texts: Sequence[list[str]], student: Student, workers: int, bar: Any
 ) -> list[tuple[Path, Alarm]] | None:
-    """All alarms, those that most samples agree on first, with their files; None: the sandbox failed."""
+    """All alarms, those that most samples agree on first, with their files, which learn of the functions that no call
+    could say anything of; None: the sandbox failed."""
     from codea1_cli.sandbox.base import in_order
 
-    jobs = list(zip([(file.path, one) for file in files for one in file.functions], texts, strict=True))
-    found: list[tuple[Path, Alarm]] = []
+    jobs = list(zip([(file, one) for file in files for one in file.functions], texts, strict=True))
+    alarms: list[tuple[Path, Alarm]] = []
     judged = in_order(lambda job: student.alarms(job[0][1], job[1]), jobs, workers)
-    for done, (((path, _), _), alarms) in enumerate(judged):
-        if alarms is None:
+    for done, (((file, one), _), found) in enumerate(judged):
+        if found is None:
             return None
-        found += [(path, alarm) for alarm in alarms]
+        alarms += [(file.path, alarm) for alarm in found[0]]
+        file.faults |= {one.name: found[1]} if found[1] else {}
         bar("running", done + 1, len(jobs))
-    return sorted(found, key=lambda pair: pair[1].rank)
+    return sorted(alarms, key=lambda pair: pair[1].rank)
 
 
 def _written(file: _File, found: dict[str, Any]) -> dict[str, Any]:

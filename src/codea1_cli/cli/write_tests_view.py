@@ -22,13 +22,21 @@ if TYPE_CHECKING:
     from codea1_cli.sandbox.make import SandboxOptions
 
 
-def show_alarms(functions: int, alarms: list[tuple[Path, Alarm]] | None, limit: int, as_json: bool) -> None:
-    """Alarms with their evidence, those that most samples agree on first."""
+def show_alarms(
+    functions: int,
+    alarms: list[tuple[Path, Alarm]] | None,
+    not_tested: Mapping[Path, Mapping[str, str]],
+    limit: int,
+    about: Mapping[str, Any] | None,
+) -> None:
+    """Alarms with their evidence, those that most samples agree on first, and by file why other functions have none;
+    functions: how many may. about: what a JSON document begins with; None: for people."""
     if alarms is None:
         console.warn("the sandbox failed on a function; the same command tries again")
         raise typer.Exit(console.EXIT_ENVIRONMENT)
-    if as_json:
-        console.emit([{"file": str(path), **asdict(alarm)} for path, alarm in alarms])
+    if about is not None:
+        rows = [{"file": str(path), **asdict(alarm)} for path, alarm in alarms]
+        console.emit({**about, "functions": functions, "alarms": rows, "not_tested": not_tested})
         return
     agreed = [(path, one) for path, one in alarms if one.votes > 1]
     for path, one in agreed[:limit]:
@@ -37,6 +45,10 @@ def show_alarms(functions: int, alarms: list[tuple[Path, Alarm]] | None, limit: 
         console.say(f"    {one.against} state what it gives; {one.word or 'no docstring'}", "muted", indent=4)
     if len(agreed) > limit:
         console.note(f"and {counted(len(agreed) - limit, 'alarm')} more: --limit {len(agreed)} shows all")
+    for path, faults in not_tested.items():
+        for name, fault in faults.items():
+            place = name if name == path.name else f"{path}  {name}"
+            console.say(f"not tested: {place}: {fault}", "warn", indent=2)
     where = f"{len({(path, one.function) for path, one in agreed})} of {counted(functions, 'function')}"
     alone = f"; --json has {len(alarms) - len(agreed)} more, each of one sample alone" if agreed != alarms else ""
     console.note(f"{counted(len(agreed), 'alarm')} on {where}: code or samples may be wrong{alone}")
@@ -53,6 +65,10 @@ def show_written(found: dict[str, Any], limit: int) -> None:
     for one in found["functions"]:
         for test in one["failing"]:
             console.say(f"fails today: {test}", "bad", indent=2)
+    for one in found["stale"]:
+        place = f"{found['tests_file']}:{'-'.join(map(str, dict.fromkeys(one['lines'])))}"
+        text = f"nothing is called {', '.join(one['missing'])}; delete these lines, or write its new name"
+        console.say(f"fails today: {place}  {one['test']}: {text}", "bad", indent=2)
     alive = sorted((m["line"], one["name"], m["changed"]) for one in tested for m in one["survivors"])
     for line, name, changed in alive[:limit]:
         console.say(f"survives: {found['file']}:{line}  {name}: {changed}", indent=2)
@@ -72,6 +88,9 @@ def show_written(found: dict[str, Any], limit: int) -> None:
             f"lines {after['lines']} of {after['all_lines']} ({before['lines']}), "
             f"branches {after['branches']} of {after['all_branches']} ({before['branches']})"
         )
+    if found["gone"]:
+        names = ", ".join(found["gone"])
+        console.note(f"{found['tests_file']}: no import of {names} any more, which {found['file']} does not have")
     if not found["written"]:
         console.note(f"{found['tests_file']}: nothing to add")
         return

@@ -5,6 +5,7 @@ import ast
 import re
 import threading
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 MAX_REPLY_CHARS = 200_000
@@ -72,6 +73,31 @@ def within(node: ast.AST) -> list[ast.AST]:
         if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
             found.append(part)
             pending += ast.iter_child_nodes(part)
+    return found
+
+
+def loaded(tree: ast.Module) -> list[ast.AST]:
+    """The nodes that run when a module is loaded; of the definitions among them those without what is inside."""
+    found: list[ast.AST] = []
+    pending: list[ast.AST] = [tree]
+    while pending:
+        found.append(node := pending.pop())
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            pending += ast.iter_child_nodes(node)
+    return found
+
+
+def bound(nodes: Iterable[ast.AST]) -> set[str]:
+    """The names that nodes bind, in whatever scope: by assignment, definition or import, in a loop, as an exception or
+    a part of a pattern. Arguments are none."""
+    found = set[str]()
+    for node in nodes:
+        if isinstance(node, ast.alias):
+            found.add(node.asname or node.name.partition(".")[0])
+        elif isinstance(node, ast.Name):
+            found |= {node.id} if isinstance(node.ctx, ast.Store) else set()
+        elif name := getattr(node, "name", None):
+            found.add(str(name))
     return found
 
 

@@ -7,7 +7,14 @@ import pytest
 from codea1_cli.errors import UserError
 from codea1_cli.evals.test_generation import Mutant, functions_of, untestable
 from codea1_cli.evals.test_generation.one_shot import CallRunner
-from codea1_cli.evals.test_generation.pytest_files import module_of, passes, path_of_tests, reserved, write_tests
+from codea1_cli.evals.test_generation.pytest_files import (
+    gone_from,
+    module_of,
+    passes,
+    path_of_tests,
+    reserved,
+    write_tests,
+)
 from codea1_cli.evals.test_generation.writing import Case, Student, fewest
 from codea1_cli.extract.pytests import convert_tests
 from tests.evals.test_generation.hand_made import SIGN
@@ -200,7 +207,8 @@ def test_what_samples_agree_on_against_the_code_is_an_alarm_with_its_evidence(st
     function = replace(only(source), calls=("assert f(3) == 6", "assert f(4) == 6"))
     suites = ["assert f(4) == 8\nassert f(3) == 6\nassert f(5) == 10\nassert f(0) == 0\nassert f(2) == 4"] * 3
     suites += ["assert f(3) == 6\nassert f(5) == 7\nassert f(7) == 9\nassert f(9) == 8", "assert f(9) == 11"]
-    found = student.alarms(function, suites)
+    found, fault = student.alarms(function, suites)
+    assert fault == ""
     assert [(one.call, one.got, one.stated, one.votes, one.against, one.asked, one.word) for one in found] == [
         ("f(3)", "5", "6", 4, 0, 4, "assert f(3) == 6"),
         ("f(0)", found[1].got, "0", 3, 0, 3, "Twice x."),
@@ -208,3 +216,101 @@ def test_what_samples_agree_on_against_the_code_is_an_alarm_with_its_evidence(st
     ]
     assert found[1].got.startswith("raised: ZeroDivisionError")
     assert (found[0].function, found[0].line) == ("f", 1)
+
+
+@pytest.mark.parametrize(
+    ("suite", "why"),
+    [
+        ("I cannot.", "the model wrote no test of it: 1 reply, 0 asserts"),
+        ("assert f(1, 2) == 3", "none of 1 call makes a test: raised: TypeError"),
+        ("assert f('') == 3", "none of 1 call makes a test: unencodable"),
+        ("assert f(1) == 2", ""),
+    ],
+)
+def test_a_function_that_no_sample_can_contradict_is_told_why(student, suite, why):
+    source = "def f(x):\n    return x if x else object()\n"
+    found, fault = student.alarms(only(source), [suite])
+    assert (len(found), why in fault, bool(fault)) == (int(not why), True, bool(why)), fault
+
+
+OLD = '''\
+"""Tests of m.py, written by codea1 write-tests; a later call adds to them."""
+
+import pytest
+
+%s
+
+
+def test_sign():
+    assert sign(5) == 1
+
+
+@pytest.mark.parametrize(("x", "expected"), [(1, 2)])
+def test_twice(x, expected):
+    assert twice(x) == expected
+
+
+def test_mine():
+    total = sum(value for value in [WIDE, 1])
+    assert total == 3
+'''
+
+
+@pytest.mark.parametrize(
+    ("imported", "now"),
+    [
+        ("from m import WIDE, sign, twice", "from m import WIDE, sign"),
+        ("from m import (  # mine\n    sign,\n    twice as double,\n    WIDE,\n)  # noqa", "from m import WIDE, sign  # noqa"),
+        ("from m import twice\nfrom m import sign as sign, WIDE", "import m\nfrom m import sign as sign, WIDE"),
+        ("import m; from m import sign, twice, WIDE", "import m; from m import WIDE, sign"),
+        ("from m import sign, WIDE", "from m import sign, WIDE"),
+        ("from m import (\n    sign,\n    WIDE,\n)", "from m import (\n    sign,\n    WIDE,\n)"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("new", [False, True])
+def test_a_function_that_is_gone_costs_its_own_tests_alone(student, box, tmp_path, imported, now, new):
+    """Whatever form the import has; what stands in the file else stays as it is."""
+    source = SIGN + "\n\ndef half(x):\n    twice = x / 2\n    return twice\n\n\nWIDE = 2\n"
+    (tmp_path / "m.py").write_text(source)
+    path = path_of_tests(tmp_path / "m.py", tmp_path)
+    path.write_text(OLD % imported)
+    studied = [student.study(functions_of(source)[1], ["assert half(3) == 1.5"])] if new else []
+    found = write_tests(studied, tmp_path / "m.py", tmp_path, box)
+    text = path.read_text()
+    lost = "twice" in imported
+    assert (found["written"], found["gone"]) == (int(new), ["twice"] if lost else [])
+    if new:
+        assert "half" in text.partition("def test_sign")[0].partition("from m import")[2]
+    else:
+        assert text == OLD % now
+    first = text[: text.index("@pytest.mark")].count("\n") + 1
+    assert found["stale"] == [{"test": "test_twice", "lines": [first, first + 2], "missing": ["twice"]}]
+    ran = {name.partition("[")[0]: ok for name, ok, _ in passes(box, tmp_path / "m.py", text)}
+    assert ran == {"test_sign": True, "test_twice": False, "test_mine": True} | ({"test_half": True} if new else {})
+    assert write_tests(studied[:0], tmp_path / "m.py", tmp_path, box)["stale"] == found["stale"], (
+        "told until it is mended"
+    )
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from elsewhere import *\n",
+        "def __getattr__(name):\n    return 1\n",
+        "globals()['twice'] = 1\n",
+        "try:\n    from fast import twice\nexcept ImportError:\n    def twice(x):\n        return x\n",
+        "if True:\n    twice = 1\n",
+        "import twice.over\n",
+        "with open('x') as twice:\n    pass\n",
+        "class twice:\n    pass\n",
+    ],
+)
+def test_a_name_that_the_module_may_have_stays_imported(tmp_path, source):
+    (tmp_path / "m.py").write_text(source)
+    assert gone_from("from m import twice, __doc__\n", tmp_path / "m.py") == set()
+    (tmp_path / "m.py").write_text("def f(twice):\n    twice = 1\n\n\nclass A:\n    def twice(self):\n        pass\n")
+    assert gone_from("from m import twice, __doc__\n", tmp_path / "m.py") == {"twice"}
+    (tmp_path / "__init__.py").touch()
+    name = tmp_path.name
+    assert gone_from(f"from {name} import m, twice\n", tmp_path / "__init__.py") == {"twice"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -14,8 +15,8 @@ from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError, counted, some
 from codea1_cli.evals.test_generation.execution import coverage_of, jail_call, jail_program
 from codea1_cli.evals.test_generation.writing import Case, Studied, changed_line
-from codea1_cli.extract.source import parse, parse_call
-from codea1_cli.files import read_source
+from codea1_cli.extract.source import bound, loaded, names_in, parse, parse_call
+from codea1_cli.files import parse_source, read_source
 from codea1_cli.sandbox.base import Limits, Sandbox
 
 MARK = "written by codea1 write-tests"
@@ -37,13 +38,13 @@ def path_of_tests(file: Path, out: Path) -> Path:
 
 
 def written_before(path: Path) -> str:
-    """What an earlier call wrote there; empty for nothing. Raises UserError where the file is somebody else's."""
+    """What an earlier call wrote there; empty for nothing. Raises UserError where the file is somebody else's, or its
+    owner has left it so that it does not parse."""
     if not path.exists():
         return ""
-    text = read_source(path)
-    if MARK not in text.partition("\n")[0]:
+    if MARK not in read_source(path).partition("\n")[0]:
         raise UserError(f"{path} was not written by this command", hint="--out names another folder for the tests")
-    return text
+    return parse_source(path)[0]
 
 
 def reserved(name: str) -> str:
@@ -65,17 +66,62 @@ def file_of_tests(studied: Sequence[Studied], file: Path, before: str = "") -> t
     """The file of all kept cases, or `before`, an earlier one, with what they add to it; and what is new in it."""
     module, taken = module_of(file)[0], set(re.findall(r"^def (test_\w+)\(", before, re.M))
     new = [function for one in studied for function in _functions(one, taken)]
-    names = {one.function.name for one in studied if one.kept}
-    head = before or f'"""Tests of {file.name}, {MARK}; a later call adds to them."""\n\nfrom {module} import\n'
-    imported = rf"^from {re.escape(module)} import(.*)$"
-    if (line := re.search(imported, head, re.M)) is None:
-        head = f"{head.rstrip()}\n\nfrom {module} import\n"
-    known = re.findall(r"\w+", line[1]) if line else []
-    every = ", ".join(sorted({*names, *known}))
-    head = re.sub(imported, f"from {module} import {every}", head, count=1, flags=re.M)
+    head = before or f'"""Tests of {file.name}, {MARK}; a later call adds to them."""\n'
+    head = _importing(head, file, {one.function.name for one in studied if one.kept})
     if any("pytest." in function.source for function in new) and not re.search(r"^import pytest$", head, re.M):
         head = re.sub(rf"^(?=from {re.escape(module)} import)", "import pytest\n\n", head, count=1, flags=re.M)
     return "\n\n\n".join([head.rstrip(), *(function.source for function in new)]) + "\n", new
+
+
+def _importing(text: str, file: Path, names: set[str]) -> str:
+    """A test file that imports these names of `file` too, and none that is gone from it: one would keep every test
+    from being run. An import that loses and gains nothing keeps its form."""
+    module, lines = module_of(file)[0], text.split("\n")
+    found, gone = _imports(text, module), gone_from(text, file)
+    new = names - {alias.name for node in found for alias in node.names if not alias.asname}
+    for node in reversed(found):
+        kept = {ast.unparse(one) for one in node.names if one.name not in gone} | (new if node is found[0] else set())
+        if kept != {*map(ast.unparse, node.names)}:
+            first, last = node.lineno - 1, node.end_lineno or node.lineno
+            line = f"from {module} import {', '.join(sorted(kept))}" if kept else f"import {module}"
+            before = lines[first].encode()[: node.col_offset].decode()
+            lines[first:last] = [before + line + lines[last - 1].encode()[node.end_col_offset :].decode()]
+    if new and not found:
+        lines = ["\n".join(lines).rstrip(), "", f"from {module} import {', '.join(sorted(new))}"]
+    return "\n".join(lines)
+
+
+def _imports(text: str, module: str) -> list[ast.ImportFrom]:
+    """The imports of a module's names at the top level of a test file, but for those of all names."""
+    tree = parse(text)
+    found = [node for node in (tree.body if tree else ()) if isinstance(node, ast.ImportFrom) and not node.level]
+    return [node for node in found if node.module == module and node.names[0].name != "*"]
+
+
+def gone_from(text: str, file: Path) -> set[str]:
+    """The names that a test file imports from `file` and that it binds no more, as far as its source tells."""
+    wanted = {alias.name for node in _imports(text, module_of(file)[0]) for alias in node.names}
+    tree = parse_source(file)[1] if wanted else ast.Module([], [])
+    there = bound(loaded(tree))
+    if {"*", "__getattr__", "globals"} & (there | names_in(tree)):
+        return set()
+    beside = {path.stem for path in file.parent.iterdir()} if file.stem == "__init__" else set[str]()
+    return {name for name in wanted - there - beside if not name.startswith("__")}
+
+
+def stale_tests(text: str) -> list[dict[str, Any]]:
+    """What stands at the top level of a test file and mentions names that nothing in it binds, as a test of a function
+    does that is gone: its name, its first and last line, and the names."""
+    tree = parse(text) or ast.Module([], [])
+    nodes = list(ast.walk(tree))
+    there = {*dir(builtins), *bound(nodes), *(node.arg for node in nodes if isinstance(node, ast.arg))}
+    found = []
+    for node in tree.body if "*" not in there else ():
+        if missing := sorted(name for name in names_in(node) - there if not name.startswith("__")):
+            first = min([node.lineno, *(part.lineno for part in getattr(node, "decorator_list", ()))])
+            lines = [first, node.end_lineno or first]
+            found.append({"test": getattr(node, "name", type(node).__name__), "lines": lines, "missing": missing})
+    return found
 
 
 def _functions(one: Studied, taken: set[str]) -> list[TestFunction]:
@@ -214,9 +260,12 @@ def write_tests(studied: Sequence[Studied], file: Path, out: Path, sandbox: Sand
             if why and not one.kept and not one.existing:
                 one.fault = f"no test of it passes under pytest: {why}"
         if not failing:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, text)
             count, by = sum(len(function.cases) for function in new), "judge" if rows is None else "pytest"
+    gone = sorted(gone_from(before, file))
+    text = file_of_tests(studied, file, before)[0] if count or gone else before
+    if text != before:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, text)
     program = studied[0].function.program if studied else ""
     arcs = {"before": [one.arcs_before for one in studied], "after": [one.arcs_after for one in studied]}
     return {
@@ -224,6 +273,8 @@ def write_tests(studied: Sequence[Studied], file: Path, out: Path, sandbox: Sand
         "tests_file": str(path),
         "written": count,
         "passing_by": by,
+        "gone": gone,
+        "stale": stale_tests(text),
         "coverage": {name: vars(coverage_of(program, frozenset().union(*part))) for name, part in arcs.items() if part},
         "functions": [one.report() for one in studied],
     }

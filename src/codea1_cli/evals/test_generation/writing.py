@@ -200,19 +200,21 @@ class Student:
         right, others = tally(self.judge, answer, stated)
         return Case(answer.call, answer.text, right, len(stated), others, kills, arcs)
 
-    def alarms(self, function: Function, suites: Sequence[str]) -> list[Alarm] | None:
+    def alarms(self, function: Function, suites: Sequence[str]) -> tuple[list[Alarm], str] | None:
         """The calls of which more samples state another answer than the function's own, those that most agree on first;
-        none of a call whose answer an existing test or example states as it is. None: the sandbox failed."""
+        none of a call whose answer an existing test or example states as it is. With them why no call could become
+        one, empty where any could. None: the sandbox failed."""
         stated = votes(suites, function.name)
         expected = self.judge.expected(function.program, function.name, list(stated)[:MAX_CALLS])
         if any(answer.reason == "unscored" for answer in expected.values()):
             return None
         examples = {str(one.call): one for one in well_formed(function.calls, function.name)}
         summary = function.description.strip().partition("\n")[0]
-        found = []
+        compared, found = False, list[Alarm]()
         for call, answer in expected.items():
             right, others = tally(self.judge, answer, stated[call])
             raised = answer.reason.startswith("raised: ") and not answer.reason.startswith(_UNFIT)
+            compared = compared or answer.valid or raised
             known = examples.get(call)
             sure = known and known.stated and answer.valid and self.judge.equal(answer.value, known.stated.value)
             if others and others[0][1] > right and (answer.valid or raised) and not sure:
@@ -220,7 +222,8 @@ class Student:
                 got, word = answer.text if answer.valid else answer.reason, known.source if known else summary
                 name, line = function.name, function.first
                 found.append(Alarm(name, line, call, got, text, count, right, len(stated[call]), word))
-        return sorted(found, key=lambda one: one.rank)
+        fault = "" if compared else _why(function, suites, stated, expected)
+        return sorted(found, key=lambda one: one.rank), fault
 
 
 def tally(judge: Judge, answer: Expected, stated: Sequence[Stated]) -> tuple[int, tuple[tuple[str, int], ...]]:
