@@ -1,6 +1,7 @@
 """Interrupts `train`, `eval-code`, `eval-tests` and `prepare-data` at random moments, and looks at what is left.
 
 `uv run python benchmarks/interrupts/run.py` takes half an hour to an hour on two cores; `--moments 8` is a quick look.
+Without a network, `CODEA1_BENCHMARKS` names the folder with HumanEval+.
 Each moment lies anywhere between the start of the process and a little after the end of an undisturbed run; SIGINT and
 SIGTERM go to the process or to its whole group, in turn. After each, it checks
 
