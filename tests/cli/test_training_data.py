@@ -73,6 +73,9 @@ def test_what_a_run_was_trained_on_is_made_again_where_the_cache_is_gone(rows, t
         ("data.source.val=much", "val: Input should be a valid number"),
         ("data.source.threshold=[near=1]", "no threshold 'near=1'"),
         ("data.source.workers=3", "unknown key workers"),
+        ("data.source.time_limit_s=3", "unknown key time_limit_s; did you mean time_limit?"),
+        ("data.source.max_prompt_tokens=9", "data.source.max_prompt_tokens needs a tokenizer"),
+        ("data.source.n=3", "without data.source.solve_rate nothing is sampled, so data.source.n would"),
     ],
 )
 def test_wrong_options_are_named(rows, change, said):
@@ -148,6 +151,44 @@ def test_what_a_run_could_not_begin_with_ends_its_look_ahead_too(hub, capfd, rec
         0 if change.endswith("null") else 2
     )
     assert hub.asked == []
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "said"),
+    [
+        ("135m", ["data.source.data=mbpp.jsonl"], "write data.source.split=null: data.source.split belongs to a hub"),
+        ("135m", ["data.source.name=rows.jsonl"], "data.source.split=null"),
+        ("135m", ["data.source.name=rows.jsonl", "data.source.data=."], "data.source.data=null data.source.split=null"),
+        ("1.5b", ["data.source.name=mbpp"], "data.source.difficulty=null"),
+        (
+            "1.5b",
+            ["data.source.name=code", "data.source.split=a", "data.source.map=[question=q]"],
+            "data.source.split=null",
+        ),
+        ("135m", ["data.source.mapping=m.yaml", "data.source.config=c"], "data.source.mapping=null data.source.config"),
+    ],
+)
+def test_a_key_that_a_recipe_has_for_another_source_goes_as_its_hint_says(
+    tmp_path, monkeypatch, hub, capfd, recipe, changes, said
+):
+    """What the hint says is typed until nothing of a source is refused: once, or twice for a folder's mapping."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "f.py").write_text("def f(a):\n    return a\n")
+    (tmp_path / "m.yaml").write_text("question: q\n")
+    for name in ("mbpp.jsonl", "rows.jsonl"):
+        (tmp_path / name).write_text('{"task_id": 1}\n')
+    words = ["train", "--dry-run", "--recipe", recipe, "model=builtin:tiny", *changes]
+    assert run_app(app, words) == 2
+    told = capfd.readouterr().err
+    assert said in told
+    assert "--" not in told
+    while "not go with this source" in told:
+        assert len(words) < 20
+        words += told.split("hint: write ")[1].partition(": ")[0].split()
+        run_app(app, words)
+        told = capfd.readouterr().err
+    assert "unknown key" not in told
 
 
 @pytest.mark.parametrize("source", ["{name: a/b, val: 0.2}", "{name: kodcode, split: other}", "{name: evalplus}"])

@@ -67,8 +67,8 @@ def test_it_may_show_the_reference(asked, call):
     [
         (("write-tests",), "nothing to write tests for"),
         ((*ASK, "mine.py"), "two things to write tests for"),
-        (("write-tests", "mine.py", "--validate"), "--validate and --min-exposed are for --problems"),
-        ((*ASK, "--find-bugs"), "--suites and --find-bugs are for Python files"),
+        (("write-tests", "mine.py", "--validate"), "--validate is for --problems"),
+        ((*ASK, "--find-bugs"), "--find-bugs is for Python files"),
         (ASK[:-2], "--problems needs a file to write"),
         ((*ASK[:-1], "golden.txt"), "cannot tell the format of golden.txt"),
         ((*ASK[:-1], "folder.jsonl"), "folder.jsonl is a folder"),

@@ -187,11 +187,11 @@ def test_the_command_writes_over_nothing_and_its_card_has_what_was_typed(tmp_pat
     assert "--model nope has no effect" in capfd.readouterr().err
     made = MadePairs([{"prompt": "p", "completion": "c"}], 2)
     monkeypatch.setattr("codea1_cli.data.pairs.make_pairs", lambda *_: made)
-    assert run_app(app, [*words, str(fresh), "--no-white-box", "--n", "3", "--model", "builtin:tiny"]) == 0
+    assert run_app(app, [*words, str(fresh), "--no-white-box", "--per-problem", "3", "--model", "builtin:tiny"]) == 0
     assert "--recipe tiny" in capfd.readouterr().err
     typed = json.loads((fresh / "card.json").read_text())["command"]
     assert typed == (
-        "codea1 make-pairs builtin:tiny/train --role test --out DIR --model builtin:tiny --n 3 --tests-per-suite 4 "
+        "codea1 make-pairs builtin:tiny/train --role test --out DIR --model builtin:tiny --per-problem 3 --tests-per-suite 4 "
         "--no-white-box --limit 2"
     )
     write_problems(tmp_path / "real.jsonl", [DOUBLE.model_copy(update={"tests": ["assert double({1: 2}) == 4"]})])

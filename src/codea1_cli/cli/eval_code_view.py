@@ -132,37 +132,60 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}%"
 
 
-_OF_SAMPLING = (
-    "model", "step", "n", "temperature", "top_p", "max_new_tokens", "seed", "prompt", "engine", "sample_only",
-    "server",
-)  # fmt: skip
-_OF_SCORING = ("fail_under", "per_task")  # what a user would wait for in vain
-_OF_TESTS = ("test_model", "test_step", "test_server", "suites", "each", "tests")
+OF_SERVER = "server concurrency max_requests omit patience"
+_OF_SAMPLING = "model step n temperature top_p max_new_tokens seed prompt engine sample_only runs server"
+_OF_TESTS = "test_model test_step test_server suites each tests"
+_UNASKED = "--samples are there already, so nothing is sampled with {}"
+
+
+def refuse_idle(context: typer.Context, *rules: tuple[object, str, str]) -> None:
+    """Refuses options that were typed and would change nothing. A rule: whether it holds, the parameters that have no
+    effect then, and what is said of them, `{}` in their place.
+
+    Raises:
+        UserError: names the options.
+    """
+    given = {
+        str(param.name): max(param.opts, key=len)
+        for param in context.command.params
+        # Typer's own enum, not click's
+        if getattr(context.get_parameter_source(str(param.name)), "name", "") == "COMMANDLINE"
+    }
+    for holds, names, text in rules:
+        if idle := [given[name] for name in names.split() if holds and name in given]:
+            raise UserError(text.format(", ".join(idle)))
 
 
 def refuse_what_has_no_effect(context: typer.Context) -> None:
-    """Options that a user gave and that would change nothing.
+    """Options of eval-code that a user gave and that would change nothing.
 
     Raises:
         UserError: names them.
     """
-    given = {
-        name: f"--{name.replace('_', '-')}"
-        for name in context.params
-        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"  # Typer's own enum, not click's
-    }
-    if "samples" not in given and "sanitize" in given:
-        raise UserError("--sanitise is for --samples: what is sampled here is sanitised anyway")
-    if "select" in given and registry.ROWS[context.info_name or ""].setup is not None:
-        raise UserError(f"--select is not for {context.info_name}: an assert can state few of its functions' results")
-    by_tests = {"top_p", "seed", "engine", "sample_only"} if "select" in given else set[str]()
-    for holds, names, text in (
-        ("samples" in given, _OF_SAMPLING, "--samples are there already, so nothing is sampled with {}"),
-        ("sample_only" in given, _OF_SCORING, "--sample-only scores nothing, so {} would have no effect"),
-        ("select" not in given, _OF_TESTS, "without --select no tests are written, so {} would have no effect"),
-    ):
-        if holds and (idle := [given[name] for name in names if name in given and name not in by_tests]):
-            raise UserError(text.format(", ".join(idle)))
+    name, params = context.info_name or "", context.params
+    samples, select = params["samples"] is not None, params["select"] is not None
+    writes, there = params["test_model"] is not None, params["test_server"] is not None
+    of_tests = {"top_p", "seed", "engine", "sample_only", "runs"} if select else set[str]()
+    refuse_idle(
+        context,
+        (not samples, "sanitize", "{} is for --samples: what is sampled here is sanitised anyway"),
+        (
+            select and registry.ROWS[name].setup is not None,
+            "select",
+            f"{{}} is not for {name}: an assert can state few of its functions' results",
+        ),
+        (samples, " ".join(one for one in _OF_SAMPLING.split() if one not in of_tests), _UNASKED),
+        (samples and not (select and there), OF_SERVER, _UNASKED),
+        # what a user would wait for in vain
+        (params["sample_only"], "fail_under per_task", "--sample-only scores nothing, so {} would have no effect"),
+        (not select, _OF_TESTS, "without --select no tests are written, so {} would have no effect"),
+        (
+            samples and select and not writes,
+            f"{_OF_TESTS} top_p seed engine runs",
+            "without --test-model the tests beside --samples are taken, so {} would have no effect",
+        ),
+        (samples and there, "engine", "{} has no effect with --test-server: the server has its own"),
+    )
 
 
 def usable_cache(given: Path | None) -> Path | None:

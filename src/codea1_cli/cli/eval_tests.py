@@ -27,6 +27,8 @@ REPLY_TOKENS = 1024
 _BENCHMARKS = registry.names("test")
 _TARGET = "|".join((*_BENCHMARKS, "FILE.py", "compare"))
 _LISTED, _SURVIVORS = 20, 30  # functions that do not load, and mutants of a function, that are shown
+_OF_SAMPLING = "model step runs engine temperature top_p max_new_tokens context seed"
+_OF_COMPARE = {"target", "results", "as_json", "verbose"}
 _GOES_ON = "the same command goes on where it stopped"
 
 
@@ -41,6 +43,7 @@ _GOES_ON = "the same command goes on where it stopped"
 )
 @option_groups
 def eval_tests(
+    called: typer.Context,
     served: ServerOptions,
     target: Annotated[
         str,
@@ -96,17 +99,32 @@ def eval_tests(
     `ult` is UnLeakedTestBench, under the published protocol and an honest one beside it. FILE.py takes your own
     functions, and shows the mutants that survive. `compare A B` compares two folders of results.
     """
+    from codea1_cli.cli.eval_code_view import OF_SERVER, refuse_idle
     from codea1_cli.cli.streams import Bar, interruptible
     from codea1_cli.durable import only_writer
-    from codea1_cli.evals.test_generation.figures import ONE_SHOT, PROTOCOLS, Scoring
+    from codea1_cli.evals.test_generation.figures import ONE_SHOT, PROTOCOLS, PUBLISHED, Scoring
 
+    listed, file = target in _BENCHMARKS, target.endswith(".py")
+    refuse_idle(
+        called,
+        (target == "compare", " ".join({*called.params} - _OF_COMPARE), "`compare` has no use for {}"),
+        (
+            suites,
+            f"{_OF_SAMPLING} only_sample {OF_SERVER}",
+            "--suites are there already, so nothing is sampled with {}",
+        ),
+        (suites and file, "tests", "--suites are there already, so no model is asked for {}"),
+        (only_sample, "table", "--sample-only scores nothing, so {} would have no effect"),
+        (file, "protocol k data sample table", f"{{}} is for a benchmark ({', '.join(_BENCHMARKS)}), not for FILE.py"),
+        (protocol == ONE_SHOT, "k sample", f"{{}} is for the {PUBLISHED} protocol"),
+        (protocol == PUBLISHED, "tests", f"{{}} is for the {ONE_SHOT} protocol"),
+    )
     if target == "compare":
         _compare(results or [], as_json)
         return
     if results:
         raise UserError(f"unexpected argument {results[0]}", hint="only `compare` takes folders of results")
-    listed = target in _BENCHMARKS
-    if not listed and not target.endswith(".py"):
+    if not listed and not file:
         hint = f"{', '.join(_BENCHMARKS)}, a Python file, or compare A B"
         raise UserError(f"nothing to test is called {target!r}", hint=hint)
     if protocol not in (*PROTOCOLS, BOTH):

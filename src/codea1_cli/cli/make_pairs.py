@@ -60,9 +60,10 @@ def make_pairs(
     wait: WaitOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
-) -> int:
+) -> None:
     """Make pairs to fine-tune on. Solutions that pass their tests, or suites that are valid, rightly stated and break
     the wrong program that they are written against."""
+    from codea1_cli.cli.eval_code_view import OF_SERVER, refuse_idle
     from codea1_cli.cli.plan import recipe_for, tiny_reads
     from codea1_cli.data.folder import check_out
     from codea1_cli.data.pairs import CARD, PAIRS, PairOptions, model_names
@@ -76,9 +77,9 @@ def make_pairs(
     from codea1_cli.sandbox.base import Limits
     from codea1_cli.sandbox.make import SandboxOptions, make_sandbox
 
+    of_model = (samples is None, f"n temperature max_new_tokens {OF_SERVER}", "{} is for --samples, a model to sample")
+    refuse_idle(context, of_model, (role == "code", "tests_per_suite white_box", "{} is for --role test"))
     server, kept = served.find(), replies_beside(out)
-    if server is not None and samples is None:
-        raise UserError("--server has no use without --samples", hint="--samples NAME, as the server calls the model")
     if samples and rollouts:
         raise UserError("--samples and --rollouts are two sources", hint="one folder of pairs for each")
     names = model_names(model) if model else None
@@ -105,12 +106,11 @@ def make_pairs(
     spent = served.told(console.note)
     if as_json:
         console.emit({"out": str(out), **card, **spent})
-        return console.EXIT_OK
+        return
     show_card(card, out)
     recipe = "tiny" if names else recipe_for(tiny_reads(problems)[0], len(problems))
     words = ("--recipe", recipe, "method=sft", f"sft.role={role}", f"sft.{role}={out / PAIRS}")
     console.note(f"next: {command('train', *words)}")
-    return console.EXIT_OK
 
 
 def make_shown(

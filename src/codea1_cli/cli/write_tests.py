@@ -43,6 +43,7 @@ _OTHERS = {"other_call", "repeated", "other_comparison", "no_comparison"}  # of 
 )
 @option_groups
 def write_tests(
+    context: typer.Context,
     served: ServerOptions,
     target: Annotated[
         Path | None, Argument(metavar="FILE.py|FOLDER", help="Your functions; they are not changed.")
@@ -109,7 +110,7 @@ def write_tests(
     from codea1_cli.runs.policy_folders import find_model
     from codea1_cli.sandbox.make import SandboxOptions
 
-    view.refuse_what_has_no_effect(target, problems, out, suites or find_bugs, white_box or validate or min_exposed)
+    view.refuse_what_has_no_effect(context, target, problems, out)
     folder = out or Path("tests")
     files = _files(target, suites or [], folder) if target is not None else []
     named = find_model(model, role="test", step=step, runs_root=runs, server=served.find(engine))

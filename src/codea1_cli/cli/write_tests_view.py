@@ -110,23 +110,25 @@ def _pytest(found: dict[str, Any]) -> str:
 
 # -- a problem set -----------------------------------------------------------------------------------------------------
 def refuse_what_has_no_effect(
-    target: Path | None, problems: str | None, out: Path | None, of_files: object, of_problems: object
+    context: typer.Context, target: Path | None, problems: str | None, out: Path | None
 ) -> None:
-    """What cannot be meant together. of_files, of_problems: whether an option of theirs was given.
+    """What cannot be meant together.
 
     Raises:
         UserError: names it.
     """
+    from codea1_cli.cli.eval_code_view import refuse_idle
     from codea1_cli.durable import check_target, check_writable
     from codea1_cli.problems.row_files import format_of
 
     if (target is None) == (problems is None):
         what = "two things to write tests for" if target else "nothing to write tests for"
         raise UserError(what, hint="a Python file or folder, or --problems FILE")
-    if problems is None and of_problems:
-        raise UserError("--white-box, --validate and --min-exposed are for --problems")
-    if problems is not None and of_files:
-        raise UserError("--suites and --find-bugs are for Python files, not for --problems")
+    refuse_idle(
+        context,
+        (problems is None, "white_box validate min_exposed", "{} is for --problems"),
+        (problems is not None, "suites find_bugs limit", "{} is for Python files, not for --problems"),
+    )
     if problems is not None and out is None:
         raise UserError("--problems needs a file to write", hint="--out golden.jsonl")
     if problems is not None and out is not None:

@@ -166,6 +166,10 @@ class Options:
 
         if self.max_prompt_tokens is not None and self.tokenizer is None and self.solve_rate is None:
             raise UserError("--max-prompt-tokens needs a tokenizer to count with", hint="--tokenizer MODEL")
+        idle = [name for name in _OF_SOLVING if getattr(self, name) != getattr(Options, name)]
+        if self.solve_rate is None and idle:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
+            raise UserError(f"without --solve-rate nothing is sampled, so {flags} would have no effect")
         if self.val + self.test > 1.0:
             what = f"--val {self.val} and --test {self.test} leave nothing to train on"
             raise UserError(what, hint="their sum must stay below 1")
@@ -179,6 +183,7 @@ class Options:
         return shown if self.solve is None else {**shown, "solve": vars(self.solve)}
 
 
+_OF_SOLVING = ("n", "keep", "temperature", "max_new_tokens")
 _ON_THE_CARD = (
     "limit", "min_tests", "dedup", "decontaminate", "verify", "time_limit_s", "memory_mb", "slow_s", "python",
     "max_prompt_tokens", "tokenizer", "val", "test",
@@ -195,7 +200,8 @@ def recipe_options() -> dict[str, tuple[type, str, Any]]:
         hints = get_type_hints(group, include_extras=True)
         for field in fields(group):
             about = hints[field.name].__metadata__[0]
-            flags = [flag for flag in about.param_decls or () if flag.startswith("--")]
+            # an Option's first word stands where a default would, until typer reads the signature
+            flags = [flag for flag in (about.default, *(about.param_decls or ())) if str(flag).startswith("--")]
             name = flags[0].removeprefix("--").replace("-", "_") if flags else field.name
             if name not in _OF_THE_RUN:
                 known[name] = (group, field.name, about)
@@ -203,8 +209,14 @@ def recipe_options() -> dict[str, tuple[type, str, Any]]:
 
 
 def in_keys(text: str) -> str:
-    """`text` with a recipe's keys, such as data.source.split, where it names prepare-data's flags."""
+    """`text` with a recipe's keys, such as data.source.split, where it names prepare-data's flags. What a command would
+    leave out, an override sets to null."""
     keys = {f"--{name.replace('_', '-')}": f"data.source.{name}" for name in recipe_options()}
+
+    def nulls(found: re.Match[str]) -> str:
+        return f"write {' '.join(f'{keys.get(flag, flag)}=null' for flag in found[1].split(', '))}:"
+
+    text = re.sub("leave out (--[a-z-]+(?:, --[a-z-]+)*):", nulls, text)
     return re.sub(r"--[a-z][a-z-]*", lambda flag: keys.get(flag[0], flag[0]), text)
 
 
@@ -233,5 +245,8 @@ def read_options(values: Mapping[str, Any]) -> tuple[SourceOptions, Options]:
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"{first['loc'][0]}: {plain_fault(first['msg'])}, not {first['input']!r}") from None
-    options.check()
+    try:
+        options.check()
+    except UserError as fault:
+        raise ValueError(in_keys(fault.what)) from None
     return source, options

@@ -296,4 +296,4 @@ def test_sampling_here_and_scoring_elsewhere(files, call, sampler, monkeypatch):
     assert found["protocols"]["published"]["pass@2"] == 50.0
     code, _, err = call(*ult(files), "--only-sample")
     assert code == 2
-    assert "need no sampling" in err
+    assert "nothing is sampled with --sample-only" in err

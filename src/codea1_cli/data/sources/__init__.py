@@ -191,14 +191,17 @@ def make_source(spec: str, options: SourceOptions = _NO_OPTIONS, benchmarks: Pat
 
     o, path, built_in = options, user_path(spec), ("kodcode", "mbpp", *task_sources())
     mapping = read_mapping(o.maps or [], o.mapping)
-    _refuse(spec != "kodcode" and o.difficulty is not None, "--difficulty", "kodcode")
-    _refuse(spec not in built_in and o.data is not None, "--data", ", ".join(built_in))
-    _refuse(spec in built_in and bool(mapping), "--map and --mapping", "a file or a hub dataset")
     here = o.data is not None or spec in task_sources() or (spec not in built_in and path.exists())
     whole = "a hub dataset; files of this machine are read whole"
-    _refuse(here and o.split is not None, "--split", whole)
-    _refuse(here and o.revision is not None, "--revision", whole)
-    _refuse((here or spec in built_in) and o.config is not None, "--config", "a hub dataset given by its id")
+    _refuse(
+        (spec != "kodcode" and o.difficulty is not None, "--difficulty", "kodcode"),
+        (spec not in built_in and o.data is not None, "--data", ", ".join(built_in)),
+        (spec in built_in and bool(o.maps), "--map", "a file or a hub dataset"),
+        (spec in built_in and o.mapping is not None, "--mapping", "a file or a hub dataset"),
+        (here and o.split is not None, "--split", whole),
+        (here and o.revision is not None, "--revision", whole),
+        ((here or spec in built_in) and o.config is not None, "--config", "a hub dataset given by its id"),
+    )
     if o.difficulty is not None and o.difficulty not in DIFFICULTIES:
         raise UserError(f"no difficulty {o.difficulty!r}", hint=f"one of {', '.join(DIFFICULTIES)}")
     if spec == "kodcode":
@@ -212,7 +215,7 @@ def make_source(spec: str, options: SourceOptions = _NO_OPTIONS, benchmarks: Pat
     if path.is_file():
         return MappedRows(FileRows(path), mapping, o.license)
     if path.is_dir():
-        return _folder(path, mapping, o.license)
+        return _folder(path, mapping, o)
     if format_of(path) or spec.startswith((".", "/", "~")) or path.suffix == ".py":
         raise UserError(f"cannot read {spec}: {no_file(path)}", hint=f"a {', '.join(FORMATS)} or .py file, or a folder")
     if _HUB_ID.fullmatch(spec):
@@ -235,7 +238,7 @@ def expected(spec: str, options: SourceOptions) -> tuple[float, int, int]:
     return 0.0, 0, 0
 
 
-def _folder(path: Path, mapping: Mapping[str, str] | None, license: str | None) -> Source:
+def _folder(path: Path, mapping: Mapping[str, str] | None, options: SourceOptions) -> Source:
     """Tables at a folder's top make it a folder of tables, else Python files below it one of those."""
     from codea1_cli.data.sources.python_folder import PythonFolder
     from codea1_cli.data.sources.rows import FolderRows, named, visible_files
@@ -251,11 +254,15 @@ def _folder(path: Path, mapping: Mapping[str, str] | None, license: str | None) 
         )
     below = [] if tables else list(visible_files(path))
     if not tables and (any(file.suffix == ".py" for file in below) or not any(map(format_of, below))):
-        _refuse(bool(mapping), "--map and --mapping", "a file, a folder of tables or a hub dataset")
-        return PythonFolder(path, license)
-    return MappedRows(FolderRows(path), mapping, license)
+        others = "a file, a folder of tables or a hub dataset"
+        _refuse((bool(options.maps), "--map", others), (options.mapping is not None, "--mapping", others))
+        return PythonFolder(path, options.license)
+    return MappedRows(FolderRows(path), mapping, options.license)
 
 
-def _refuse(wrong: bool, option: str, sources: str) -> None:
-    if wrong:
-        raise UserError(f"{option} does not go with this source", hint=f"it belongs to {sources}")
+def _refuse(*rules: tuple[bool, str, str]) -> None:
+    """Refuses options that a source does not have. A rule: whether it is broken, the option, and what has it."""
+    if found := {option: sources for wrong, option, sources in rules if wrong}:
+        what = f"{', '.join(found)} {'does' if len(found) == 1 else 'do'} not go with this source"
+        sources = "; ".join(f"{option} belongs to {of}" for option, of in found.items())
+        raise UserError(what, hint=f"leave out {', '.join(found)}: {sources}")
