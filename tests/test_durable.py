@@ -147,3 +147,23 @@ def test_a_folder_is_no_file_to_write(tmp_path):
     with pytest.raises(UserError, match="no plain file"):  # the rename would put a file in the device's place
         check_target(Path("/dev/null"), force=True)
     check_target(None, force=False)
+
+
+def test_nothing_takes_the_place_of_a_device_or_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/null")
+    for name in ("pipe", "link"):
+        with pytest.raises(UserError, match="no plain file"):
+            write_atomic(tmp_path / name, "x")
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_links_to_an_output_share_its_lock(tmp_path, holder):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "folder").symlink_to("there")
+    (tmp_path / "link.jsonl").symlink_to("there/out.jsonl")  # which is not there yet
+    process = holder(tmp_path / "there" / "out.jsonl")
+    for name in ("link.jsonl", "folder/out.jsonl"):
+        with pytest.raises(UserError, match=f"process {process.pid}"), only_writer(tmp_path / name):
+            pass

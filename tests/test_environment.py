@@ -12,7 +12,8 @@ from tests.e2e.harness import HOSTILE
 
 KEPT = {
     "CUDA_VISIBLE_DEVICES": "0", "PATH": "/bin", "HF_HOME": "/hf", "HF_TOKEN": "x", "NCCL_SOCKET_IFNAME": "eth0",
-    "TORCH_HOME": "/t", "TORCH_NCCL_BLOCKING_WAIT": "1", "VLLM_CACHE_ROOT": "/v", "PYTHONPATH": "/p", "CODEA1_RUNS": "/r",
+    "TORCH_HOME": "/t", "TORCH_NCCL_BLOCKING_WAIT": "1", "VLLM_CACHE_ROOT": "/v", "PYTHONPATH": "/p",
+    "TRITON_CACHE_DIR": "/c", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "CODEA1_RUNS": "/r",
     "GROUPS": "a", "RANKING": "b", "SLURMY": "c", "MASTERS": "d", "PETER": "e",
 }  # fmt: skip
 
@@ -30,6 +31,8 @@ def test_what_belongs_to_others_is_set_aside_and_nothing_else():
         "RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "PET_NPROC_PER_NODE", "SLURM_JOB_ID",
         "PMIX_RANK", "I_MPI_FABRICS", "MV2_COMM_WORLD_RANK", "FLUX_TASK_RANK", "ACCELERATE_USE_DEEPSPEED", "VLLM_DP_RANK",
         "VLLM_HOST_IP", "VLLM_USE_MODELSCOPE", "TORCHDYNAMO_DISABLE", "USE_TF", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD",
+        "ATEN_CPU_CAPABILITY", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_MAX_CPU_ISA", "NPY_DISABLE_CPU_FEATURES", "TRITON_INTERPRET",
+        "PYTORCH_TUNABLEOP_ENABLED", "CUDNN_DETERMINISTIC", "CUBLASLT_WORKSPACE_SIZE",
     ],
 )  # fmt: skip
 def test_siblings(name):

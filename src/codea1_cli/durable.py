@@ -28,7 +28,12 @@ def write_atomic(path: Path, data: str | bytes) -> None:
     """Writes, flushes to disk and renames, so that a reader sees the old content or the new, never a part.
 
     An OSError names `path`, whichever file the system refused.
+
+    Raises:
+        UserError: a device or a pipe is there, whose place the file would take.
     """
+    if not path.is_dir():  # which the rename refuses
+        check_target(path, force=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
@@ -132,7 +137,7 @@ def only_writer(target: Path, shown: object = None, wait: bool | None = None, op
         UserError: another process holds it, and `wait` is not set.
         EnvironmentFault: the folder cannot be written.
     """
-    target = target.expanduser().absolute()
+    target = target.expanduser().resolve()  # an output has one lock, whichever links lead to it
     path = target.with_name(f".{target.name}.lock")
     made = [folder for folder in path.parents if not folder.exists()]
     name = shown or target

@@ -34,7 +34,10 @@ _LAUNCHERS = (
     "FLUX_",
 )  # fmt: skip
 # What changes how a library computes, or which library does. Where it keeps its files is the user's to say.
-_LIBRARIES = ("VLLM_", "TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "USE_TORCH", "USE_TF", "USE_FLAX", "USE_JAX")
+_LIBRARIES = (
+    "VLLM_", "TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "USE_TORCH", "USE_TF", "USE_FLAX", "USE_JAX", "TRITON_",
+    "PYTORCH_TUNABLEOP_", "ATEN_", "ONEDNN_", "DNNL_", "NPY_", "CUDNN_", "CUBLASLT_",
+)  # fmt: skip
 _SETTINGS = {
     "NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "HF_DEACTIVATE_ASYNC_LOAD", "HF_ENABLE_PARALLEL_LOADING",
     "USE_HUB_KERNELS", "PYTORCH_NO_CUDA_MEMORY_CACHING", "TORCHINDUCTOR_FORCE_DISABLE_CACHES",

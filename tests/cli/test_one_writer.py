@@ -16,7 +16,7 @@ SAMPLE = {"task_id": "HumanEval/0", "solution": "def add(a, b):\n    return a + 
 HELD = {
     "out.results.json": ("eval-code", "humaneval", "--samples", "s.jsonl", "--data", "release.jsonl", "--out", "out.jsonl"),
     "new.results.json": ("eval-code", "humaneval", "--model", "builtin:tiny", "--data", "release.jsonl", "--out", "new.jsonl"),
-    "clean.jsonl": ("eval-code", "sanitise", "humaneval", "s.jsonl", "--data", "release.jsonl", "--out", "clean.jsonl"),
+    "clean.results.json": ("eval-code", "sanitise", "humaneval", "s.jsonl", "--data", "release.jsonl", "--out", "clean.jsonl"),
     "tests": ("eval-tests", "own.py", "--suites", "suites.jsonl", "--out", "tests"),
     "model": ("export", "first", "--role", "code", "--to", "model"),
     "figures.csv": ("runs", "export", "first", "--out", "figures.csv"),

@@ -208,6 +208,12 @@ def test_a_run_refused_before_its_first_step_begins_anew_with_other_keys(call, t
     assert done.code == 2
     assert "run refused exists already" in done.err
     assert refused.recipe().seed == 5
+    refused.recipe_file.rename(tmp_path / "kept")
+    assert "refused is there already, and is no run (no recipe.yaml)" in call(app, *words).err
+    assert (
+        "refused is no run: there is no recipe.yaml"
+        in call(app, "train", "--run", "refused", *words[-2:], "--resume").err
+    )
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
     done = call(app, "train", "--recipe", "tiny", "--run", "other", "--runs", tmp_path)

@@ -109,6 +109,12 @@ def test_help_may_be_cut_short() -> None:
     assert b"Traceback" not in done.stderr
     assert b"Exception" not in done.stderr
     assert done.returncode == EXIT_ENVIRONMENT
+    assert done.stderr == b"error: stdout cannot be written: No space left on device\n"
+
+
+def test_a_width_of_no_columns_is_none() -> None:
+    done = noisy("--rows 1", env={"COLUMNS": "0"})
+    assert done.stdout == noisy("--rows 1").stdout != b""
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS, indirect=True)

@@ -198,13 +198,24 @@ def test_a_book_that_is_not_the_checkpoint_s_is_refused_before_anything_is_cut(r
             store.append(1, [("q", "assert f(2) == 2", 1, None)])
     if harm == "broken":
         run.mistakes_file.write_bytes(b"no book" * 1000)
-    with pytest.raises(UserError, match="Mistake Book"):
+    with pytest.raises(UserError, match="Mistake Book") as refused:
         resume_point(run)
+    assert "--start-over" in refused.value.hint
     assert len(run.metrics()) == 4
     _, moved = set_aside(run, resume_point(run, start_over=True))
     assert any("Mistake Book" in what for what in moved) == (harm != "lost")
     with MistakeStore(run.mistakes_file) as store:
         assert store.problems() == []
+
+
+def test_metrics_that_cannot_be_read_are_set_aside_whole(run):
+    before = run.metrics_file.read_bytes().replace(b'{"step": 2', b"\xff\xfe", 1)
+    run.metrics_file.write_bytes(before)
+    folder, moved = set_aside(run, resume_point(run))
+    assert moved == ["1 line of metrics that no run writes"]
+    assert (folder / "metrics-before.jsonl").read_bytes() == before
+    assert [line["step"] for line in run.metrics()] == [0, 1, 3]
+    assert set_aside(run, resume_point(run)) is None
 
 
 def test_what_a_crash_leaves_is_no_checkpoint_and_goes_on_resume(run):

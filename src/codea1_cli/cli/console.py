@@ -292,5 +292,8 @@ def _run(app: Any, argv: Sequence[str] | None, prog_name: str) -> int:
     except streams.NoReader:
         raise
     except Exception as error:
+        if isinstance(error, OSError) and not (error.filename or streams.working() or isinstance(error, CodeA1Error)):
+            streams.abandon(sys.stdout)  # which help, or the version, could not write
+            return show_error(EnvironmentFault(f"stdout cannot be written: {error.strerror}"))
         return show_error(error)
     return result if isinstance(result, int) and not isinstance(result, bool) else EXIT_OK

@@ -280,15 +280,15 @@ def sanitize_file(
 ) -> None:
     """Write samples as the benchmark's own sanitiser would."""
     from codea1_cli.cli.eval_code_view import given_samples
-    from codea1_cli.durable import only_writer, write_rows
+    from codea1_cli.durable import check_target, only_writer, write_rows
+    from codea1_cli.evals.results import result_file
 
-    chosen = registry.open_benchmark(benchmark)
-    tasks = chosen.load(data)
-    made = given_samples(samples, True, chosen, tasks)
     target = out or samples.with_name(samples.name.removesuffix(".jsonl") + "-sanitized.jsonl")
-    rows = ({"task_id": one.task_id, "solution": one.solution} for one in made)
-    with only_writer(target):
-        write_rows(target, rows)
+    check_target(target, force=target.resolve() != samples.resolve())
+    chosen = registry.open_benchmark(benchmark)
+    made = given_samples(samples, True, chosen, chosen.load(data))
+    with only_writer(result_file(target), target):  # the lock of who samples into that file
+        write_rows(target, ({"task_id": one.task_id, "solution": one.solution} for one in made))
     console.note(f"{counted(len(made), 'solution')}: {target}")
     if as_json:
         console.emit({"samples": len(made), "file": target})

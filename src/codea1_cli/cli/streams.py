@@ -68,6 +68,8 @@ def prepare() -> None:
             stream.reconfigure(encoding=terminal, errors="codea1")
     _before = sys.stdout, sys.stderr
     sys.stderr = Messages(sys.stderr)
+    if os.environ.get("COLUMNS", "").strip("0") == "":  # of a terminal without a size: no width at all
+        os.environ.pop("COLUMNS", None)
 
 
 def divert() -> None:

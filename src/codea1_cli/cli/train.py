@@ -199,7 +199,7 @@ def _directory(recipe: str, run: str | None, root: Path, resume: bool, options: 
     if run is not None and (run in {".", ".."} or "/" in run or not run.strip()):
         raise UserError(f"{run!r} is no name for a run", hint="a plain name; the folder of runs is --runs")
     directory = RunDir(root / (run or f"{recipe}-{datetime.now():%Y%m%d-%H%M%S}"))
-    if directory.begun():
+    if directory.exists() and directory.begun():
         with directory.locked():  # a run that is being trained is neither to go on with nor to remove
             pass
         raise UserError(
@@ -208,7 +208,7 @@ def _directory(recipe: str, run: str | None, root: Path, resume: bool, options: 
             f"`{command('runs', 'prune', *directory.options, '--whole', '--yes')}` removes it; or choose another --run",
         )
     if not directory.exists() and directory.path.is_dir() and any(p.name != "lock" for p in directory.path.iterdir()):
-        raise UserError(f"{directory.path} is there already, and is no run", hint="choose another name with --run")
+        raise UserError(f"{directory.path} is there already, and is no run (no recipe.yaml)", hint="choose a new name")
     return directory
 
 

@@ -89,8 +89,11 @@ def _check_book(run: RunDir, step: int) -> None:
     books: dict[str, list[tuple[str, int]]] = {}
     pools: dict[str, Pool] = {}
     if run.mistakes_file.is_file():
-        with MistakeStore(run.mistakes_file, read_only=True) as store:
-            books, pools = store.all_books(step), store.pools(step)
+        try:
+            with MistakeStore(run.mistakes_file, read_only=True) as store:
+                books, pools = store.all_books(step), store.pools(step)
+        except UserError as fault:
+            raise _nothing_whole(run, fault.what) from None
     whole = state["book"] == book_state({pid: Book(tuple(entries)) for pid, entries in books.items()})
     if not whole or state.get("pool", {}) != pool_state(pools):  # checkpoints of earlier versions have no pool
         raise _nothing_whole(run, f"{run.mistakes_file} does not hold the Mistake Book of checkpoint {step}")
@@ -125,10 +128,15 @@ def set_aside(run: RunDir, point: ResumePoint) -> tuple[Path, list[str]] | None:
             shutil.rmtree(leftover)
     target = free_name(run.path / "set-aside", f"after-step-{step:06d}")
     moved = []
+    unread: list[str] = []
     # A run that starts over evaluates before its first step again.
-    lines = [(line["step"] > step or not step, line) for line in run.metrics()]
-    if cut := [line for late, line in lines if late]:
+    lines = [(line["step"] > step or not step, line) for line in run.metrics(unread.append)]
+    if unread:
         target.mkdir(parents=True)
+        shutil.copy2(run.metrics_file, target / "metrics-before.jsonl")
+        moved.append(_count(len(unread), "line", "of metrics that no run writes"))
+    if cut := [line for late, line in lines if late]:
+        target.mkdir(parents=True, exist_ok=True)
         write_rows(target / "metrics.jsonl", cut)
         moved.append(_count(len(cut), "line", "of metrics"))
     write_rows(run.metrics_file, [line for late, line in lines if not late])

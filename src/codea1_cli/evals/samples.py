@@ -16,7 +16,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.durable import write_atomic
+from codea1_cli.durable import check_target, write_atomic
 from codea1_cli.errors import EnvironmentFault, UserError, some
 from codea1_cli.evals.benchmark import CodeBenchmark, CodeTask, Sample
 from codea1_cli.extract.source import PARSER, parse
@@ -87,12 +87,15 @@ def keep_settings(path: Path, note: Path, settings: Mapping[str, Any], way_out: 
     """Writes what `path` is sampled with to `note`, before there is any of it.
 
     Raises:
-        UserError: it was sampled with other settings.
+        UserError: it was sampled with other settings, or is no file that was sampled here.
     """
+    check_target(path, force=True)
     if not path.exists():
         write_atomic(note, json.dumps(settings, indent=1, sort_keys=True) + "\n")
         return
     before, now = kept_json(note), json.loads(json.dumps(settings))
+    if not before:
+        raise UserError(f"{path} is there already, and no {note.name} says how it was sampled", hint=way_out)
     differing = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
     if differing:
         shown = ", ".join(f"{key} {before.get(key)!r} there, {now.get(key)!r} now" for key in differing[:3])
@@ -105,7 +108,7 @@ class SampleFile:
     `settings` are kept in `NAME.settings.json`; a file of other settings is refused.
 
     Raises:
-        UserError: the file was made with other settings.
+        UserError: as `keep_settings`.
         EnvironmentFault: it cannot be written.
     """
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from codea1_cli.environment import settle
 from codea1_cli.errors import UserError
 from codea1_cli.files import read_json
 from codea1_cli.models import Server
@@ -107,6 +108,7 @@ def open_sampler(model: ModelRef, engine: str = "auto", kept: Path = Path(REPLIE
         return ServerSampler(model, kept)
     import importlib.util
 
+    settle(threads=True)  # as a rank does: over more threads or fewer, sums differ in the last bit, and so do samples
     import torch
 
     if engine not in ENGINES:

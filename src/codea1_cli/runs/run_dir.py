@@ -291,7 +291,7 @@ def find_run(name: str | None, root: Path) -> RunDir:
     listed = command("runs", "list", *runs_option(root))
     raise UserError(
         f"the folder {name} is no run: there is no recipe.yaml in it"
-        if Path(name).is_dir()
+        if any(place.is_dir() for place in run_places(name, root))
         else f"no run named {name!r} in {root}",
         hint=did_you_mean(name, [run.name for run in runs]) or f"`{listed}` shows what there is",
     )

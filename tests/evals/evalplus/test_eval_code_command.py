@@ -213,6 +213,19 @@ def test_raw_samples_are_sanitised(command, release, tmp_path):
     assert command("eval-code", "sanitise", "humaneval", file, "--data", release)[0] == 0
     rows = [json.loads(line) for line in (tmp_path / "s-sanitized.jsonl").read_text().splitlines()]
     assert {row["task_id"]: row["solution"] for row in rows} == RIGHT
+    before = file.read_text()
+    code, _, err = command("eval-code", "sanitise", "humaneval", file, "--data", release, "--out", file)
+    assert (code, file.read_text()) == (2, before)
+    assert "s.jsonl exists" in err
+
+
+@pytest.mark.parametrize(("made", "said"), [("mkdir", "is a folder"), ("touch", "no out.settings.json says how")])
+def test_samples_go_to_a_file_of_their_own(command, release, tmp_path, made, said):
+    getattr(tmp_path / "out.jsonl", made)()
+    ask = ("eval-code", "humaneval", "--model", "builtin:tiny", "--data", release, "--out", tmp_path / "out.jsonl")
+    code, _, err = command(*ask)
+    assert code == 2
+    assert said in err
 
 
 def test_samples_of_few_tasks(command, release, tmp_path):
