@@ -10,6 +10,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -118,16 +119,18 @@ def test_every_hint_names_what_there_is() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@cache
 def offered() -> dict[str, str]:
     """The commands that the source offers, by place: `X` for a call of `command`, whose words are made as it runs, else
     the text that holds them."""
     found = {}
     for file in sorted(SOURCE.rglob("*.py")):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        silent = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
-        silent |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "help"}
-        for node in ast.walk(tree):
-            place = f"{file.relative_to(SOURCE)}:{getattr(node, 'lineno', 0)}"
+        nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+        silent = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
+        silent |= {id(node.value) for node in nodes if isinstance(node, ast.keyword) and node.arg == "help"}
+        name = file.relative_to(SOURCE)
+        for node in nodes:
+            place = f"{name}:{getattr(node, 'lineno', 0)}"
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("command", "typed") and node.args:
                 found[place] = "X"
             text = node.value if isinstance(node, ast.Constant) and id(node) not in silent else ""
@@ -136,7 +139,6 @@ def offered() -> dict[str, str]:
     return found
 
 
-OFFERED = offered()
 MADE: dict[str, set[str]] = {}  # by the text of a command: the places that made it
 PLAIN = errors.command
 # Commands that were run, and say the same whatever came before; two have tests of their own.
@@ -170,7 +172,7 @@ def run_hints(call: Any, said: str, otherwise: list[str] | None = None) -> list[
         if one not in MADE:
             ONCE.add(one)
         RUN.update(MADE.get(one, ()))
-    RUN.update(place for place, text in OFFERED.items() if text != "X" and text.strip() in said)
+    RUN.update(place for place, text in offered().items() if text != "X" and text.strip() in said)
     return commands
 
 
@@ -482,5 +484,5 @@ def test_what_is_said_of_a_state_works(
 def test_every_command_that_the_source_offers_was_run() -> None:
     if {*MISTAKES, *STATES} - ROWS:
         pytest.skip("it looks at what the tests above ran: run the whole file")
-    left = sorted(f"{place}: {text}" for place, text in OFFERED.items() if place not in RUN)
+    left = sorted(f"{place}: {text}" for place, text in offered().items() if place not in RUN)
     assert not left, "\n".join(left)
