@@ -34,6 +34,11 @@ _OBJECT_STORE = 128 * 2**20
 _KNOCK_S = 10.0
 _START_S = 60.0
 _STRANGER_S = 30.0
+# Ray's autoscaler, the server of a dashboard that is not wished for, and what passes logs on to a driver that takes
+# none. Each would be an interpreter that imports Ray anew.
+_UNUSED: dict[str, Any] = dict.fromkeys(
+    ("start_monitor", "start_api_server", "start_log_monitor"), lambda node, **options: None
+)
 
 
 @contextlib.contextmanager
@@ -70,6 +75,7 @@ def _connected(ray: Any, address: str | None, temp: str | None = None) -> Iterat
                 # Ray puts another interface's address in the place of loopback's, and listens on all of them then.
                 patch("ray._private.services.resolve_ip_for_localhost", str),
                 patch("ray._private.services.get_node", _patiently(ray._private.services.get_node)),
+                patch.multiple("ray._private.node.Node", **_UNUSED),
             ):
                 ray.init(
                     address="local",
