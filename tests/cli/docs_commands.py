@@ -89,7 +89,7 @@ COMMANDS: dict[str, Typed] = {
     "write-tests FILE.py --model builtin:tiny --find-bugs": Typed("alarm", "--n 2"),
     "write-tests FILE.py --model my-run --suites tests/test_mine.py": Typed("killed before", "--n 2 --out more"),
     "write-tests --problems problems.jsonl --model builtin:tiny --out golden.jsonl --n 2": Typed(
-        "stated rightly", "--tests 2 --max-new-tokens 24"
+        "stated rightly", "--tests 2 --max-new-tokens 24", put={"problems.jsonl": "few.jsonl"}
     ),
     "train --recipe tiny method=golden-tests data.train=golden.jsonl": Typed("steps", "--dry-run"),
     "write-tests src/mypackage --model my-run": Typed("killed after", "--n 1 --out more"),
@@ -174,8 +174,8 @@ COMMANDS: dict[str, Typed] = {
     "train --recipe tiny game.alpha=0.25 train.max_steps=20 code.max_completion_tokens=96": Typed(
         "20 of 12", "--dry-run"
     ),
-    "train --run NAME --resume": Typed("run NAME goes on from step 2"),
-    "train --run NAME --resume train.max_steps=40": Typed("changed from here on: train.max_steps=40", "--max-steps 5"),
+    "train --run NAME --resume": Typed("from step 3 on", "--dry-run"),  # RUN is resumed, above
+    "train --run NAME --resume train.max_steps=40": Typed("changed from here on: train.max_steps=40", "--max-steps 3"),
     "export RUN --role code --to DIR": Typed("DIR"),
     "export RUN --role code --to DIR --push OWNER/NAME": Typed(
         "me/model", put={"DIR": "PUSHED", "OWNER/NAME": "me/model"}
@@ -201,6 +201,7 @@ def ground(folder: Path, shared: Path, monkeypatch: Any) -> Iterator[Any]:
         (bench / "ult_lite.json", "CLONE/ult_lite.json"), (problems_path("train"), "problems.jsonl"),
     ):  # fmt: skip
         shutil.copy(source, folder / target)
+    (folder / "few.jsonl").write_text("".join(problems_path("train").read_text().splitlines(keepends=True)[:30]))
     shutil.copytree(model_path(), folder / "MODEL")
     functions = SHOP.read_text().split("\n\n\n")
     for name in ("FILE.py", "mine.py"):
