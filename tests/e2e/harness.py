@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -64,7 +65,7 @@ class Cli:
             stdin=subprocess.DEVNULL,
         )
 
-    def start(self, *arguments: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, env: dict[str, str] | None = None, umask: int = -1) -> subprocess.Popen[str]:
         log = open(self.runs / f"{time.monotonic_ns()}.log", "w+", encoding="utf-8")  # noqa: SIM115
         process = subprocess.Popen(
             [CODEA1, *arguments],
@@ -74,6 +75,7 @@ class Cli:
             env=self._env(env),
             stdin=subprocess.DEVNULL,
             start_new_session=True,
+            umask=umask,
         )
         self.logs[process.pid] = Path(log.name)
         return process
@@ -87,6 +89,16 @@ class Cli:
 
     def path(self, run: str) -> Path:
         return self.runs / run
+
+    def cut(self, run: str, copy: str, step: int) -> None:
+        """Copies a run as a kill leaves it that comes before anything behind the checkpoint of `step` is saved."""
+        shutil.copytree(self.path(run), self.path(copy), symlinks=True)
+        checkpoints = self.path(copy) / "checkpoints"
+        for folder in checkpoints.glob("step-*"):
+            if int(folder.name.removeprefix("step-")) > step:
+                shutil.rmtree(folder)
+        (checkpoints / "latest").unlink()
+        (checkpoints / "latest").symlink_to(f"step-{step:06d}")
 
     def metrics(self, run: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.path(run) / "metrics.jsonl").read_text().splitlines()]

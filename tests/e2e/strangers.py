@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 from codea1_cli.engine.cluster import lets_anybody_in
@@ -19,6 +21,35 @@ def check_closed(run: Path) -> None:
     assert len(token.read_text()) == 64
     assert token.stat().st_mode & 0o777 == 0o600
     assert (run / ".ray").stat().st_mode & 0o777 == 0o700
+
+
+def check_refused(run: Path) -> None:
+    """Who has the token joins the Ray of a running run, and nobody else does: it is the token that keeps them out."""
+    join = (
+        "import sys, ray; from unittest.mock import patch; patch('ray._private.services.resolve_ip_for_localhost', str).start(); "
+        "ray.init(address=sys.argv[1]); print('IN')"
+    )
+    tokens = ((run / ".ray" / "token").read_text(), "f" * 64, None)
+    joining = [
+        subprocess.Popen(
+            [sys.executable, "-c", join, ray_address(run)],
+            env=os.environ
+            | ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token} if token else {"RAY_AUTH_MODE": "disabled"}),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for token in tokens
+    ]  # fmt: skip
+    try:
+        for process, inside in zip(joining, (True, False, False), strict=True):
+            try:
+                told = process.communicate(timeout=200)[0]
+                assert (process.returncode == 0 and "IN" in told) == inside, told
+            except subprocess.TimeoutExpired:
+                assert not inside
+    finally:
+        for process in joining:
+            process.kill()
+            process.wait()
 
 
 def ray_address(run: Path) -> str:

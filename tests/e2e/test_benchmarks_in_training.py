@@ -61,8 +61,13 @@ def test_a_run_measures_itself_and_marks_its_best(cli: Cli, whole: str, release:
         "eval.best=humaneval/plus/pass@1",
     )
     cache = {"CODEA1_CACHE": str(tmp_path / "cache")}
-    done = cli("train", "--recipe", "tiny", "--run", "measured", *short, *wish, "--max-steps", "2", env=cache)
+    done = cli("train", "--recipe", "tiny", "--run", "measured", *short, *wish, "--max-steps", "2", "--json", env=cache)
     assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["state"], told["step"], told["last"], told["total"]) == ("stopped", 2, 2, 6)
+    assert "step 1/2" in done.stderr
+    assert "stopped and saved at step 2 of 6" in done.stderr
+    assert "stopped" in cli("runs", "list").stdout
     run = cli.path("measured")
     lines = cli.metrics("measured")
     measured = _of(lines, "humaneval")

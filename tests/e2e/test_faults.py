@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.e2e.harness import HOSTILE, SMALL, Cli, alive_of, patient, wait_for
-from tests.e2e.strangers import check_closed
+from tests.e2e.strangers import check_closed, check_refused
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: they share runs
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e")]  # one process: t
             600,
             r"error: test\[0\] failed at step 2 \(sampling\): ZeroDivisionError: fault drill",
         ),
-        ("test:0:2:sampling:hang", 40, r"error: test\[0\] hangs: sampling step 2 for \d+ s, the deadline is \d+ s"),
+        ("test:0:2:sampling:hang", 20, r"error: test\[0\] hangs: sampling step 2 for \d+ s, the deadline is \d+ s"),
     ],
 )
 def test_a_failing_side_ends_the_run(cli: Cli, fault: str, deadline_s: float, says: str) -> None:
@@ -51,7 +51,7 @@ def test_a_failing_side_ends_the_run(cli: Cli, fault: str, deadline_s: float, sa
 def test_an_interrupt_finishes_the_step_and_saves_and_looking_changed_nothing(cli: Cli, whole: str) -> None:
     """As a terminal and `timeout` send it: to every process of the group, and to the driver once more. The run looks at
     held-out problems and has no pre-flight: its steps are those of the run that does neither the one nor without the other.
-    What lies in the shell changes nothing, and nobody else gets in."""
+    What lies in the shell changes nothing, nor does a umask that would let nobody write, and nobody else gets in."""
     settings = [s for s in SMALL if not s.startswith("data.heldout")]
     process = cli.start(
         "train",
@@ -65,6 +65,7 @@ def test_an_interrupt_finishes_the_step_and_saves_and_looking_changed_nothing(cl
         "--no-preflight",
         "--json",
         env=HOSTILE,
+        umask=0o777,
     )
     metrics = cli.path("stopped") / "metrics.jsonl"
     assert wait_for(lambda: metrics.is_file() and '"arena"' in metrics.read_text())
@@ -117,6 +118,7 @@ def test_an_interrupt_of_the_whole_group_before_the_first_step(cli: Cli, number:
 
 @pytest.mark.slow
 def test_a_second_interrupt_stops_at_once(cli: Cli) -> None:
+    """The run hangs, so that a stranger has the time to ask for its Ray, too."""
     process = cli.start(
         "train",
         "--recipe",
@@ -124,11 +126,12 @@ def test_a_second_interrupt_stops_at_once(cli: Cli) -> None:
         "--run",
         "twice",
         *SMALL,
-        "faults.deadline_s=600",
+        "faults.deadline_s=6000",
         env={"CODEA1_FAULT": "test:0:2:sampling:hang"},
     )
     metrics = cli.path("twice") / "metrics.jsonl"
     assert wait_for(lambda: metrics.is_file() and metrics.read_text().count("\n") >= 1)
+    check_refused(cli.path("twice"))
     process.send_signal(signal.SIGINT)
     time.sleep(2.0)
     assert process.poll() is None

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.harness import SMALL, Cli, alive_of, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e")]  # one process: they share runs
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOM = "400m"
 ONE_CHECKPOINT = 25 * 2**20

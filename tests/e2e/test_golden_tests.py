@@ -9,7 +9,7 @@ from codea1_cli.problems.problem import read_problems
 from codea1_cli.tiny import problems_path
 from tests.e2e.harness import Cli, comparable
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e")]  # one process: they share runs
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 SETTINGS = (
     "method=golden-tests",
@@ -26,21 +26,29 @@ SETTINGS = (
     "eval.limit=4",
     "eval.n=2",
 )
+RATES = ("data.limit=24", "data.solve_rate=[0.2, 0.8]")
 
 
-def test_it_trains_resumes_to_the_bit_and_is_exported(cli: Cli, tmp_path: Path) -> None:
+def test_it_trains_on_what_is_solved_at_times_resumes_to_the_bit_and_is_exported(cli: Cli, tmp_path: Path) -> None:
+    """Problems are filtered by the solve rate, which is measured first, and once."""
     rows = [
         json.loads(problem.model_dump_json(exclude={"reference"})) for problem in read_problems(problems_path("train"))
     ]
     rows[3]["tests"] = []
     data = tmp_path / "rows.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows[:12]))
-    settings = (*SETTINGS, f"data.train={data}")
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows[:30]))
+    settings = (*SETTINGS, *RATES, f"data.train={data}")
     checked = cli("recipes", "check", "tiny", *settings)
     assert checked.returncode == 0, checked.stdout
     whole = cli("train", "--recipe", "tiny", "--run", "golden", *settings)
     assert whole.returncode == 0, whole.stderr
     assert f"left out 1 problem, it has no tests of its own: {rows[3]['id']}" in whole.stderr
+    assert "measuring the solve rates of 23 problems" in whole.stderr
+    rates = json.loads((cli.path("golden") / "solve_rates.json").read_text())
+    info = json.loads((cli.path("golden") / "run.json").read_text())
+    assert len(rates) == 23
+    assert set(rates.values()) <= {0.0, 0.25, 0.5, 0.75, 1.0}
+    assert info["problem_ids"] == [pid for pid, rate in rates.items() if 0.2 <= rate <= 0.8]
     assert "step 4/4  code reward " in whole.stderr
     assert "Mistake Book" not in whole.stderr
     assert "next: codea1 runs show golden" in whole.stderr
@@ -52,10 +60,11 @@ def test_it_trains_resumes_to_the_bit_and_is_exported(cli: Cli, tmp_path: Path) 
     assert {"pass@1", "pass@2"} <= set(cli.metrics("golden")[-1]["eval"]["code"])
     assert "test" not in (cli.path("golden") / "recipe.yaml").read_text().split()
 
-    stopped = cli("train", "--recipe", "tiny", "--run", "golden-part", "--max-steps", "2", *settings)
-    assert stopped.returncode == 0, stopped.stderr
+    cli.cut("golden", "golden-part", 2)
     resumed = cli("train", "--run", "golden-part", "--resume")
     assert resumed.returncode == 0, resumed.stderr
+    assert "goes on from step 2" in resumed.stderr
+    assert "measuring" not in resumed.stderr
     assert comparable(steps) == comparable([line for line in cli.metrics("golden-part") if "eval" not in line])
     weights = [
         (cli.path(run) / "checkpoints" / "latest" / "code" / "model.safetensors").read_bytes()
@@ -65,21 +74,6 @@ def test_it_trains_resumes_to_the_bit_and_is_exported(cli: Cli, tmp_path: Path) 
     exported = cli("export", "golden-part", "--role", "code", "--to", str(tmp_path / "model"))
     assert exported.returncode == 0, exported.stderr
     assert cli("runs", "show", "golden-part").returncode == 0
-
-
-def test_problems_are_filtered_by_the_solve_rate_that_is_measured_first(cli: Cli) -> None:
-    more = ("data.limit=12", "data.solve_rate=[0.2, 0.8]", "train.problems_per_step=2", "data.heldout=null")
-    done = cli("train", "--recipe", "tiny", "--run", "rates", "--max-steps", "1", *SETTINGS, *more)
-    assert done.returncode == 0, done.stderr
-    assert "measuring the solve rates of 12 problems" in done.stderr
-    rates = json.loads((cli.path("rates") / "solve_rates.json").read_text())
-    info = json.loads((cli.path("rates") / "run.json").read_text())
-    assert len(rates) == 12
-    assert set(rates.values()) <= {0.0, 0.25, 0.5, 0.75, 1.0}
-    assert info["problem_ids"] == [pid for pid, rate in rates.items() if 0.2 <= rate <= 0.8]
-    resumed = cli("train", "--run", "rates", "--resume", "train.max_steps=2")
-    assert resumed.returncode == 0, resumed.stderr
-    assert "measuring" not in resumed.stderr
 
 
 def test_an_adapter_on_two_ranks_learns_from_tests_that_a_model_wrote(cli: Cli, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.harness import SMALL, Cli, comparable
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e")]  # one process: they share runs
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e-one-role")]  # they share a run
 
 ENV = {"PYTHONPATH": str(Path(__file__).parents[2])}
 SETTINGS = (
@@ -36,15 +36,15 @@ def test_a_method_with_one_role_trains_saves_and_resumes(cli: Cli) -> None:
     checkpoint = cli.path("one") / "checkpoints" / "latest"
     assert sorted(path.name for path in checkpoint.iterdir()) == ["COMMITTED", "arena", "code"]
 
-    stopped = cli("train", "--recipe", "tiny", "--run", "one-stopped", "--max-steps", "1", *SETTINGS, env=ENV)
-    assert stopped.returncode == 0, stopped.stderr
-    resumed = cli("train", "--run", "one-stopped", "--resume", env=ENV)
+    cli.cut("one", "one-cut", 1)
+    resumed = cli("train", "--run", "one-cut", "--resume", env=ENV)
     assert resumed.returncode == 0, resumed.stderr
-    steps = [[line for line in cli.metrics(run) if "eval" not in line] for run in ("one", "one-stopped")]
+    assert "goes on from step 1" in resumed.stderr
+    steps = [[line for line in cli.metrics(run) if "eval" not in line] for run in ("one", "one-cut")]
     assert comparable(steps[0]) == comparable(steps[1])
     weights = [
         (cli.path(run) / "checkpoints" / "latest" / "code" / "model.safetensors").read_bytes()
-        for run in ("one", "one-stopped")
+        for run in ("one", "one-cut")
     ]
     assert weights[0] == weights[1]
 

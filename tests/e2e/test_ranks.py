@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.e2e.harness import SMALL, Cli
+from tests.e2e.harness import HOSTILE, SMALL, Cli, comparable, wait_for
+from tests.e2e.strangers import check_closed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("e2e-ranks")]
 
@@ -49,33 +51,68 @@ def cluster() -> Iterator[str]:
         nodes.shutdown()
 
 
+@pytest.fixture(scope="module")
+def rank(cli: Cli) -> str:
+    """A run of two policies with one rank each."""
+    done = cli("train", "--recipe", "tiny", "--run", "rank", *SMALL, *SAME_REPLIES)
+    assert done.returncode == 0, done.stderr
+    return "rank"
+
+
 @pytest.mark.slow
-def test_two_ranks_a_side_give_the_rewards_the_book_and_the_selection_of_one(cli: Cli, cluster: str) -> None:
-    """The first step on two nodes, the second on one, after a resume: both are those of one rank."""
-    one = cli("train", "--recipe", "tiny", "--run", "rank", *SMALL, *SAME_REPLIES)
-    assert one.returncode == 0, one.stderr
+def test_two_ranks_a_side_give_the_rewards_the_book_and_the_selection_of_one(
+    cli: Cli, rank: str, cluster: str, tmp_path: Path
+) -> None:
+    """The first step on two nodes, the second on one, after a resume in a hostile shell, in a folder whose name is not
+    ASCII: both are those of one rank. The ranks listen on loopback only."""
+    (tmp_path / "dé").mkdir()
+    there = Cli(tmp_path / "dé")
+    run = there.path("hé")
     two = ("code.ranks=2", "test.ranks=2")
-    first = cli(
-        "train", "--recipe", "tiny", "--run", "ranks", *SMALL, *SAME_REPLIES, *two, "--max-steps", "1",
+    first = there(
+        "train", "--recipe", "tiny", "--run", "hé", *SMALL, *SAME_REPLIES, *two, "--max-steps", "1",
         "--address", cluster,
     )  # fmt: skip
     assert first.returncode == 0, first.stderr
     assert "cluster of 2 nodes" in first.stderr
-    assert "next: codea1 train --run ranks --resume" in first.stderr
-    devices = json.loads((cli.path("ranks") / "run.json").read_text())["devices"]
+    assert "next: codea1 train --run 'hé' --resume" in first.stderr
+    devices = json.loads((run / "run.json").read_text())["devices"]
     for role in ("code", "test"):
         assert devices[f"{role}[0]"] != devices[f"{role}[1]"], "the ranks of a policy lie on different nodes"
-    logs = {path.name for path in (cli.path("ranks") / "logs").iterdir()}
+    logs = {path.name for path in (run / "logs").iterdir()}
     assert {"code-0.log", "code-1.log", "test-0.log", "test-1.log"} <= logs
 
-    second = cli("train", "--run", "ranks", "--resume")
-    assert second.returncode == 0, second.stderr
-    assert [line["step"] for line in cli.metrics("ranks")] == [1, 2]
+    phases = run / "phases.json"
+    phases.unlink(missing_ok=True)  # what the first told
+    second = there.start("train", "--run", "hé", "--resume", env=HOSTILE, umask=0o777)
+    assert wait_for(lambda: phases.is_file() and '["sampling", 2,' in phases.read_text()), there.log_of(second)
+    second.send_signal(signal.SIGSTOP)  # the driver, without which the run does not end
+    try:
+        check_closed(run)
+    finally:
+        second.send_signal(signal.SIGCONT)
+        second.wait(timeout=500)
+    assert second.returncode == 0, there.log_of(second)
+    assert [line["step"] for line in there.metrics("hé")] == [1, 2]
     for step in (1, 2):
-        assert rows(cli.path("rank"), step) == rows(cli.path("ranks"), step), f"step {step}"
-        assert any(row.get("selected") for row in rows(cli.path("rank"), step))
-    assert events(cli.path("rank"))
-    assert events(cli.path("rank")) == events(cli.path("ranks"))
+        assert rows(cli.path(rank), step) == rows(run, step), f"step {step}"
+        assert any(row.get("selected") for row in rows(cli.path(rank), step))
+    assert events(cli.path(rank))
+    assert events(cli.path(rank)) == events(run)
+
+
+@pytest.mark.slow
+def test_one_policy_in_both_roles_plays_the_game_of_two_on_any_number_of_ranks(cli: Cli, rank: str) -> None:
+    """Before anything is learnt it gives the candidates, suites, rewards and the selection of the two."""
+    both = ("method=self-play", "code.ranks=2", "--max-steps", "1")
+    done = cli("train", "--recipe", "tiny", "--run", "both-roles", *SMALL, *SAME_REPLIES, *both)
+    assert done.returncode == 0, done.stderr
+    assert rows(cli.path(rank), 1) == rows(cli.path("both-roles"), 1)
+    before, (after,) = cli.metrics(rank)[0], cli.metrics("both-roles")
+    assert comparable([before])[0]["arena"] == comparable([after])[0]["arena"]
+    for role in ("code", "test"):
+        for figure in ("reward", "reward_std", "completion_tokens", "clipped_share"):
+            assert before[role][figure] == pytest.approx(after[role][figure], rel=1e-5)
 
 
 def test_a_cluster_that_is_not_there_is_one_error(cli: Cli) -> None:

@@ -3,13 +3,11 @@
 import json
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.e2e.harness import SMALL, Cli, comparable
-from tests.e2e.test_ranks import SAME_REPLIES
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e")]  # one process: they share runs
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 SETTINGS = (
     "method=self-play",
@@ -67,22 +65,3 @@ def test_it_goes_on_to_the_bit_after_a_rank_is_killed_and_one_folder_is_both_mod
         ).read_bytes()
     problem = json.loads((cli.path("self") / "run.json").read_text())["problem_ids"][0]
     assert cli("mistakes", "inspect", problem, "--run", "self").returncode == 0
-
-
-def test_it_plays_the_game_of_code_a1_on_any_number_of_ranks(cli: Cli) -> None:
-    """Before anything is learnt the one policy gives the candidates, suites, rewards and the selection of the two."""
-    settings = (*SMALL, *SAME_REPLIES, "train.max_steps=1")
-    two = cli("train", "--recipe", "tiny", "--run", "two-policies", *settings)
-    assert two.returncode == 0, two.stderr
-    one = cli("train", "--recipe", "tiny", "--run", "one-policy", *settings, "method=self-play", "code.ranks=2")
-    assert one.returncode == 0, one.stderr
-    tables = [
-        pq.read_table(cli.path(run) / "rollouts" / "step-000001.parquet").to_pylist()
-        for run in ("two-policies", "one-policy")
-    ]
-    assert sorted(tables[0], key=repr) == sorted(tables[1], key=repr)
-    (before,), (after,) = cli.metrics("two-policies"), cli.metrics("one-policy")
-    assert comparable([before])[0]["arena"] == comparable([after])[0]["arena"]
-    for role in ("code", "test"):
-        for figure in ("reward", "reward_std", "completion_tokens", "clipped_share"):
-            assert before[role][figure] == pytest.approx(after[role][figure], rel=1e-5)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.harness import Cli, comparable
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("e2e"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 SHARED = (
     "data.limit=6",  # so few that a warm-up makes the pairs of all
