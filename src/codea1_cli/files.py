@@ -20,11 +20,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from os import fstat
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from codea1_cli.errors import UserError
 from codea1_cli.extract.source import PARSER, normal_newlines
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+Model = TypeVar("Model", bound="BaseModel")
 AGAIN = "fetch or write the file again"
 BROKEN_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
 _FOREIGN = {
@@ -180,6 +184,24 @@ def read_json(path: Path, kind: type = object) -> Any:
     if not isinstance(found, kind):
         raise UserError(f"{path}: {name_of(found)}, not {_KINDS.get(kind, 'that')}", hint=AGAIN)
     return found
+
+
+def read_model(path: Path, kind: type[Model], hint: str = AGAIN) -> Model:
+    """The JSON document of a file that codea1 wrote, as a pydantic model of what its readers rest on.
+
+    Raises:
+        UserError: as `read_json`, or a value is none that codea1 writes (its field is named).
+    """
+    from pydantic import ValidationError
+
+    found = read_json(path)
+    try:
+        return kind.model_validate(found)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        field = "".join(f"{part}." for part in wrong["loc"]).rstrip(".") or "it"
+        what = "missing" if wrong["type"] == "missing" else f"{name_of(wrong['input'])}, which no run writes"
+        raise UserError(f"{path}: {field} is {what}", hint=hint) from None
 
 
 def kept_json(path: Path) -> dict[str, Any]:

@@ -309,15 +309,53 @@ def test_other_files(name, valid, words, codea1, inputs, monkeypatch):
     try_places(codea1, where, *words)
 
 
-RUN_FILES = ("recipe.yaml", "run.json", "metrics.jsonl", "mistakes.sqlite", "best.json", "lock",
+RUN_FILES = ("recipe.yaml", "run.json", "metrics.jsonl", "mistakes.sqlite", "best.json", "phases.json", "lock",
+             "data/card.json", "evaluation/step-000003-code.json", "trackers/tensorboard.jsonl",
+             "checkpoints/step-000003/arena/state.json", "checkpoints/step-000003/code/trainer_state.json",
              "rollouts/step-000001.parquet", "checkpoints/step-000003/code/config.json",
              "checkpoints/step-000003/code/model.safetensors", "checkpoints/step-000003/COMMITTED")  # fmt: skip
 RUN_COMMANDS = (
-    ("runs", "list"), ("runs", "show", "first", "--steps", "3"), ("mistakes", "list"), ("mistakes", "export"),
+    ("runs", "list"), ("runs", "show", "first", "--steps", "3"), ("runs", "watch", "first", "--json"),
+    ("report", "first", "--out", "r.html"), ("compare", "first", "first"), ("mistakes", "list"), ("mistakes", "export"),
     ("mistakes", "inspect", "basic/double it:1"), ("export", "first", "--role", "code", "--to", "exported"),
     ("train", "--run", "first", "--resume", "--dry-run"), ("runs", "prune", "--dry-run"),
     ("eval-tests", "own.py", "--model", "first", "--out", "o"),
 )  # fmt: skip
+
+
+SMALL = {
+    "best.json": {"step": 2, "figure": "heldout/pass@1", "value": 0.5},
+    "phases.json": {"code[0]": ["sampling", 3, 1.5]},
+    "data/card.json": {"source": {"dataset": "a/b"}},
+    "trackers/tensorboard.jsonl": {"line": [1, "", 1.5]},
+    "evaluation/step-000003-code.json": {"problem_id": "a", "passed": [True], "unscored": 0},
+    "checkpoints/step-000003/arena/state.json": {"step": 3, "book": {}, "pool": {}, "late": {}, "flat": {}},
+    "checkpoints/step-000003/code/trainer_state.json": {"global_step": 3},
+    "checkpoints/step-000003/COMMITTED": {"step": 3, "files": {}},
+}  # fmt: skip
+"""The small JSON files of a run, or a row of theirs."""
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("file", SMALL)
+def test_small_files_of_a_run_with_values_of_other_types(file, codea1, inputs):
+    """Right JSON, wrong types: each value in turn, and the whole."""
+    (inputs / "runs").mkdir()
+    place = make_run(inputs / "runs").path / file
+    place.parent.mkdir(exist_ok=True)
+    row, wrong = SMALL[file], {}
+    odd = [None, "3", [], {"a": 1}, -1]
+    for words in RUN_COMMANDS:
+        for content in [
+            *({**row, name: value} for name in row for value in odd[:: 2 if len(row) > 2 else 1]),
+            *odd,
+            [[1]],
+        ]:
+            shutil.rmtree(inputs / "exported", ignore_errors=True)
+            place.write_text(json.dumps([content] if "evaluation" in file else content))
+            if (fault := codea1(*words)) is not None:
+                wrong[f"{' '.join(words)}: {content}"] = fault
+    assert not wrong, told(wrong)
 
 
 @pytest.mark.corpus
@@ -326,6 +364,7 @@ def test_files_of_a_run(file, codea1, inputs):
     (inputs / "runs").mkdir()
     run = make_run(inputs / "runs")
     place = run.path / file
+    place.parent.mkdir(exist_ok=True)
     valid = place.read_bytes() if place.exists() else b'{"step": 1}\n'
     chosen = [case for case in broken_bytes(valid) if case[0] in ("empty", "cut", "binary", "latin-1", "list", "null",
                                                                   "deep", "empty object", "yaml", "zeros")]  # fmt: skip

@@ -8,8 +8,10 @@ import pytest
 
 from codea1_cli.cli import app, runs
 from codea1_cli.cli.train import train
-from codea1_cli.errors import size_text
+from codea1_cli.engine.resume import resume_point
+from codea1_cli.errors import UserError, size_text
 from codea1_cli.runs import gpu_hours
+from codea1_cli.runs.checkpoints import mark_best
 from codea1_cli.runs.run_dir import RunDir
 from tests.cli.fake_run import age, make_run
 
@@ -314,3 +316,78 @@ def test_the_steps_of_golden_tests_have_their_own_columns(run, call):
     assert "solved" in shown
     assert "passed" in shown
     assert "book" not in shown
+
+
+BEST = {"step": 2, "figure": "heldout/pass@1", "value": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (BEST | {"step": "2"}, "step is a text, which no run writes"),
+        (BEST | {"value": None}, "value is null, which no run writes"),
+        (BEST | {"figure": ["a"]}, "figure is a list, which no run writes"),
+        ({"step": 2}, "figure is missing"),
+        ([BEST], "it is a list, which no run writes"),
+        (None, "it is null, which no run writes"),
+    ],
+)
+def test_a_best_json_with_another_type_is_named_and_nothing_is_deleted_by_it(run, call, tmp_path, content, says):
+    (run.path / "best.json").write_text(json.dumps(content))
+    told = f"{run.path / 'best.json'}: {says}"
+    for words in ((), ("--json",)):
+        shown = call(runs.app, "show", run.name, *words)
+        assert (shown.code, f"warning: {told}" in shown.err) == (0, True), shown.err
+    assert shown.data["best"] is None
+    pruned = call(runs.app, "prune", "--keep", "1", "--yes")
+    assert (pruned.code, told in pruned.err) == (2, True), pruned.err
+    assert run.committed_steps() == [1, 2, 3]
+    assert call(app, "report", run.name, "--out", tmp_path / "r.html").code == 0
+    assert mark_best(run, "heldout/pass@1") == BEST | {"step": 3}, "a run that goes on writes it anew"
+    assert run.best() == BEST | {"step": 3}
+
+
+def test_a_resume_that_would_not_write_best_json_anew_names_it(run):
+    (run.path / "run.json").write_text(json.dumps(run.info() | {"problem_ids": [], "devices": {}, "data": {}}))
+    run.mistakes_file.unlink()  # those of the checkpoints are empty
+    assert resume_point(run).step == 3
+    (run.path / "best.json").write_text('{"step": "2"}')
+    with pytest.raises(UserError, match=r"best\.json: step is a text"):
+        resume_point(run)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("arena/state.json", {"step": 3, "book": []}),
+        ("arena/state.json", {"step": "3", "book": {}}),
+        ("arena/state.json", {"step": 3, "book": {}, "late": {"a": 3}}),
+        ("arena/state.json", {"step": 3, "book": {}, "flat": ["a"]}),
+        ("arena/state.json", [3]),
+        ("code/trainer_state.json", []),
+        ("code/trainer_state.json", {"global_step": "3"}),
+        ("code/rollouts-0.json", {"step": 4, "groups": {"a": {"prompt": ["x"], "completions": [], "logprobs": None}}}),
+        ("code/rollouts-0.json", {"step": 4}),
+        ("COMMITTED", {"step": "3", "files": {}}),
+        ("COMMITTED", {"step": 3, "files": {"code/config.json": "x"}}),
+        ("COMMITTED", [3]),
+    ],
+)
+def test_a_checkpoint_whose_small_files_hold_other_types_is_damaged(run, file, content):
+    (run.path / "run.json").write_text(json.dumps(run.info() | {"problem_ids": [], "devices": {}, "data": {}}))
+    run.mistakes_file.unlink()  # those of the checkpoints are empty
+    note = json.loads((run.checkpoint(3) / "COMMITTED").read_text())
+    place = run.checkpoint(3) / file
+    place.write_text(json.dumps(content))
+    if file != "COMMITTED":
+        note["files"][file] = place.stat().st_size
+        (run.checkpoint(3) / "COMMITTED").write_text(json.dumps(note))
+    point = resume_point(run)
+    assert point.step == 2
+    assert file.rpartition("/")[2] in point.damaged[3] or "of x bytes" in point.damaged[3]
+    whole = {"step": 4, "groups": {"a": {"prompt": [1], "completions": [[1, 2]], "logprobs": [[-0.5, float("nan")]]}}}
+    if "rollouts" in file:
+        place.write_text(json.dumps(whole))
+        note["files"][file] = place.stat().st_size
+        (run.checkpoint(3) / "COMMITTED").write_text(json.dumps(note))
+        assert resume_point(run).step == 3

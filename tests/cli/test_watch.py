@@ -102,6 +102,26 @@ def test_a_run_that_starts_or_is_damaged_is_watched_all_the_same(run, broken):
     assert snapshot(run, time.time())["ranks"] == []
 
 
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        ({"code[0]": ["sampling", "3", 1.0]}, "code[0].1 is a text"),
+        ({"code[0]": ["sampling", 3, None]}, "code[0].2 is null"),
+        ({"code[0]": ["sampling", 3]}, "code[0].2 is missing"),
+        ({"code[0]": {"phase": "sampling"}}, "code[0] is an object"),
+        ([], "it is a list"),
+        (None, "it is null"),
+    ],
+)
+def test_a_phase_of_another_type_is_named_among_the_warnings(run, broken, says):
+    under_way(run)
+    run.phases_file.write_text(json.dumps(broken))
+    with run.locked():
+        seen = snapshot(run, time.time())
+    assert (seen["ranks"], seen["state"]) == ([], "running")
+    assert seen["warnings"][-1].startswith(f"{run.phases_file}: {says}")
+
+
 def test_a_phase_begins_once_and_a_file_that_cannot_be_written_stops_nothing(tmp_path):
     beats = Heartbeats(tmp_path / "phases.json")
     beats.beat("code[0]", "sampling", 1)

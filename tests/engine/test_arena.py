@@ -10,7 +10,7 @@ from codea1_cli.engine import step_state
 from codea1_cli.engine.arena import Arena
 from codea1_cli.engine.client import Decision
 from codea1_cli.engine.run_setup import Schedule
-from codea1_cli.errors import EnvironmentFault
+from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.files import read_json
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.files import load_recipe
@@ -59,6 +59,15 @@ def test_targets_that_are_none_are_known_after_a_resume(arena):
         return await asyncio.wait_for(arena.evaluation_share("heldout-attacking", 0, 1), 5)
 
     assert asyncio.run(targets()) == []
+
+
+@pytest.mark.parametrize("broken", ["{}", "null", '[["h"]]', '[["h", 3]]', '["ab"]', "[{}]"])
+def test_targets_that_are_no_programs_are_named(arena, broken):
+    file = arena.run.path / "evaluation" / "targets.json"
+    file.parent.mkdir()
+    file.write_text(broken)
+    with pytest.raises(UserError, match=r"targets\.json"):
+        asyncio.run(start(arena, [HELD]))
 
 
 def test_targets_of_another_run_are_taken_and_kept(arena, tmp_path):

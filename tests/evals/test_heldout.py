@@ -241,6 +241,7 @@ def test_a_lost_sandbox_and_a_broken_file_are_told(tmp_path):
     with pytest.raises(EnvironmentFault, match="the sandbox failed on c"):
         chosen(tmp_path / "near_miss.json", judge, 2, COUNTING)
     assert not (tmp_path / "near_miss.json").exists()
-    (tmp_path / "near_miss.json").write_text('{"c": ')
-    with pytest.raises(UserError, match=r"near_miss\.json is broken"):
-        chosen(tmp_path / "near_miss.json", Direct(), 2, COUNTING)
+    for broken in ('{"c": ', "[]", "null", '{"c": "def f(): pass"}', '{"c": [1]}', '{"c": null}'):
+        (tmp_path / "near_miss.json").write_text(broken)
+        with pytest.raises(UserError, match=r"near_miss\.json is broken"):
+            chosen(tmp_path / "near_miss.json", Direct(), 2, COUNTING)

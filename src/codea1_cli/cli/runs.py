@@ -81,11 +81,11 @@ def show(
     chosen = find_run(run_of(name, run), runs_root(runs))
     if plot is not None:
         _draw(chosen, plot)
-    row, info, kept, best = summarise(chosen), chosen.info(), checkpoints(chosen), chosen.best()
+    row, info, kept = summarise(chosen), chosen.info(), checkpoints(chosen)
     chosen.metrics(console.warn)
     (step_lines, eval_lines), cost = last_metrics(chosen, steps), spent(chosen)
     if as_json:
-        data = console.jsonable(row)
+        data, best = console.jsonable(row), chosen.best(console.warn)
         more = {"checkpoints": kept, "best": best, "last_steps": step_lines, "evals": eval_lines, "spent": cost}
         console.emit({**data, "run": info, **more})
         return

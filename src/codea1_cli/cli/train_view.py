@@ -219,7 +219,7 @@ class TrainView:
             self._say(f"GPU hours: {told[0]}")
             for line in told[1:]:
                 console.warn(line)
-        if best := self.run.best():
+        if best := self.run.best(console.warn):
             self._say(f"best checkpoint: step {best['step']}, {best['figure']} {best['value']:.4g}")
         console.note(console.cell("run: ").append_text(console.cell(self.run.path, whole=True)))
         if self.run.within is not None and outcome.step >= outcome.total:

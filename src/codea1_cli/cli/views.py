@@ -8,7 +8,7 @@ from typing import Any
 from rich.syntax import Syntax
 from rich.text import Text
 
-from codea1_cli.cli.console import cell, note, out, printable, say, show, table
+from codea1_cli.cli.console import cell, note, out, printable, say, show, table, warn
 from codea1_cli.cli.layout import Table, whole
 from codea1_cli.errors import counted, size_text, some
 from codea1_cli.methods.registry import ROLES
@@ -158,7 +158,7 @@ def show_run(
     newest = [f"{item['step']} ({size_text(item['bytes'])})" for item in kept[-_CHECKPOINTS:]]
     earlier = f", and {len(kept) - _CHECKPOINTS} earlier ones: --json has all" if kept[:-_CHECKPOINTS] else ""
     facts["checkpoints"] = (", ".join(newest) or "none") + earlier
-    if best := run.best():
+    if best := run.best(warn):
         facts["best"] = f"step {best['step']}, {best['figure']} {best['value']:.4g}"
     if (warmup := summarise(run.warmup)).recipe != "?":
         facts["warm-up"] = f"{warmup.state} at step {warmup.step} of {warmup.total or '?'}, {run.warmup.path}"

@@ -20,7 +20,6 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption
 from codea1_cli.cli.shell import RunArgument, RunOption, run_of, tracker_names
 from codea1_cli.errors import clock
-from codea1_cli.files import kept_json
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -171,14 +170,15 @@ def snapshot(run: RunDir, now: float) -> dict[str, Any]:
     """What is to be seen of a run at a moment: where it stands, `left_s` seconds to go, each rank's phase, the figures
     (`values`, oldest first) and the last warnings; `until`: the step that --max-steps ends it at."""
     from codea1_cli.report.curves import events, tables
+    from codea1_cli.runs import Phases, read_part
     from codea1_cli.runs.summary import known_info, summarise
 
-    told, info, lines = summarise(run), known_info(run), run.metrics()
+    told, info, lines, faults = summarise(run), known_info(run), run.metrics(), list[str]()
     found = tables(lines)
+    phases = read_part(run.phases_file, Phases, faults.append) if told.state == "running" else None
     ranks = [
-        {"rank": label, "phase": one[0], "step": one[1], "seconds": max(0.0, now - one[2])}
-        for label, one in sorted(kept_json(run.phases_file).items())
-        if isinstance(one, list) and len(one) == 3
+        {"rank": label, "phase": phase, "step": step, "seconds": max(0.0, now - since)}
+        for label, (phase, step, since) in sorted(phases.root.items() if phases else ())
     ]
     figures = [
         {"figure": words, "unit": unit, "values": values[-_WIDTH:], "step": found[table]["x"][-1]}
@@ -193,9 +193,9 @@ def snapshot(run: RunDir, now: float) -> dict[str, Any]:
         "total": told.total,
         "until": info.get("until") if told.state == "running" else None,
         "left_s": _left(lines, info.get("until") or told.total) if told.state == "running" else None,
-        "ranks": ranks if told.state == "running" else [],
+        "ranks": ranks,
         "figures": figures,
-        "warnings": [*_logged(run.logs), *warnings][-_TOLD:],
+        "warnings": [*_logged(run.logs), *warnings, *faults][-_TOLD:],
     }
 
 

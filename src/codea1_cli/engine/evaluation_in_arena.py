@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.engine.step_state import new_future
-from codea1_cli.errors import first_line
+from codea1_cli.errors import UserError, first_line
 from codea1_cli.evals.benchmark import EvalSet, Texts
 from codea1_cli.evals.heldout import NEAR_MISSES, TARGETS, HeldoutAttacking, HeldoutSolving
 from codea1_cli.evals.wrong_programs import wrong_programs
+from codea1_cli.files import read_json
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.resources import benchmark_sets, heldout_sets, target_files
 from codea1_cli.runs.checkpoints import figure_of
@@ -99,8 +100,11 @@ class HeldoutEvaluator(Evaluator):
         if not file.is_file():
             given = [(problem.id, source) for problem in problems for source in wrong_programs(problem)[:limit]]
             return given if given or not problems else None
+        rows = read_json(file, list)
+        if not all(isinstance(row, list) and [*map(type, row)] == [str, str] for row in rows):
+            raise UserError(f"{file} holds other rows than problems' ids with a program each", hint="restore it")
         asked = {problem.id for problem in problems}  # a run that goes on may have another eval.limit
-        return [(pid, source) for pid, source in json.loads(file.read_text(encoding="utf-8")) if pid in asked]
+        return [(pid, source) for pid, source in rows if pid in asked]
 
     async def items(self, name: str) -> Sequence[Any]:
         """Where they are wrong programs: when they are known, the same for the whole run."""

@@ -45,6 +45,8 @@ def resume_point(run: RunDir, start_over: bool = False) -> ResumePoint:
         raise _nothing_whole(run, f"{run.path / 'run.json'} is missing or broken")
     recipe = run.recipe()
     policies = method_of(recipe).policies
+    if recipe.eval.best is None:  # else it is written anew
+        run.best()
     for step in sorted(_saved(run), reverse=True):
         fault = damage(run.checkpoint(step), step, policies)
         if fault is None:

@@ -160,7 +160,8 @@ class HeldoutNearMisses(HeldoutAttacking):
         judge = self.judge
         assert judge is not None
         kept = decode_json(file.read_bytes()) if file.is_file() else {}
-        if not isinstance(kept, dict):
+        lists = kept.values() if isinstance(kept, dict) else [None]
+        if not all(isinstance(one, list) and all(isinstance(source, str) for source in one) for one in lists):
             raise UserError(f"{file} is broken", hint="delete it: the same programs are found again")
         missing = [problem for pid, problem in self.problems.items() if pid not in kept]
 

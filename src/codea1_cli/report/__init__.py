@@ -100,7 +100,7 @@ def run_data(
         if "heldout" in found:
             found["heldout"] = curves.with_intervals(found["heldout"], sets.get("heldout", {}))
     data["tables"] = {name: curves.thinned(table, points) for name, table in found.items()}
-    data["marks"] = {"checkpoints": run.committed_steps(), "best": run.best()}
+    data["marks"] = {"checkpoints": run.committed_steps(), "best": run.best(at.missing.append)}
     data["sets"] = {kind: _ends(steps) for kind, steps in sets.items()}
     sampled = True
     with at.reading("recipe.yaml"):

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, RootModel
 
 from codea1_cli.errors import UserError, counted
-from codea1_cli.files import AGAIN, Broken, decode_json, name_of, read_json
+from codea1_cli.files import Broken, Model, decode_json, name_of, read_json, read_model
 from codea1_cli.methods.registry import ROLES
 
 
@@ -51,13 +51,33 @@ class _Info(BaseModel, strict=True):
 def read_info(file: Path) -> dict[str, Any]:
     """A run.json; an empty mapping where there is none. Raises UserError where it is broken, by file and field."""
     found: dict[str, Any] = read_json(file, dict) if file.exists() else {}
-    try:
-        _Info.model_validate(found)
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        field = ".".join(map(str, wrong["loc"]))
-        raise UserError(f"{file}: {field} is {name_of(wrong['input'])}, which no run writes", hint=AGAIN) from None
+    if found:
+        read_model(file, _Info)
     return found
+
+
+class Best(BaseModel, strict=True):
+    """best.json: the best checkpoint's step, the figure that it is the best by, and its value."""
+
+    step: int
+    figure: str
+    value: float
+
+
+class Phases(RootModel[dict[str, Annotated[tuple[str, int, float], Field(strict=False)]]], strict=True):
+    """phases.json: by a rank's label its phase, its step and the time that the phase began."""
+
+
+def read_part(file: Path, kind: type[Model], told: Callable[[str], None] | None = None) -> Model | None:
+    """What a small file of a run holds; None where it is not there. A broken one is `told` of, and None, where somebody
+    is to be told, else raised as UserError by file and field."""
+    try:
+        return read_model(file, kind, "restore it, or remove it") if file.exists() else None
+    except UserError as error:
+        if told is None:
+            raise
+        told(error.what)
+        return None
 
 
 def read_metrics(file: Path, told: Callable[[str], None] | None = None) -> list[dict[str, Any]]:

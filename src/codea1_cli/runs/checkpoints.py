@@ -17,11 +17,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel, RootModel
+
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
-from codea1_cli.files import kept_json, read_json
+from codea1_cli.files import kept_json, read_model
 from codea1_cli.methods.registry import ROLES, method_of
 from codea1_cli.models.loading import safetensors_size
+from codea1_cli.runs import read_part
 
 if TYPE_CHECKING:
     from codea1_cli.runs.run_dir import RunDir
@@ -37,6 +40,38 @@ _NEEDED = {
     "random state": ("rng_state*.pth",),
     "trainer state": ("trainer_state.json",),
 }
+
+
+class _State(BaseModel, strict=True):
+    """What the arena goes on from; earlier versions lack some."""
+
+    step: int
+    book: dict[str, list[Any]]
+    pool: dict[str, list[Any]] = {}
+    late: dict[str, list[int]] = {}
+    flat: dict[str, list[int]] = {}
+
+
+class _Group(BaseModel, strict=True):
+    prompt: list[int]
+    completions: list[list[int]]
+    logprobs: list[list[float]] | None
+
+
+class _Ahead(BaseModel, strict=True):
+    """What a rank had sampled ahead."""
+
+    step: int
+    groups: dict[str, _Group]
+
+
+class _Trainer(BaseModel, strict=True):
+    global_step: int = 0
+    log_history: list[dict[str, Any]] = []
+
+
+_Any = RootModel[Any]
+_KINDS: dict[str, type[BaseModel]] = {"trainer_state.": _Trainer, "rollouts-": _Ahead}
 
 
 def commit_note(folder: Path, step: int) -> str:
@@ -70,8 +105,8 @@ def damage(folder: Path, step: int, policies: Sequence[str]) -> str | None:
             return f"{name} is missing"
         if there[name] != sizes.get(name, there[name]):
             return f"{name} has {there[name]} of {sizes[name]} bytes"
-    state = kept_json(folder / _STATE)
-    if state.get("step") != step or not isinstance(state.get("book"), dict):
+    state = read_part(folder / _STATE, _State, lambda _: None)
+    if state is None or state.step != step:
         return f"{_STATE} is broken"
     for policy in policies:
         for what, patterns in _NEEDED.items():
@@ -90,7 +125,7 @@ def _fault(path: Path, size: int) -> str | None:
     """What is wrong with a file, as far as its own format tells."""
     try:
         if path.suffix == ".json":
-            read_json(path)
+            read_model(path, next((kind for name, kind in _KINDS.items() if path.name.startswith(name)), _Any))
         elif path.suffix == ".safetensors" and safetensors_size(path) != size:
             return "is truncated"
         elif path.suffix in (".pt", ".pth", ".bin") and not zipfile.is_zipfile(path):
@@ -145,7 +180,7 @@ def mark_best(run: RunDir, figure: str | None) -> dict[str, Any] | None:
         file.unlink(missing_ok=True)
         return None
     best = {"step": found[0], "figure": figure, "value": found[1]}
-    if best != run.best():
+    if best != run.best(lambda _: None):  # a broken one is written anew
         # The link is last: best.json alone spares the checkpoint from pruning.
         write_atomic(file, json.dumps(best) + "\n")
     run.point("best", found[0])

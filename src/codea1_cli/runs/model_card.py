@@ -60,13 +60,14 @@ def model_card(run: RunDir, role: str, step: int, repo: str | None = None) -> st
     method, data = method_of(recipe), info.get("data", {})
     roles, base = method.roles_of(method.policy(role)), recipe.model_of(method.policy(role))
     on_hub = bool(re.fullmatch(r"\w[\w.-]*/[\w.-]+", base)) and not user_path(base).exists()
-    dataset = kept_json(run.path / "data" / "card.json").get("source", {}).get("dataset")
+    prepared = kept_json(run.path / "data" / "card.json").get("source")
+    dataset = prepared.get("dataset") if isinstance(prepared, dict) else None
     # Other terms than those of the embedded model are not known here: the hub shows none rather than wrong ones.
     head = {
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
         **({"base_model": base} if on_hub else {"license": "apache-2.0"} if base == BUILTIN else {}),
-        **({"datasets": [dataset]} if dataset else {}),
+        **({"datasets": [dataset]} if dataset and isinstance(dataset, str) else {}),
         "tags": ["code", "codea1", "trl", "sft" if method.pairs else "grpo"],
     }
     named = f"[{base}]({endpoint()}/{base})" if on_hub else _code(base)

@@ -17,11 +17,11 @@ from typing import Any
 
 from codea1_cli.durable import check_folder, fsync_folder, fsync_tree, held_by, locked_folder, write_atomic
 from codea1_cli.errors import UserError, command, did_you_mean
-from codea1_cli.files import kept_json, user_path
+from codea1_cli.files import user_path
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.schema import Recipe
-from codea1_cli.runs import read_info, read_metrics
+from codea1_cli.runs import Best, read_info, read_metrics, read_part
 from codea1_cli.runs.checkpoints import COMMITTED, commit_note, prunable
 
 
@@ -148,9 +148,10 @@ class RunDir:
         """The newest committed step; 0 when there is none."""
         return (self.committed_steps() or [0])[-1]
 
-    def best(self) -> dict[str, Any] | None:
-        """best.json: `step`, `figure` and `value` of the best checkpoint; None where the run marks none."""
-        return kept_json(self.path / "best.json") or None
+    def best(self, told: Callable[[str], None] | None = None) -> dict[str, Any] | None:
+        """best.json: `step`, `figure` and `value` of the best checkpoint, read by `read_part`; None: none is marked."""
+        found = read_part(self.path / "best.json", Best, told)
+        return found.model_dump() if found else None
 
     def prunable(self, keep: int, spared: Collection[int] = (), steps: Sequence[int] | None = None) -> list[int]:
         """Which of `steps`, the committed ones when it is None, pruning would delete."""

@@ -54,6 +54,12 @@ def _key(line: Mapping[str, Any]) -> Key:
     return line["step"], str((line.get("eval") or {}).get("set", "")), line.get("time", 0.0)
 
 
+def _is_key(line: object) -> bool:
+    """Whether this is what a journal has of a line; a file that was changed by hand may hold anything."""
+    kinds = (int, str, int | float)
+    return isinstance(line, list) and len(line) == 3 and all(map(isinstance, line, kinds))
+
+
 class Journal:
     """What a tracker was given of a run: the run's id there, and the lines that were logged."""
 
@@ -61,7 +67,7 @@ class Journal:
         self.file = run.path / "trackers" / f"{label(name)}.jsonl"
         rows = kept_rows(self.file)
         self.id: str | None = next((row["id"] for row in reversed(rows) if "id" in row), None)
-        self.lines: set[Key] = {tuple(row["line"]) for row in rows if "line" in row}
+        self.lines: set[Key] = {tuple(row["line"]) for row in rows if _is_key(row.get("line"))}
 
     def begin(self, opened: Opened, kept: set[Key]) -> None:
         """The tracker is open, and holds `kept` of what it was given before."""
