@@ -10,6 +10,7 @@ import pytest
 import typer
 
 from codea1_cli.cli import app
+from codea1_cli.recipe.data_options import recipe_options
 from codea1_cli.recipe.files import all_keys
 from tests.cli.docs_commands import COMMANDS, ground
 
@@ -33,7 +34,8 @@ def test_links_lead_somewhere(page):
 def test_recipe_keys_exist(page):
     words = re.findall(r"(?<![\w./-])([a-z_]+(?:\.[a-z_]+)+)(?==|`|\s|\))", page.read_text())
     wrong = [word for word in words if word.split(".")[0] in SECTIONS - {"data"} and word not in all_keys()]
-    wrong += [word for word in words if word.startswith("data.") and word not in {*all_keys(), "data.skipped"}]
+    known = {*all_keys(), "data.skipped", *(f"data.source.{name}" for name in recipe_options())}
+    wrong += [word for word in words if word.startswith("data.") and word not in known]
     assert not [word for word in wrong if not word.endswith((".md", ".py", ".json", ".jsonl", ".yaml", ".sqlite"))]
 
 
