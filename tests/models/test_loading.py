@@ -60,6 +60,17 @@ def test_no_weights(folder):
         check_model(str(folder))
 
 
+def test_no_tokenizer_or_a_template_that_is_no_text(folder):
+    (folder / "chat_template.jinja").write_bytes(b"\xfe\x00\xff")
+    with pytest.raises(UserError, match=r"chat_template\.jinja:1: not UTF-8"):
+        check_model(str(folder), look=True)
+    for file in folder.glob("token*"):
+        file.unlink()
+    for check in (check_model, load_tokenizer):
+        with pytest.raises(UserError, match="holds no tokenizer"):
+            check(str(folder))
+
+
 def test_a_shard_that_is_missing(folder):
     shutil.copy(folder / "model.safetensors", folder / "model-00001-of-00002.safetensors")
     (folder / "model.safetensors").unlink()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from codea1_cli.environment import hub_cache
 from codea1_cli.errors import UserError, first_line
-from codea1_cli.files import LFS_POINTER, kept_json, read_json, user_path
+from codea1_cli.files import LFS_POINTER, kept_json, read_json, read_text, user_path
 from codea1_cli.hub import announce, fetch, find_repo, note_file
 
 _AGAIN = "copy the model's folder again"
@@ -87,6 +88,11 @@ def check_weights(folder: Path) -> None:
     """Raises UserError when `folder` holds no weights at all."""
     if not any(path.suffix in _WEIGHTS for path in folder.iterdir()):
         raise UserError(f"{folder} holds no weights: neither .safetensors nor .bin", hint=_AGAIN)
+
+
+def _check_tokenizer(folder: Path) -> None:
+    if folder.is_dir() and not [*folder.glob("token*"), *folder.glob("vocab*")]:
+        raise UserError(f"{folder} holds no tokenizer", hint=_AGAIN)
 
 
 def _shards(index: Path) -> Iterator[str]:
@@ -170,8 +176,8 @@ def check_model(name: str, look: bool = False) -> None:
     if name != BUILTIN and folder.is_dir():
         if not look:
             check_weights(folder)
-        template = _template(folder)
-        if template is not None:
+        _check_tokenizer(folder)
+        if (template := _template(folder)) is not None:
             takes_system(*template, name)
 
 
@@ -179,7 +185,7 @@ def _template(folder: Path) -> tuple[str, Callable[[Messages], str]] | None:
     """A folder's chat template and what renders it, without the tokenizer; None where only that would know."""
     file, settings = folder / "chat_template.jinja", folder / "tokenizer_config.json"
     known = read_json(settings, dict) if settings.is_file() else {}
-    text = file.read_text(encoding="utf-8") if file.is_file() else known.get("chat_template")
+    text = read_text(file) if file.is_file() else known.get("chat_template")
     if not isinstance(text, str):
         return None
     tokens = {name: known[name] for name in ("bos_token", "eos_token", "unk_token", "pad_token") if known.get(name)}
@@ -226,10 +232,7 @@ def takes_system(template: str, rendered: Callable[[Messages], str], model: str)
 
 
 def _takes_system(tokenizer: Any, model: str) -> bool:
-    def rendered(chat: Messages) -> str:
-        text: str = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
-        return text
-
+    rendered = partial(tokenizer.apply_chat_template, add_generation_prompt=True, tokenize=False)
     return takes_system(str(tokenizer.chat_template), rendered, model)
 
 
@@ -280,18 +283,15 @@ def load_tokenizer(model: str) -> Any:
     from transformers import AutoTokenizer
 
     path = resolve_model(model)
+    _check_tokenizer(Path(path))
     tokenizer = from_library(AutoTokenizer, path, "tokenizer", padding_side="left")
-    if Path(path).is_dir() and not any(Path(path).glob("token*")) and not any(Path(path).glob("vocab*")):
-        raise UserError(f"{path} holds no tokenizer", hint=_AGAIN)
     if tokenizer.chat_template is None:
         raise UserError(f"the tokenizer of {model} has no chat template", hint="use an instruction-tuned model")
     _takes_system(tokenizer, model)
     if tokenizer.eos_token is None and "<|im_end|>" in tokenizer.get_vocab():
         tokenizer.eos_token = "<|im_end|>"
     if tokenizer.eos_token is None:
-        raise UserError(
-            f"the tokenizer of {model} names no end-of-text token", hint="set eos_token in tokenizer_config.json"
-        )
+        raise UserError(f"the tokenizer of {model} names no eos_token", hint="set it in tokenizer_config.json")
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer

@@ -12,7 +12,7 @@ from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.engine.rehearsal import rehearse_save
 from codea1_cli.engine.run_setup import make_schedule
 from codea1_cli.engine.trl.trainer import build_trainer
-from codea1_cli.errors import RunFailed
+from codea1_cli.errors import RunFailed, UserError
 from codea1_cli.models.loading import load_tokenizer, render
 from codea1_cli.models.sampler import ModelRef, SamplingSettings
 from codea1_cli.models.sampler_engines import TransformersSampler
@@ -73,6 +73,19 @@ def sampled(trainer) -> list[list[int]]:
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory) -> list[list[int]]:
     return sampled(trained("builtin:tiny", tmp_path_factory.mktemp("plain")))
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"num_hidden_layers": 9}, "missing in its weights"),  # transformers would make the others up
+        ({"vocab_size": 10}, "embed_tokens.weight missing in its weights, or of another shape"),
+        ({"model_type": "nosuch"}, "has model type `nosuch`"),
+    ],
+)
+def test_weights_that_are_not_the_configuration_s_are_no_model(config, said, tmp_path):
+    with pytest.raises(UserError, match=f"cannot load the model.*{said}"):
+        trained(model(tmp_path / "model", SETTINGS["nonsense"], config), tmp_path)
 
 
 @pytest.mark.parametrize(("name", "lora"), [*((name, False) for name in SETTINGS), ("many", True)])

@@ -14,7 +14,7 @@ from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.trl.objective import charge_truncated, mask_flat, ratio_to_sampler, set_advantages
 from codea1_cli.engine.trl.sampling import make_sampler, sample_by_prompt
 from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, first_line, some
 from codea1_cli.files import user_path
 from codea1_cli.methods.base import Rollouts
 from codea1_cli.methods.registry import method_of
@@ -154,13 +154,39 @@ def pair_tokens(tokenizer: Any, pair: Pair) -> tuple[list[int], list[int]]:
 
 @contextlib.contextmanager
 def _loading(recipe: Recipe, policy: str) -> Iterator[None]:
+    """Around what loads a policy's model.
+
+    Raises:
+        UserError: it cannot be loaded, or lacks weights, which transformers would fill with random numbers.
+    """
+    name, fault = recipe.model_of(policy), ""
+    try:
+        lacking = _lacking(resolve_model(name))
+    except Exception as error:  # whatever the library raises: it counts where the loading itself fails too
+        lacking, fault = [], first_line(error)
+    if lacking:
+        raise UserError(f"cannot load the model {name}: {some(lacking, 2)} missing in its weights, or of another shape")
     try:
         yield
-    except (OSError, ValueError) as error:
-        if "config.json" in str(error) or "huggingface" in str(error).lower():
-            first = str(error).strip().splitlines()[0]
-            raise UserError(f"cannot load the model {recipe.model_of(policy)}: {first}") from None
-        raise
+    except Exception:
+        if not fault:
+            raise
+        raise UserError(f"cannot load the model {name}: {fault}") from None
+
+
+def _lacking(path: str) -> list[str]:
+    """The parameters of a model that its files lack or have in another shape; no weights are read."""
+    import transformers
+
+    loader: Any = transformers.AutoModelForCausalLM
+    before = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity(transformers.logging.CRITICAL)  # it would report what is returned here
+    try:
+        options = {"device_map": "meta", "output_loading_info": True, "ignore_mismatched_sizes": True}
+        _, told = loader.from_pretrained(path, **options, generation_config=transformers.GenerationConfig())
+    finally:
+        transformers.logging.set_verbosity(before)
+    return sorted({*told["missing_keys"], *(key for key, *_ in told["mismatched_keys"])})
 
 
 def _settle(trainer: Any, recipe: Recipe, spec: RankSpec) -> None:
