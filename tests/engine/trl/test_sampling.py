@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codea1_cli.engine.trl.objective import charge_truncated, mask_flat
-from codea1_cli.engine.trl.sampling import sample_groups
+from codea1_cli.engine.trl.sampling import beside_training, sample_by_prompt, sample_groups
 
 EOS = 9
 
@@ -52,6 +52,34 @@ def test_every_prompt_gets_its_own_completions_whatever_the_chunks(lengths, n, c
         assert [[len(s) for s in group] for group in logprobs] == [[len(i) for i in group] for group in completions]
     else:
         assert logprobs is None
+
+
+def test_a_prompts_samples_depend_on_the_step_and_on_nothing_that_came_before():
+    import torch
+
+    def trainer(step):
+        def single(prompts, images, fields, n):
+            return [torch.randint(1 << 30, (2,)).tolist() for _ in prompts], None
+
+        made = SimpleNamespace(_generate_single_turn=single, state=SimpleNamespace(global_step=step))
+        sample_by_prompt(made, 5)
+        return made
+
+    def sampled(one, *prompts):
+        return one._generate_single_turn([list(prompt) for prompt in prompts], None, {}, 1)[0]
+
+    whole = trainer(1)
+    first = sampled(whole, (1, 2), (3,), (3,))
+    assert first[1] != first[2]
+    assert sampled(whole, (3,)) != first[1:2]  # once more in the same step
+    whole.state.global_step = 2
+    with beside_training(whole, 0):
+        sampled(whole, (3,))
+    second = sampled(whole, (1, 2), (3,))
+    assert second != first[:2]
+    resumed, other_rank = trainer(2), trainer(2)
+    assert sampled(resumed, (1, 2), (3,)) == second
+    assert sampled(other_rank, (3,)) == second[1:]
 
 
 def test_a_reply_that_was_cut_off_earns_nothing_and_an_unscored_one_stays_so():

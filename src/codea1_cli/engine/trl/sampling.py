@@ -120,25 +120,26 @@ def log_probs(trainer: Any, prompts: Sequence[Ids], completions: Sequence[Sequen
 
 
 def sample_by_prompt(trainer: Any, seed: int) -> None:
-    """From now on each distinct prompt is sampled alone, under a seed made of `seed`, the prompt and how often it was
-    sampled. The samples then depend neither on the rank nor on the other prompts."""
+    """From now on each distinct prompt is sampled alone, under a seed made of `seed`, the optimizer step, the prompt and
+    how often it was sampled in that step. The samples then depend neither on the rank nor on the other prompts, nor on
+    where a run was resumed."""
     import hashlib
 
     import torch
 
     whole = trainer._generate_single_turn
-    seen: dict[tuple[int, ...], int] = {}
+    seen: dict[tuple[int, tuple[int, ...]], int] = {}
 
     def single(prompts: list[Ids], images: Any, fields: Any, n: int, **rest: Any) -> Any:
         ids: list[Ids] = []
         start = 0
         while start < len(prompts):
-            key = tuple(prompts[start])
-            end = start
-            while end < len(prompts) and tuple(prompts[end]) == key:
+            prompt, end = prompts[start], start
+            while end < len(prompts) and prompts[end] == prompt:
                 end += 1
+            key = (trainer.state.global_step, tuple(prompt))
             seen[key] = seen.get(key, 0) + 1
-            digest = hashlib.sha256(repr((seed, seen[key], key)).encode()).digest()
+            digest = hashlib.sha256(repr((seed, seen[key], *key)).encode()).digest()
             torch.manual_seed(int.from_bytes(digest[:7], "big"))
             ids += whole(prompts[start:end], images, fields, n, **rest)[0]
             start = end
