@@ -120,9 +120,9 @@ def log_probs(trainer: Any, prompts: Sequence[Ids], completions: Sequence[Sequen
 
 
 def sample_by_prompt(trainer: Any, seed: int) -> None:
-    """From now on each distinct prompt is sampled alone, under a seed made of `seed`, the optimizer step, the prompt and
-    how often it was sampled in that step. The samples then depend neither on the rank nor on the other prompts, nor on
-    where a run was resumed."""
+    """From now on each distinct prompt is sampled alone, under a seed made of `seed`, the optimizer step, the prompt
+    and how often it was sampled in that step. The samples then depend neither on the rank nor on the other prompts, nor
+    on where a run was resumed."""
     import hashlib
 
     import torch
