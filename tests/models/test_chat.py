@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from codea1_cli.errors import UserError
+from codea1_cli.evals.evalplus.tasks import begun_answer
 from codea1_cli.models.loading import check_model, load_tokenizer, render
 from codea1_cli.tiny import model_path
 
@@ -40,6 +41,12 @@ def test_without_a_system_role_the_text_goes_in_front_of_the_user_s(form, tmp_pa
     assert text == "<|im_start|>user\nReply with code.\n\nAdd two numbers.<|im_end|>\n"
     longer = [*CHAT, {"role": "assistant", "content": "1"}, {"role": "user", "content": "More."}]
     assert tokenizer.decode(render(tokenizer, longer)).endswith("<|im_start|>user\nMore.<|im_end|>\n")
+
+
+def test_a_template_that_tells_the_date_tells_the_same_every_day(tmp_path):
+    tokenizer = load_tokenizer(model(tmp_path / "model", "{{ strftime_now('%d %b %Y, %H') }} " + TAKES))
+    assert tokenizer.decode(render(tokenizer, CHAT)).startswith("26 Jul 2024, 00 ")
+    assert begun_answer(tokenizer, "Add.").startswith("26 Jul 2024, 00 ")
 
 
 def test_with_a_system_role_nothing_changes(tmp_path):

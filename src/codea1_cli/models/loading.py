@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,7 @@ _JSON = (
 
 
 def check_files(folder: Path) -> None:
-    """Looks at the files of weights, settings and tokenizer that lie in `folder`; which ones there must be is not its
-    business.
+    """Looks at the files of weights, settings and tokenizer that lie in `folder`, whichever there are.
 
     Raises:
         UserError: one is a Git LFS pointer, is cut off, or is not what its name says.
@@ -104,6 +104,7 @@ def _shards(index: Path) -> Iterator[str]:
 
 BUILTIN = "builtin:tiny"
 Messages = list[dict[str, str]]
+DAY = date(2024, 7, 26)  # for templates that tell a model the date, as Llama's: tomorrow's prompts are today's
 
 
 def resolve_model(name: str, get: bool = True) -> str:
@@ -194,8 +195,7 @@ def _template(folder: Path) -> tuple[str, Callable[[Messages], str]] | None:
     def rendered(messages: Messages) -> str:
         from transformers.utils.chat_template_utils import render_jinja_template
 
-        texts: Any = render_jinja_template([messages], chat_template=text, add_generation_prompt=True, **plain)
-        return texts[0][0]
+        return str(render_jinja_template([messages], chat_template=text, add_generation_prompt=True, **plain)[0][0])
 
     return text, rendered
 
@@ -268,7 +268,7 @@ def render(tokenizer: Any, messages: Messages) -> list[Any]:
     """A chat prompt as token ids, ready for the assistant's turn; as it is where a server renders it (None)."""
     if tokenizer is None:
         return messages
-    how = {"add_generation_prompt": True, "tokenize": True, "return_dict": False}
+    how = {"add_generation_prompt": True, "tokenize": True, "return_dict": False, "strftime_now": DAY.strftime}
     return list(tokenizer.apply_chat_template(fitting_chat(tokenizer, messages), **how))
 
 

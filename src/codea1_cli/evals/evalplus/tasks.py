@@ -236,11 +236,13 @@ def prompt_ids(task: PlusTask, tokenizer: Any, style: str) -> list[Any]:
 
 def begun_answer(tokenizer: Any, user_turn: str) -> str:
     """The chat as text: the user's turn and the answer begun for the model, up to its open fence."""
+    from codea1_cli.models.loading import DAY
+
     turns = [
         {"role": "user", "content": user_turn},
         {"role": "assistant", "content": f"{RESPONSE}\n```python\n{_MARK}\n```\n"},
     ]
-    text: str = tokenizer.apply_chat_template(turns, tokenize=False)
+    text: str = tokenizer.apply_chat_template(turns, tokenize=False, strftime_now=DAY.strftime)
     return text.partition(_MARK)[0]
 
 
