@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -178,12 +179,22 @@ sys.exit(130)
 """
 
 
+def sleeps(pid: int) -> bool:
+    """Whether a process waits in one call: a signal in the moment before a call waits for its end, as Python has it."""
+    looks = []
+    for _ in range(2):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        looks.append([line for line in lines if line.startswith("State:") or "_ctxt_switches" in line])
+        time.sleep(0.1)
+    return looks[0] == looks[1] and "S (sleeping)" in looks[0][0]
+
+
 @pytest.mark.parametrize("how", ["at once", "after the step"])
 def test_a_terminal_that_nobody_reads_does_not_hold_up_the_end(tmp_path, how: str) -> None:
     ours, theirs = os.openpty()
     words = [sys.executable, "-c", UNREAD, how, str(tmp_path / "begun")]
     with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
-        while process.poll() is None and not (tmp_path / "begun").exists():
+        while process.poll() is None and not ((tmp_path / "begun").exists() and sleeps(process.pid)):
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
         try:
