@@ -43,6 +43,7 @@ HOSTILE = {
     "OMP_NUM_THREADS": "3", "OMP_DYNAMIC": "TRUE",
     "RAY_ADDRESS": "192.0.2.7:6379", "RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "abc", "RAY_TMPDIR": "/nonexistent",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1", "USE_TORCH": "0", "TMPDIR": "/nonexistent", "PYTHONWARNINGS": "ignore",
+    "PYTHONOPTIMIZE": "2", "ATEN_CPU_CAPABILITY": "default",
 }  # fmt: skip
 if CODEA1.isascii():  # else Python itself finds no package in such a locale, before any line of ours
     HOSTILE |= {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

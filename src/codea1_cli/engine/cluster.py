@@ -24,7 +24,7 @@ from typing import Any
 from unittest.mock import patch
 
 from codea1_cli.engine.shutdown import guarded
-from codea1_cli.environment import cores
+from codea1_cli.environment import PYTHON, cores
 from codea1_cli.errors import EnvironmentFault, first_line
 
 # Ray appends about 70 characters to its folder for its sockets; a path of a Unix socket ends at 107.
@@ -156,8 +156,10 @@ def _in_a_session_of_their_own() -> Iterator[None]:
 @contextlib.contextmanager
 def _variables(token: Path | None = None, address: str | None = None) -> Iterator[Any]:
     """`ray`, under the variables that we want for it. With `token`, the file of the token of our own cluster, none of
-    the user's variables for Ray counts: they may belong to another cluster."""
-    before = {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
+    the user's variables for Ray counts: they may belong to another cluster. Nor do those that Python starts with: under
+    PYTHONOPTIMIZE=2 Ray's own processes never come up."""
+    mine = PYTHON if token is not None else {}
+    before = {name: value for name, value in os.environ.items() if name.startswith("RAY_") or name in mine}
     ours = {
         # Ray would start every worker through `uv run`, in a copy of the working folder, when the driver was.
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
@@ -172,7 +174,7 @@ def _variables(token: Path | None = None, address: str | None = None) -> Iterato
         with open(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
             file.write(secrets.token_hex(32))
         # Workers that are started in advance know nothing of a rank's environment: no actor takes them.
-        ours |= {"RAY_prestart_worker_first_driver": "0"}
+        ours |= {"RAY_prestart_worker_first_driver": "0", **mine}
         ours |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
         kept = {}
     _replace_variables(before, kept | ours)
