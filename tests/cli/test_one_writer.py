@@ -16,7 +16,7 @@ SAMPLE = {"task_id": "HumanEval/0", "solution": "def add(a, b):\n    return a + 
 HELD = {
     "out.results.json": ("eval-code", "humaneval", "--samples", "s.jsonl", "--data", "release.jsonl", "--out", "out.jsonl"),
     "new.results.json": ("eval-code", "humaneval", "--model", "builtin:tiny", "--data", "release.jsonl", "--out", "new.jsonl"),
-    "clean.results.json": ("eval-code", "sanitise", "humaneval", "s.jsonl", "--data", "release.jsonl", "--out", "clean.jsonl"),
+    "clean.jsonl": ("eval-code", "sanitise", "humaneval", "s.jsonl", "--data", "release.jsonl", "--out", "clean.jsonl"),
     "tests": ("eval-tests", "own.py", "--suites", "suites.jsonl", "--out", "tests"),
     "model": ("export", "first", "--role", "code", "--to", "model"),
     "figures.csv": ("runs", "export", "first", "--out", "figures.csv"),
@@ -55,6 +55,12 @@ def test_an_output_that_is_being_written(inputs, capsys, held):
         assert sorted(path for path in inputs.rglob("*") if "cache" not in path.parts) == [
             path for path in before if "cache" not in path.parts
         ]
+
+
+def test_a_link_to_samples_that_are_being_written(inputs, capsys):
+    (inputs / "link.jsonl").symlink_to("new.jsonl")
+    with only_writer(inputs / "new.results.json"):
+        refused(capsys, *HELD["new.results.json"][:-1], "link.jsonl")
 
 
 def test_runs_and_prepared_data(inputs, capsys):

@@ -162,7 +162,7 @@ def evaluate(
             settings = SamplingSettings(count, temperature, top_p, max_new_tokens or benchmark.max_new_tokens, seed)
             file = out or view.default_file(benchmark, ref.label, style, settings)
             target = writable(result_file(file))
-            stack.enter_context(only_writer(target, file, wait))
+            stack.enter_context(only_writer(result_file(file.resolve()), file, wait))  # whichever link leads to it
             made, about = sampled(benchmark, tasks, ref, settings, style, engine, file, bar, console.note)
         choice = None
         if plan is not None and select is not None:
@@ -280,14 +280,14 @@ def sanitize_file(
 ) -> None:
     """Write samples as the benchmark's own sanitiser would."""
     from codea1_cli.cli.eval_code_view import given_samples
-    from codea1_cli.durable import check_target, only_writer, write_rows
-    from codea1_cli.evals.results import result_file
+    from codea1_cli.durable import only_writer, write_rows
 
+    if out is not None and out.exists():
+        raise UserError(f"{out} exists", hint="choose another --out")
     target = out or samples.with_name(samples.name.removesuffix(".jsonl") + "-sanitized.jsonl")
-    check_target(target, force=target.resolve() != samples.resolve())
     chosen = registry.open_benchmark(benchmark)
     made = given_samples(samples, True, chosen, chosen.load(data))
-    with only_writer(result_file(target), target):  # the lock of who samples into that file
+    with only_writer(target):
         write_rows(target, ({"task_id": one.task_id, "solution": one.solution} for one in made))
     console.note(f"{counted(len(made), 'solution')}: {target}")
     if as_json:

@@ -216,7 +216,7 @@ def test_raw_samples_are_sanitised(command, release, tmp_path):
     before = file.read_text()
     code, _, err = command("eval-code", "sanitise", "humaneval", file, "--data", release, "--out", file)
     assert (code, file.read_text()) == (2, before)
-    assert "s.jsonl exists" in err
+    assert "s.jsonl exists\nhint: choose another --out" in err
 
 
 @pytest.mark.parametrize(("made", "said"), [("mkdir", "is a folder"), ("touch", "no out.settings.json says how")])
