@@ -10,6 +10,8 @@ from tests.hub import Hub, environment, serving
 
 # pytest-xdist tells its workers the width of the terminal; commands under test write to pipes, which have none.
 os.environ.pop("COLUMNS", None)
+# A user's Python buffers what it writes.
+os.environ.pop("PYTHONUNBUFFERED", None)
 # Two workers on two cores: torch's threads would wait for each other, busily.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Nothing is asked of the network, and what this machine's caches and folders hold changes no test.

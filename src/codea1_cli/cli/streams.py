@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import io
 import os
 import sys
 import time
@@ -67,9 +68,17 @@ def prepare() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding=terminal, errors="codea1")
     _before = sys.stdout, sys.stderr
-    sys.stderr = Messages(sys.stderr)
+    sys.stderr = Messages(_unbuffered(sys.stderr))
     if os.environ.get("COLUMNS", "").strip("0") == "":  # of a terminal without a size: no width at all
         os.environ.pop("COLUMNS", None)
+
+
+def _unbuffered(stream: TextIO) -> TextIO:
+    """stderr without a buffer, which would refuse what a signal's handler writes while another write waits."""
+    if type(stream) is not io.TextIOWrapper or _descriptor(stream) != 2:
+        return stream
+    raw = open(2, "wb", buffering=0, closefd=False)  # noqa: SIM115
+    return io.TextIOWrapper(raw, stream.encoding, stream.errors, write_through=True)
 
 
 def divert() -> None:
