@@ -162,7 +162,7 @@ class Tokenizer:
         self.chat_template = "x" if chat else None
         self.texts: list[tuple[str, bool]] = []
 
-    def apply_chat_template(self, turns, tokenize):
+    def apply_chat_template(self, turns, tokenize, **_):
         return "|".join(turn["content"] for turn in turns)
 
     def __call__(self, text, add_special_tokens):

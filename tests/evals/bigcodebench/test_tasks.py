@@ -77,7 +77,7 @@ class TestCases(Base, unittest.TestCase):
 class Chat:
     chat_template = "some"
 
-    def apply_chat_template(self, turns, tokenize):
+    def apply_chat_template(self, turns, tokenize, **_):
         assert not tokenize
         return "".join(f"<{turn['role']}>{turn['content']}<end>" for turn in turns)
 
