@@ -90,8 +90,9 @@ def test_broken_settings(folder, name, text):
 
 def test_a_tokenizer_that_is_json_and_no_tokenizer(folder):
     (folder / "tokenizer.json").write_text('{"version": "1.0", "model": {"type": "Nothing"}}')
-    with pytest.raises(UserError, match="cannot load the tokenizer"):
-        load_tokenizer(str(folder))
+    for check in (check_model, load_tokenizer):
+        with pytest.raises(UserError, match="cannot load the tokenizer"):
+            check(str(folder))
 
 
 def test_weights_of_another_model(folder):

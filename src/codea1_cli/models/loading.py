@@ -93,6 +93,13 @@ def check_weights(folder: Path) -> None:
 def _check_tokenizer(folder: Path) -> None:
     if folder.is_dir() and not [*folder.glob("token*"), *folder.glob("vocab*")]:
         raise UserError(f"{folder} holds no tokenizer", hint=_AGAIN)
+    if (file := folder / "tokenizer.json").is_file():
+        from tokenizers import Tokenizer
+
+        try:
+            Tokenizer.from_file(str(file))
+        except Exception as error:  # bare ones
+            raise UserError(f"cannot load the tokenizer {file}: {first_line(error)}", hint=_AGAIN) from None
 
 
 def _shards(index: Path) -> Iterator[str]:
