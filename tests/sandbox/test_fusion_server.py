@@ -19,7 +19,8 @@ from tests.sandbox.fusion_server import FusionServer, running_server
 from tests.sandbox.shared import drilled
 from tests.sandbox.test_hostile_cases import LIMITS, complaint, rows_of
 
-pytestmark = [pytest.mark.shared, pytest.mark.usefixtures("canary")]
+# One process: an outage is made of files that all servers share, and a secret is looked for in all of /tmp.
+pytestmark = [pytest.mark.shared, pytest.mark.usefixtures("canary"), pytest.mark.xdist_group("fusion-server")]
 # What a container usually grants: no namespaces of its own, no control groups.
 CONTAINER = (
     "user_namespace", "pid_namespace", "net_namespace", "ipc_namespace", "mount_namespace", "pids_cgroup",
