@@ -82,8 +82,7 @@ def show(
     if plot is not None:
         _draw(chosen, plot)
     row, info, kept = summarise(chosen), chosen.info(), checkpoints(chosen)
-    chosen.metrics(console.warn)
-    (step_lines, eval_lines), cost = last_metrics(chosen, steps), spent(chosen)
+    (step_lines, eval_lines), cost = last_metrics(chosen, steps, console.warn), spent(chosen)
     if as_json:
         data, best = console.jsonable(row), chosen.best(console.warn)
         more = {"checkpoints": kept, "best": best, "last_steps": step_lines, "evals": eval_lines, "spent": cost}

@@ -1,9 +1,8 @@
-"""A model by its name: its files, looked at before anything heavy starts, its tokenizer, and chats as token ids."""
+"""A model by its name: its folder, looked at before anything heavy starts, its tokenizer, and chats as token ids."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import date
 from functools import partial
@@ -12,102 +11,9 @@ from typing import Any
 
 from codea1_cli.environment import hub_cache
 from codea1_cli.errors import UserError, first_line
-from codea1_cli.files import LFS_POINTER, kept_json, read_json, read_text, user_path
+from codea1_cli.files import kept_json, read_json, read_text, user_path
 from codea1_cli.hub import announce, fetch, find_repo, note_file
-
-_AGAIN = "copy the model's folder again"
-_WEIGHTS = {".safetensors", ".bin"}
-_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-_JSON = (
-    "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "adapter_config.json",
-    *_INDEXES,
-)  # fmt: skip
-
-
-def check_files(folder: Path) -> None:
-    """Looks at the files of weights, settings and tokenizer that lie in `folder`, whichever there are.
-
-    Raises:
-        UserError: one is a Git LFS pointer, is cut off, or is not what its name says.
-    """
-    for file in sorted(folder.iterdir()):
-        if file.name in _JSON:
-            read_json(file, dict)
-        elif file.suffix in {*_WEIGHTS, ".model"}:
-            _check_weights_file(file)
-    for name in _INDEXES:
-        if (folder / name).is_file():
-            for shard in sorted(set(_shards(folder / name))):
-                if not (folder / shard).is_file():
-                    raise UserError(f"{folder / shard} is missing, and {name} names it", hint=_AGAIN)
-
-
-def _check_weights_file(file: Path) -> None:
-    try:
-        with open(file, "rb") as opened:
-            pointer = opened.read(len(LFS_POINTER)) == LFS_POINTER
-        size = file.stat().st_size
-        wanted = safetensors_size(file) if file.suffix == ".safetensors" and not pointer else size
-    except ValueError as error:
-        raise UserError(f"{file} is not a safetensors file: {error}", hint=_AGAIN) from None
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror or first_line(error)}", hint=_AGAIN) from None
-    if pointer:
-        raise UserError(
-            f"{file} is a Git LFS pointer, not the file itself",
-            hint=f"`git lfs pull` in {file.parent} fetches it, or copy the model from where it is whole",
-        )
-    if not size:
-        raise UserError(f"{file} is empty", hint=_AGAIN)
-    if wanted != size:
-        raise UserError(f"{file} is cut off: {size} bytes of {wanted}", hint=_AGAIN)
-
-
-def safetensors_size(file: Path) -> int:
-    """The size that a safetensors file's header gives: 8 bytes with the header's length, the header, which is JSON with
-    the place of each tensor, and the tensors up to the last one's end.
-
-    Raises:
-        ValueError: its header is cut off, cannot be read or names no tensor.
-    """
-    with open(file, "rb") as opened:
-        length = int.from_bytes(opened.read(8), "little")
-        if 8 + length > file.stat().st_size:
-            raise ValueError("its header is cut off, or it is another kind of file")
-        header = opened.read(length)
-    try:
-        ends = [int(at["data_offsets"][1]) for name, at in json.loads(header).items() if name != "__metadata__"]
-    except (ValueError, AttributeError, KeyError, TypeError, IndexError, RecursionError):
-        raise ValueError("its header cannot be read") from None
-    if not ends:
-        raise ValueError("it holds no tensor")
-    return 8 + length + max(ends)
-
-
-def check_weights(folder: Path) -> None:
-    """Raises UserError when `folder` holds no weights at all."""
-    if not any(path.suffix in _WEIGHTS for path in folder.iterdir()):
-        raise UserError(f"{folder} holds no weights: neither .safetensors nor .bin", hint=_AGAIN)
-
-
-def _check_tokenizer(folder: Path) -> None:
-    if folder.is_dir() and not [*folder.glob("token*"), *folder.glob("vocab*")]:
-        raise UserError(f"{folder} holds no tokenizer", hint=_AGAIN)
-    if (file := folder / "tokenizer.json").is_file():
-        from tokenizers import Tokenizer
-
-        try:
-            Tokenizer.from_file(str(file))
-        except Exception as error:  # bare ones
-            raise UserError(f"cannot load the tokenizer {file}: {first_line(error)}", hint=_AGAIN) from None
-
-
-def _shards(index: Path) -> Iterator[str]:
-    names = read_json(index, dict).get("weight_map")
-    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-        raise UserError(f"{index} names no weights (weight_map)", hint=_AGAIN)
-    yield from names.values()
-
+from codea1_cli.models.model_files import check_files, check_tokenizer, check_weights, has_tokenizer, try_tokenizer
 
 BUILTIN = "builtin:tiny"
 Messages = list[dict[str, str]]
@@ -163,7 +69,7 @@ def _hub_folder(id: str, get: bool) -> Path | None:
 
 def _whole(folder: Path) -> bool:
     """Whether a snapshot has all that loading needs: another program may have fetched a part of it."""
-    if not (folder / "config.json").is_file() or not [*folder.glob("token*"), *folder.glob("vocab*")]:
+    if not (folder / "config.json").is_file() or not has_tokenizer(folder):
         return False
     with suppress(UserError):
         check_files(folder)
@@ -184,7 +90,8 @@ def check_model(name: str, look: bool = False) -> None:
     if name != BUILTIN and folder.is_dir():
         if not look:
             check_weights(folder)
-        _check_tokenizer(folder)
+        check_tokenizer(folder)
+        try_tokenizer(folder)
         if (template := _template(folder)) is not None:
             takes_system(*template, name)
 
@@ -290,7 +197,8 @@ def load_tokenizer(model: str) -> Any:
     from transformers import AutoTokenizer
 
     path = resolve_model(model)
-    _check_tokenizer(Path(path))
+    if Path(path).is_dir():
+        check_tokenizer(Path(path))
     tokenizer = from_library(AutoTokenizer, path, "tokenizer", padding_side="left")
     if tokenizer.chat_template is None:
         raise UserError(f"the tokenizer of {model} has no chat template", hint="use an instruction-tuned model")

@@ -16,7 +16,8 @@ from codea1_cli.environment import settle
 from codea1_cli.errors import UserError
 from codea1_cli.files import read_json
 from codea1_cli.models import Server
-from codea1_cli.models.loading import check_files, from_library, load_tokenizer, resolve_model
+from codea1_cli.models.loading import from_library, load_tokenizer, resolve_model
+from codea1_cli.models.model_files import check_files
 
 ENGINES = ("auto", "transformers", "vllm")
 REPLIES = ".replies.jsonl"

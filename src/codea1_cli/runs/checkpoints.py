@@ -23,7 +23,7 @@ from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError
 from codea1_cli.files import kept_json, read_model
 from codea1_cli.methods.registry import ROLES, method_of
-from codea1_cli.models.loading import safetensors_size
+from codea1_cli.models.model_files import safetensors_size
 from codea1_cli.runs import read_part
 
 if TYPE_CHECKING:

@@ -119,9 +119,9 @@ def _started(run: RunDir, info: dict[str, Any]) -> str | None:
     return None
 
 
-def last_metrics(run: RunDir, count: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The last `count` step lines, and all evaluation lines, of metrics.jsonl."""
-    lines = run.metrics()
+def last_metrics(run: RunDir, count: int, told: Callable[[str], None] | None = None) -> tuple[list[Any], list[Any]]:
+    """The last `count` step lines, and all evaluation lines, of metrics.jsonl, read as `RunDir.metrics` does."""
+    lines = run.metrics(told)
     steps = [line for line in lines if "eval" not in line]
     return steps[len(steps) - min(count, len(steps)) :], [line for line in lines if "eval" in line]
 
