@@ -4,7 +4,7 @@
     uv run python benchmarks/study/run.py benchmarks/study/qwen-0.5b.yaml --gpus 0 1 --jobs 4 model=/models/qwen
 
 Finished runs in `--out` are not run again, so the command goes on after an interruption. What is kept of a run is small (metrics, evaluations, recipe): made for machines
-that are there for half an hour. `--only-read` makes the tables of what is there, `--at STEP` those of an earlier evaluation, also of runs that were cut off, and `--write PAGE`
+that are there for half an hour. `--whole` leaves its folder with its checkpoints in place too. `--only-read` makes the tables of what is there, `--at STEP` those of an earlier evaluation, also of runs that were cut off, and `--write PAGE`
 writes the page, or its first table between the marks of a page that has them.
 """
 
@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Queue
 from string import Template
@@ -54,7 +54,11 @@ def main() -> int:
         "--gpus", nargs="+", default=[""], metavar="GPU", help="their numbers; none: on the cores alone"
     )
     parser.add_argument("--jobs", type=int, default=1, help="runs at once, on the GPUs in turn; they share the cores")
+    parser.add_argument(
+        "--apart", type=float, default=1.0, metavar="SECONDS", help="between two starts on one GPU: vLLM measures it"
+    )
     parser.add_argument("--tries", type=int, default=1, help="how often a run that fails is started")
+    parser.add_argument("--whole", action="store_true", help="leave the folders of finished runs in OUT/running")
     parser.add_argument("--out", type=Path, help="where runs are kept; runs/study/NAME when left out")
     parser.add_argument("--at", type=int, metavar="STEP", help="read the evaluation of this step, not the last one")
     parser.add_argument("--only-read", action="store_true", help="train nothing")
@@ -70,7 +74,7 @@ def main() -> int:
     seeds, out = list(map(int, wish.seeds or study.seeds)), wish.out or Path("runs/study") / wish.study.stem
     failed: list[str] = []
     if not wish.only_read:
-        study_runs = Runs(out, study, wish.overrides, wish.tries)
+        study_runs = Runs(out, study, wish.overrides, wish.tries, wish.apart, wish.whole)
         failed = train_all(study_runs, arms, seeds, slots(wish.gpus, wish.jobs))
     found = with_base(read_all(out, arms, seeds, wish.at), study.base or next(iter(study.arms)))
     if not found:
@@ -113,6 +117,9 @@ class Runs:
     study: Study
     overrides: Sequence[str]
     tries: int = 1
+    apart: float = 1.0
+    whole: bool = False
+    begun: dict[str, float] = field(default_factory=dict)
 
     def finished(self, arm: str, seed: int) -> bool:
         """Whether a run is there to its end; the file `seconds` is written last."""
@@ -143,13 +150,21 @@ class Runs:
             f"seed={seed}",
             *settings,
         ]
-        with STARTS:
-            time.sleep(1.0)  # a run begins with many threads: not all runs in the same moment
+        self._wait_to_start(slot.gpu)
         code, seconds = self.codea1(command, name, slot, f", try {attempt + 1}" if attempt else "")
         if code == 0:
             keep(running / name, kept, seconds)
-            shutil.rmtree(running / name)
+            if not self.whole:
+                shutil.rmtree(running / name)
         return code == 0
+
+    def _wait_to_start(self, gpu: str) -> None:
+        """Until the last start on the GPU is `apart` seconds ago, and one elsewhere a second: a run begins with many threads."""
+        with STARTS:
+            time.sleep(1.0)
+            start = max(time.monotonic(), self.begun.get(gpu, -self.apart) + self.apart)
+            self.begun[gpu] = start
+        time.sleep(max(start - time.monotonic(), 0.0))
 
     def filled(self, seed: int) -> Callable[[str], str]:
         """What puts the seed and the folder into a text of the study's file."""
