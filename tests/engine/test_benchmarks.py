@@ -180,6 +180,39 @@ def test_trls_engines_have_the_settings_that_are_set():
     assert all(hasattr(GenerationConfig(), name) for name in ("temperature", "top_p", "top_k", "max_new_tokens"))
 
 
+@pytest.mark.parametrize("settings", [None, SamplingSettings(max_new_tokens=72)])
+def test_a_prompt_without_room_is_answered_by_an_empty_text(settings):
+    """Of the held-out problems too: vLLM raises there, and the run ended."""
+    from codea1_cli.engine.trl.rank import TrainingRank
+
+    recipe, asked, posted = load_recipe("tiny"), [], []
+    items = [SimpleNamespace(id=name, entry_point="f") for name in ("short", "long")]
+    prompts = {"short": [1] * 256, "long": [1] * 257}
+    rank = SimpleNamespace(
+        spec=SimpleNamespace(rank=0, ranks=1, policy="code"),
+        phase=lambda *_: None,
+        recipe=recipe,
+        trainer=_trainer(True),
+        tokenizer=SimpleNamespace(batch_decode=lambda group, **_: ["text"] * len(group), init_kwargs={}),
+        shares={"set": items},
+        arena=SimpleNamespace(post_evaluation=lambda *found: posted.append(found)),
+        sample_aside=lambda role, prompts, *_, **__: asked.append(prompts) or [[[5]] * 2 for _ in prompts],
+    )
+    chosen = SimpleNamespace(
+        name="set",
+        role="code",
+        n=2,
+        seed=0,
+        sampling=lambda: settings,
+        prompts=lambda _, items: [prompts[item.id] for item in items],
+    )
+    TrainingRank._sample_share(rank, chosen, 0)
+    assert asked == [[prompts["short"]]]
+    ((_, _, _, texts, too_long),) = posted
+    assert (texts["long"], too_long) == (["", ""], 1)
+    assert texts["short"] == ["text", "text"]
+
+
 def test_a_prompt_needs_room_for_a_whole_reply():
     prompts = [[0] * 10, [0] * 11, [0] * 5]
     assert fitting(prompts, 6, 16) == [0, 2]

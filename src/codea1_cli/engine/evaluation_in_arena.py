@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.engine.step_state import new_future
-from codea1_cli.errors import UserError, first_line
+from codea1_cli.errors import UserError, counted, first_line
 from codea1_cli.evals.benchmark import EvalSet, Texts
 from codea1_cli.evals.heldout import NEAR_MISSES, TARGETS, HeldoutAttacking, HeldoutSolving
 from codea1_cli.evals.wrong_programs import wrong_programs
@@ -118,11 +118,16 @@ class HeldoutEvaluator(Evaluator):
 
     async def gathered(self, step: int, name: str, texts: Texts, too_long: int) -> None:
         """Scores in a task that `drain` waits for."""
-        self.tasks[asyncio.create_task(self._evaluate(step, self.sets[name], texts))] = step
+        self.tasks[asyncio.create_task(self._evaluate(step, self.sets[name], texts, too_long))] = step
 
-    async def _evaluate(self, step: int, chosen: HeldoutSolving | HeldoutAttacking, texts: Texts) -> None:
+    async def _evaluate(
+        self, step: int, chosen: HeldoutSolving | HeldoutAttacking, texts: Texts, too_long: int
+    ) -> None:
         try:
             figures, rows = await self.in_scorer(chosen.score, texts)
+            if too_long:
+                figures = figures | {"prompts_too_long": too_long}
+                self._tell_too_long(chosen.role, too_long)
             if chosen is self.solving and not self.aimed.done():
                 self._choose_targets(rows)
             line = await self.arena.in_writer(self._write, step, chosen.part, figures, rows, chosen.replies(texts))
@@ -133,6 +138,10 @@ class HeldoutEvaluator(Evaluator):
             raise
         if line is not None:
             self.arena.tell({"kind": "eval", "line": line})
+
+    def _tell_too_long(self, role: str, prompts: int) -> None:
+        text = f"{counted(prompts, f'held-out {role} prompt')} left no room for a reply, which counts as an empty one"
+        self.arena.tell({"kind": "note", "text": f"{text} ({role}.max_prompt_tokens)"})
 
     def _choose_targets(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """The first policy's own wrong solutions, kept for the whole run."""

@@ -232,10 +232,9 @@ class TrainingRank:
         items = self.shares[chosen.name]
         self.phase("evaluating", at)
         prompts, settings = chosen.prompts(self.tokenizer, items), chosen.sampling()
-        fit = list(range(len(prompts)))
-        if settings is not None:
-            length = sampling.engine_length(self.trainer, self.recipe, spec.policy)
-            fit = sampling.fitting(prompts, settings.max_new_tokens, length)
+        most = settings.max_new_tokens if settings else self.recipe.role(chosen.role).max_completion_tokens
+        # vLLM raises where a prompt leaves no room, and one held-out problem would end the run
+        fit = sampling.fitting(prompts, most, sampling.engine_length(self.trainer, self.recipe, spec.policy))
         completions = self.sample_aside(
             chosen.role,
             [prompts[i] for i in fit],
