@@ -63,7 +63,7 @@ VLLM = {
     "VLLM_LOGGING_LEVEL": "WARNING",
     "VLLM_HOST_IP": "127.0.0.1",
     "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_USE_FLASHINFER_SAMPLER": "0",  # its kernels are compiled by nvcc at their first use: over a minute on 16 cores
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",  # nvcc compiles its kernels at their first use, for over a minute
 }
 """An engine of one GPU, in the process that asks for it."""
 

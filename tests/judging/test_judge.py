@@ -42,6 +42,36 @@ def value(wire: str) -> Answer:
     return Answer(AnswerKind.VALUE, Value(wire=wire))
 
 
+@pytest.mark.parametrize(
+    ("program", "seconds"),
+    [
+        ("import math, os.path\nfrom collections import abc\ndef f(x): return x", 1.0),
+        ("def f(x): return x\nprint(f(1))", 1.0),
+        ("def f(x:", 1.0),
+        ("def f(x):\n    import numpy.linalg\n    return x", math.inf),
+        ("import math, pandas as pd", math.inf),
+        ("from . import helper", math.inf),
+        ("import importlib\nimportlib.import_module('sympy')", math.inf),
+    ],
+)
+def test_what_imports_the_standard_library_alone_has_a_second_to_load(program: str, seconds: float) -> None:
+    """A reference has the whole limit, whatever it imports."""
+    seen: list[float] = []
+
+    class Watched(Scripted):
+        def run(self, program, entry_point, calls, limits, hash_seed=0):  # type: ignore[no-untyped-def]
+            seen.append(limits.load_cpu_s)
+            return super().run(program, entry_point, calls, limits, hash_seed)
+
+    judge = Judge(Watched({("f(1)", 0): value("1")}), limits=QUICK)
+    expected = judge.expected(program, "f", ["f(1)"])
+    assert set(seen) == {math.inf}
+    seen.clear()
+    judge.check(program, "f", ["f(1)"], expected)
+    judge.loads(program, "f")
+    assert seen == [seconds] * 2
+
+
 def test_a_reference_decides_what_a_test_is() -> None:
     box = Scripted(
         {

@@ -122,6 +122,16 @@ def load(code, given, stateless):
 """
 
 
+def test_processor_time_ends_a_loading_that_the_clock_would_wait_for(sandbox: LocalSandbox) -> None:
+    limits = Limits(time_s=2, load_s=600, load_cpu_s=0.2)
+    run = sandbox.run("def f(x):\n    while x: pass\nprint(f(1))", "f", ["f(0)", "f(1)"], limits)
+    assert (run.loaded, kinds(run)) == (False, ["timeout"] * 2)
+    assert "while loading" in run.load_detail
+    # of its calls none is bounded by it, nor is loading that only waits
+    patient = "import time\ntime.sleep(0.5)\ndef f(x):\n    end = time.process_time() + x\n    while time.process_time() < end: pass\n    return x"
+    assert kinds(sandbox.run(patient, "f", ["f(0)", "f(0.4)"], limits)) == ["value"] * 2
+
+
 def test_a_harness_loads_every_program() -> None:
     def run(program: str, apart: bool = False) -> ProgramRun:
         sandbox.apart = apart

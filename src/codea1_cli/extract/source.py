@@ -101,6 +101,17 @@ def bound(nodes: Iterable[ast.AST]) -> set[str]:
     return found
 
 
+def imports(tree: ast.Module) -> set[str]:
+    """The top-level modules that a program's import statements name, wherever they stand; "" for a relative import."""
+    found = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add("" if node.level else (node.module or "").partition(".")[0])
+    return found
+
+
 def normal_newlines(text: str) -> str:
     """The newlines that Python's tokenizer would see."""
     return text.replace("\r\n", "\n").replace("\r", "\n")

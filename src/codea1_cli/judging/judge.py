@@ -6,6 +6,7 @@ Also a problem's own tests: what they expect, and how programs do on them.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from codea1_cli.extract import AssertStatement, parse_suite
 from codea1_cli.extract.pytests import convert_tests
+from codea1_cli.extract.source import imports, parse
 from codea1_cli.judging.compare import same
 from codea1_cli.judging.references import ReferenceCache, References, call_limit
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox
@@ -23,6 +25,10 @@ if TYPE_CHECKING:  # a judge needs the standard library alone
 
 ENOUGH_S = 1.0
 """Seconds after which a candidate's further calls are answered side by side."""
+
+LOAD_CPU_S = 1.0
+"""Processor time that loading may take where a candidate imports the standard library alone: small models like to call
+their function below it, and where that never ends the whole limit would be waited for."""
 
 __all__ = ["CandidateResult", "Expected", "Judge", "ReferenceCache", "TestVerdict"]
 
@@ -73,7 +79,8 @@ class Judge:
 
     def loads(self, program: str, entry_point: str) -> bool | None:
         """Whether a program loads and defines its entry point; None when the sandbox failed."""
-        return self.sandbox.run(program, entry_point, [], self.limits).loaded
+        limits = replace(self.limits, load_cpu_s=_load_cpu_s(program))
+        return self.sandbox.run(program, entry_point, [], limits).loaded
 
     def expected(
         self, reference: str, entry_point: str, calls: Sequence[str], own: Iterable[str] = ()
@@ -99,7 +106,7 @@ class Judge:
         # Answers that no reference gave have no seconds.
         needed = max((getattr(expected[call], "seconds", self.limits.time_s) for call in distinct), default=0.0)
         cpu_s = call_limit(self.limits.time_s, needed, 2 * self.references.least_s)
-        limits = replace(self.limits, cpu_s=cpu_s)
+        limits = replace(self.limits, cpu_s=cpu_s, load_cpu_s=_load_cpu_s(candidate))
         if stop_late:
             run = self.sandbox.run(candidate, entry_point, distinct, replace(limits, stop_after=1))
         else:
@@ -151,6 +158,14 @@ class Judge:
         """Whether an answer that a test states is the reference's value (an array may be stated as nested lists)."""
         plain = [part.data if isinstance(part, Value) else part for part in (value, stated)]
         return same(plain[0], plain[1], self.tolerance, arrays_as_lists=True)
+
+
+@lru_cache(maxsize=4096)
+def _load_cpu_s(program: str) -> float:
+    tree = parse(program)
+    if tree is None or imports(tree) <= sys.stdlib_module_names - {"importlib"}:
+        return LOAD_CPU_S
+    return math.inf
 
 
 def _late(answers: Sequence[Answer]) -> list[int]:

@@ -21,14 +21,14 @@ from codea1_cli.sandbox.verdicts import Answer, AnswerKind, TestOutcome, Verdict
 class Limits:
     """What one program may use.
 
-    Seconds are wall-clock, but for `cpu_s`: the processor time that one call may take, by default as much as it gets.
-    It does not pass while the program waits for a busy machine. A program that has used up either on `patience` calls
-    gets an eighth for every further call (at least 0.25 s, and 0.05 s of processor time), so that a program that always
-    loops cannot hold a worker for minutes. With `stop_after` that many calls that are out of time end the run, and
-    those after them have no answer; so does a process that has answered calls for `enough_s`, and for longer than its
-    loading took. `memory_mb` counts what the program adds to an idle interpreter; `output_kb` bounds what a call may
-    print and how large a file may grow; `processes` counts threads too. Loading may take `load_s`, by default two
-    seconds more than a call.
+    Seconds are wall-clock, but for `cpu_s` and `load_cpu_s`: the processor time that one call, or loading, may take, by
+    default as much as it gets. It does not pass while the program waits for a busy machine. A program that has used up
+    either limit on `patience` calls gets an eighth for every further call (at least 0.25 s, and 0.05 s of processor
+    time), so that a program that always loops cannot hold a worker for minutes. With `stop_after` that many calls that
+    are out of time end the run, and those after them have no answer; so does a process that has answered calls for
+    `enough_s`, and for longer than its loading took. `memory_mb` counts what the program adds to an idle interpreter;
+    `output_kb` bounds what a call may print and how large a file may grow; `processes` counts threads too. Loading may
+    take `load_s`, by default two seconds more than a call.
     """
 
     time_s: float = 4.0
@@ -38,6 +38,7 @@ class Limits:
     processes: int = 64
     patience: int = 3
     cpu_s: float = math.inf
+    load_cpu_s: float = math.inf
     stop_after: int | None = None
     enough_s: float = math.inf
 

@@ -155,9 +155,11 @@ def follow(
     cpu_s: float = math.inf,
     enough_s: float = math.inf,
     total_s: float = math.inf,
+    load_cpu_s: float = math.inf,
 ) -> None:
     """Reads frames until the child is done, gone, late or out of order, or has answered calls for longer than
-    `enough_s` and than its loading took. `total_s` bounds all of it, `cpu_s` the processor time of a call.
+    `enough_s` and than its loading took. `total_s` bounds all of it, `cpu_s` the processor time of a call, `load_cpu_s`
+    that of loading.
 
     The child's exit wakes this thread; while it lives its frames are fetched now and then, since waking for every one
     costs more than most calls do. A deadline is only looked at when nothing is left to read, so a slow parent never
@@ -166,7 +168,9 @@ def follow(
     began = time.monotonic()
     limit, deadline = load_s, began + load_s
     extended = 0.0  # what was given back of this limit
-    look, used = math.inf, 0.0  # when to look at the processor time, and what it was when the call was new
+    most = load_cpu_s  # processor time
+    look = math.inf if most == math.inf else began + _NEW_S  # when to look at it
+    used = 0.0  # what it was when the call was new
     longest = min(0.02, call_s / 20)
     pause = min(0.006, longest)
     offered = False
@@ -187,7 +191,8 @@ def follow(
             if fresh or seen.reader.loaded != was_loaded:
                 limit, deadline, pause = call_s, min(time.monotonic() + call_s, began + total_s), 0.001
                 extended = 0.0
-                look, used = (math.inf if cpu_s == math.inf else time.monotonic() + _NEW_S), -1.0
+                most = cpu_s
+                look, used = (math.inf if most == math.inf else time.monotonic() + _NEW_S), -1.0
             if seen.ended:
                 return
             if seen.reader.done or seen.reader.load_failure is not None:
@@ -206,9 +211,9 @@ def follow(
             elif time.monotonic() >= look:
                 now = cpu_seconds(pid)
                 used = now if used < 0 else used
-                if now - used >= cpu_s:
+                if now - used >= most:
                     seen.ended, seen.cpu_seconds = "timeout", now - used
-                look = time.monotonic() + max(cpu_s - (now - used), 0.01)
+                look = time.monotonic() + max(most - (now - used), 0.01)
             else:
                 pause = 0.001 if size else min(2 * pause, longest)  # a long answer waits for room in the pipe
                 if group is not None and not offered:

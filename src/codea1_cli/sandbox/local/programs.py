@@ -29,6 +29,8 @@ class Watch(Protocol):
         call_s: float,
         cpu_s: float,
         enough_s: float,
+        total_s: float = math.inf,
+        load_cpu_s: float = math.inf,
     ) -> ChildReport: ...
 
 
@@ -48,7 +50,17 @@ def run_program(watch: Watch, calls: int, limits: Limits) -> ProgramRun:
             "again": loading <= _RELOAD_LIMITS * limits.load_limit_s,
             "cpu_s": math.ceil(limits.load_limit_s + (calls - len(answers)) * limits.time_s) + 2,
         }
-        seen = watch(len(answers), calls, request, limits.load_limit_s, call_s, cpu_s, limits.enough_s)
+        seen = watch(
+            len(answers),
+            calls,
+            request,
+            limits.load_limit_s,
+            call_s,
+            cpu_s,
+            limits.enough_s,
+            math.inf,
+            limits.load_cpu_s,
+        )
         if seen.refused and not refused:
             refused = True  # whoever took the room may have left just now: if it is the program, it is refused again
             continue
