@@ -55,7 +55,8 @@ class Study(Part):
     """recipe: what all arms start from; settings: what all arms add to it. base: the arm whose evaluation before the first step stands for the base model, for arms that have none
     (`eval.before=false`); the first one when it is left out. before: commands that make what arms need, in order; in them and in settings $seed is the seed and $out the
     folder of the study's runs. share_targets: suites of all arms are written against the wrong programs that the first run found. notes: Markdown
-    below the tables of the page."""
+    below the tables of the page. own_problems: arms train on data of their own, so that the same seed does not mean the
+    same problems; their numbers of steps are compared still."""
 
     title: str
     about: str = ""
@@ -66,6 +67,7 @@ class Study(Part):
     arms: dict[str, Arm] = Field(min_length=1)
     base: str | None = None
     share_targets: bool = False
+    own_problems: bool = False
     figures: list[str] | None = Field(
         None, description="columns of the tables, in this order; null: all that there are"
     )

@@ -76,7 +76,7 @@ def main() -> int:
     if not wish.only_read:
         study_runs = Runs(out, study, wish.overrides, wish.tries, wish.apart, wish.whole)
         failed = train_all(study_runs, arms, seeds, slots(wish.gpus, wish.jobs))
-    found = with_base(read_all(out, arms, seeds, wish.at), study.base or next(iter(study.arms)))
+    found = with_base(read_all(out, study, arms, seeds, wish.at), study.base or next(iter(study.arms)))
     if not found:
         print(f"no run in {out} has been evaluated after its first step", file=sys.stderr)
         return 1
@@ -252,7 +252,9 @@ def keep(run: Path, kept: Path, seconds: float) -> None:
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
-def read_all(out: Path, arms: Mapping[str, Arm], seeds: Sequence[int], at: int | None = None) -> Arms:
+def read_all(
+    out: Path, study: Study, arms: Mapping[str, Arm], seeds: Sequence[int], at: int | None = None
+) -> Arms:
     """The runs by arm and seed: those that are finished, or with `at` all that were evaluated at that step.
 
     Raises:
@@ -272,7 +274,7 @@ def read_all(out: Path, arms: Mapping[str, Arm], seeds: Sequence[int], at: int |
                 if at is None:
                     raise
                 continue
-            mine = schedule(folder, at)
+            mine = schedule(folder, at, study.own_problems)
             name, first = schedules.setdefault(seed, (arm, mine)) if mine else (arm, mine)
             if mine != first:
                 differing = ", ".join(key for key in mine if mine[key] != first[key])
@@ -281,7 +283,7 @@ def read_all(out: Path, arms: Mapping[str, Arm], seeds: Sequence[int], at: int |
     return found
 
 
-def schedule(folder: Path, at: int | None = None) -> dict[str, object]:
+def schedule(folder: Path, at: int | None = None, own_problems: bool = False) -> dict[str, object]:
     """What decides which problems a run sees in which step (`engine/run_setup.py`, make_schedule); empty for one that learns from pairs."""
     info = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     recipe = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
@@ -289,7 +291,7 @@ def schedule(folder: Path, at: int | None = None) -> dict[str, object]:
         return {}
     train = recipe["train"]
     keys = ("problems_per_step", "updates_per_step", *(("epochs",) if at is None else ()))
-    own = ("seed", "problem_ids", *(("total_steps",) if at is None else ()))
+    own = ("seed", *(() if own_problems else ("problem_ids",)), *(("total_steps",) if at is None else ()))
     return {key: info[key] for key in own} | {key: train[key] for key in keys}
 
 

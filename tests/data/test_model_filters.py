@@ -86,6 +86,7 @@ class Scripted:
 
 def test_problems_are_kept_by_their_solve_rate_and_sampling_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr("codea1_cli.data.pipeline.ProblemSampler", lambda rule, **_: Scripted())
+    monkeypatch.setattr("codea1_cli.data.pipeline.SOLVE_BATCH", 16)
     rows = [
         {"id": f"p-{i}", "question": f"Question {i} about q{i}", "reference": f"def f(x):\n    return x + {i}", "tests": [f"assert f(1) == {i + 1}"]}
         for i in range(20)

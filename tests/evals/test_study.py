@@ -129,8 +129,8 @@ def test_a_run_can_be_read_at_an_earlier_evaluation_and_without_its_end(tmp_path
     (run / "seconds").unlink()
     run.parent.joinpath("..", "running").mkdir()
     run.rename(tmp_path / "running" / "pool-401")
-    assert benchmark.read_all(tmp_path, ["pool"], [401]) == {}
-    found = benchmark.read_all(tmp_path, ["pool"], [401], at=5)
+    assert benchmark.read_all(tmp_path, STUDY, ["pool"], [401]) == {}
+    found = benchmark.read_all(tmp_path, STUDY, ["pool"], [401], at=5)
     assert tables.gains([found["pool"][401]])["pass@1"].after == pytest.approx(50.0)
 
 
@@ -139,7 +139,7 @@ def test_arms_without_a_beginning_have_that_of_the_base(tmp_path):
     own = finished(tmp_path, "own", 401, 4, 1)
     for file in own.glob("evaluation/step-000000-*"):
         file.unlink()
-    read = benchmark.read_all(tmp_path, ["pool", "own"], [401])
+    read = benchmark.read_all(tmp_path, STUDY, ["pool", "own"], [401])
     assert tables.gains([read["own"][401]]) == {}
     with_base = tables.with_base(read, "pool")
     assert tables.gains([with_base["own"][401]])["pass@1"].before == pytest.approx(40.625)
@@ -195,7 +195,7 @@ def test_tables_have_a_line_per_arm_contrast_and_seed(tmp_path):
         for seed in (401, 402):
             finished(tmp_path, arm, seed, 8, exposed)
     finished(tmp_path, "pool", 403, 8, 0)
-    found = benchmark.read_all(tmp_path, ["pool", "own", "paper"], range(401, 409))
+    found = benchmark.read_all(tmp_path, STUDY, ["pool", "own", "paper"], range(401, 409))
     text = tables.tables(STUDY, found)
     lines = [line for line in text.splitlines() if line.startswith("|")]
     starts = [line.split(" | ")[0].strip("| ") for line in lines if "---" not in line]
@@ -235,7 +235,7 @@ def test_the_page_defines_every_figure_and_arm(tmp_path):
     finished(tmp_path, "own", 401, 8, 1)
     arms = dict(benchmark.named(STUDY, arm) for arm in ("own", "more:game.pool_size=16,game.sparring=2"))
     finished(tmp_path, "more", 401, 8, 1)
-    text = benchmark.page(STUDY, Path("rewards.yaml"), benchmark.read_all(tmp_path, arms, [401]), arms)
+    text = benchmark.page(STUDY, Path("rewards.yaml"), benchmark.read_all(tmp_path, STUDY, arms, [401]), arms)
     assert text.startswith("# What is learnt\n")
     assert "benchmarks/study/rewards.yaml --write` made this page from the runs of `codea1 train --recipe tiny`" in text
     assert "- `own` (`game.kill=own`)" in text
@@ -247,7 +247,18 @@ def test_arms_that_saw_other_steps_are_not_compared(tmp_path):
     finished(tmp_path, "pool", 401, 8, 1)
     finished(tmp_path, "own", 401, 8, 1, steps=8)
     with pytest.raises(ValueError, match=r"pool and own of seed 401 .*total_steps"):
-        benchmark.read_all(tmp_path, ["pool", "own"], [401])
+        benchmark.read_all(tmp_path, STUDY, ["pool", "own"], [401])
+
+
+def test_arms_with_problems_of_their_own_are_compared_where_the_study_says_so(tmp_path):
+    for arm in ("pool", "own"):
+        run = finished(tmp_path, arm, 401, 8, 1)
+        info = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps(info | {"problem_ids": [arm]}))
+    with pytest.raises(ValueError, match="problem_ids differ"):
+        benchmark.read_all(tmp_path, STUDY, ["pool", "own"], [401])
+    own = STUDY.model_copy(update={"own_problems": True})
+    assert set(benchmark.read_all(tmp_path, own, ["pool", "own"], [401])) == {"pool", "own"}
 
 
 def test_finished_runs_are_not_run_again(tmp_path, monkeypatch, capsys):

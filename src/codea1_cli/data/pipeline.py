@@ -56,7 +56,7 @@ def prepare(
     return card, prepared
 
 
-SOLVE_BATCH = 16  # problems sampled together; fixed, since samples depend on it
+SOLVE_BATCH = 128  # problems sampled together, enough to fill a GPU; fixed, since samples depend on it
 
 
 class Pipeline(Stages):
@@ -200,7 +200,7 @@ class Pipeline(Stages):
         rule, seed = self.options.solve, self.options.seed
         assert rule is not None
         ref = ModelRef(rule.model, label=rule.model, server=self.server) if self.server else None
-        where = [ref.identity()] if ref else []
+        where = [SOLVE_BATCH, *([ref.identity()] if ref else [])]
         key = self.key_of_living("solve", seed, rule.model, rule.n, rule.temperature, rule.max_new_tokens, *where)
         stage = self.work.stage("solve", key, resumable=True)
         total = self.out.rows.count()
