@@ -252,9 +252,7 @@ def keep(run: Path, kept: Path, seconds: float) -> None:
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
-def read_all(
-    out: Path, study: Study, arms: Mapping[str, Arm], seeds: Sequence[int], at: int | None = None
-) -> Arms:
+def read_all(out: Path, study: Study, arms: Mapping[str, Arm], seeds: Sequence[int], at: int | None = None) -> Arms:
     """The runs by arm and seed: those that are finished, or with `at` all that were evaluated at that step.
 
     Raises:
