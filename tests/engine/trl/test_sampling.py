@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codea1_cli.engine.trl.objective import charge_truncated, mask_flat
-from codea1_cli.engine.trl.sampling import beside_training, sample_by_prompt, sample_groups
+from codea1_cli.engine.trl.sampling import beside_training, make_sampler, sample_by_prompt, sample_groups
+from codea1_cli.recipe.files import load_recipe
 
 EOS = 9
 
@@ -80,6 +81,41 @@ def test_a_prompts_samples_depend_on_the_step_and_on_nothing_that_came_before():
     resumed, other_rank = trainer(2), trainer(2)
     assert sampled(resumed, (1, 2), (3,)) == second
     assert sampled(other_rank, (3,)) == second[1:]
+
+
+def test_what_does_not_fit_in_a_gpus_memory_is_sampled_in_halves(monkeypatch):
+    import contextlib
+
+    import torch
+    from transformers import GenerationConfig
+    from trl.models import utils
+
+    tried = []
+
+    def generate(input_ids, **_):
+        tried.append(len(input_ids))
+        if len(input_ids) > 2:
+            raise torch.cuda.OutOfMemoryError
+        return torch.cat([input_ids, input_ids[:, -1:] + 1, torch.full((len(input_ids), 1), EOS)], dim=1)
+
+    @contextlib.contextmanager
+    def unwrapped(model, accelerator):
+        yield model
+
+    def pad(rows, **_):
+        ids = torch.tensor(rows["input_ids"])
+        return SimpleNamespace(to=lambda device: {"input_ids": ids})
+
+    monkeypatch.setattr(utils, "unwrap_model_for_generation", unwrapped)
+    trainer = SimpleNamespace(
+        processing_class=SimpleNamespace(pad=pad),
+        accelerator=SimpleNamespace(device="cpu"),
+        model_wrapped=SimpleNamespace(generate=generate),
+    )
+    make_sampler(trainer, load_recipe("tiny"), "code", GenerationConfig(eos_token_id=[EOS], pad_token_id=0))
+    found, scores = trainer._generate_single_turn([[n, n] for n in range(5)], None, {}, 1)
+    assert (found, scores) == ([[n + 1, EOS] for n in range(5)], None)
+    assert tried == [5, 2, 3, 1, 2]
 
 
 def test_a_reply_that_was_cut_off_earns_nothing_and_an_unscored_one_stays_so():

@@ -63,7 +63,7 @@ def sample_groups(
 
 def make_sampler(trainer: Any, recipe: Recipe, role: str, plain: Any) -> None:
     """Gives a trainer that does not sample what this module asks of a GRPOTrainer: transformers' `generate` with the
-    training's settings, in the place of `_generate_single_turn`.
+    training's settings, in the place of `_generate_single_turn`; in halves what does not fit in a GPU's memory.
 
     plain: generation settings that name the end and pad tokens alone.
     """
@@ -78,12 +78,22 @@ def make_sampler(trainer: Any, recipe: Recipe, role: str, plain: Any) -> None:
     tokenizer, ends = trainer.processing_class, set(plain.eos_token_id)
 
     def single(prompts: list[Ids], images: Any, fields: Any, n: int) -> tuple[list[Ids], None]:
+        try:
+            return sampled(prompts), None
+        except torch.cuda.OutOfMemoryError:
+            if len(prompts) == 1:
+                raise
+        torch.cuda.empty_cache()
+        half = len(prompts) // 2
+        return single(prompts[:half], images, fields, n)[0] + single(prompts[half:], images, fields, n)[0], None
+
+    def sampled(prompts: list[Ids]) -> list[Ids]:
         batch = tokenizer.pad({"input_ids": prompts}, padding_side="left", return_tensors="pt")
         inputs = batch.to(trainer.accelerator.device)
         with unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model, torch.no_grad():
             out = model.generate(**inputs, generation_config=trainer.generation_config)
         completions = out[:, inputs["input_ids"].shape[1] :].tolist()
-        return [ids[: next((at + 1 for at, id in enumerate(ids) if id in ends), None)] for ids in completions], None
+        return [ids[: next((at + 1 for at, id in enumerate(ids) if id in ends), None)] for ids in completions]
 
     trainer._generate_single_turn = single
 
