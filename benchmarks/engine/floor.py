@@ -1,6 +1,8 @@
 """One plain TRL GRPO run: a role's sampling and update sizes, trivial rewards, nobody to wait for. run.py starts one per policy.
 
 usage: floor.py ROLE STEPS FOLDER RECIPE [KEY=VALUE ...]      prints a line per step: seconds of the whole step, of its sampling
+
+With CODEA1_PROFILE the update of the last step is profiled: FOLDER/profile.txt has what its time went to, on the GPU and on the CPU.
 """
 
 import json
@@ -63,6 +65,8 @@ def main() -> None:
         sync_weights(trainer)
         found, scores = sample_groups(trainer, asked, n, chunk=recipe.sampling.chunk)
         spent["sampling"] = time.monotonic() - began
+        if profile is not None and trainer.state.global_step // updates == int(steps) - 1:
+            profile.start()
         due = len(rows) // n
         taken = [(i, j) for i in range(due) for j in range(n)]
         return {
@@ -91,8 +95,21 @@ def main() -> None:
                 )
                 self.last = now
 
+    profile = profiler() if os.environ.get("CODEA1_PROFILE") else None
     trainer.add_callback(Clock())
     trainer.train()
+    if profile is not None:
+        profile.stop()
+        every = profile.key_averages()
+        key = "self_cuda_time_total" if gpu else "self_cpu_time_total"
+        tables = [every.table(sort_by=sort, row_limit=40, max_name_column_width=70) for sort in (key, "cpu_time_total")]
+        (Path(folder) / "profile.txt").write_text("\n".join(tables), encoding="utf-8")
+
+
+def profiler():
+    from torch.profiler import ProfilerActivity, profile
+
+    return profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
 
 
 if __name__ == "__main__":
