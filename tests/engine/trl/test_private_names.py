@@ -16,6 +16,8 @@ PINNED = {
     "_generate_single_turn",
     "_generate_and_score_completions",
     "_get_per_token_logps_and_entropies",
+    "_prepare_inputs",
+    "_buffered_inputs",
     "_last_loaded_step",
     "_metrics",
     "_save_checkpoint",
@@ -81,6 +83,19 @@ def test_log_probs_are_asked_for_by_ids_and_mask_and_stand_first_in_the_answer()
         "self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size",
     ]  # fmt: skip
     assert 'old_per_token_logps = inputs.get("old_per_token_logps")' in inspect.getsource(GRPOTrainer._compute_loss)
+
+
+def test_a_rollout_s_micro_batches_are_a_new_list_of_which_each_step_takes_one():
+    from transformers import Trainer
+    from trl import GRPOTrainer
+
+    source = inspect.getsource(GRPOTrainer._prepare_inputs)
+    assert "self._buffered_inputs = [" in source
+    assert "inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]" in source
+    assert "self._prepare_inputs(inputs)" in inspect.getsource(Trainer.training_step)
+    scored = inspect.getsource(GRPOTrainer._generate_and_score_completions)
+    assert scored.count("self._get_per_token_logps_and_entropies(") == 3
+    assert "batch_size = self.args.per_device_train_batch_size if mode" in scored
 
 
 def test_metrics_are_lists_by_name_of_what_training_logs():

@@ -11,6 +11,7 @@ from typing import Any
 from codea1_cli.data.pairs import Pair
 from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.engine.run_setup import Schedule
+from codea1_cli.engine.trl.micro_batches import of_like_length
 from codea1_cli.engine.trl.objective import charge_truncated, mask_flat, ratio_to_sampler, set_advantages
 from codea1_cli.engine.trl.sampling import make_sampler, sample_by_prompt
 from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings
@@ -94,6 +95,7 @@ def build_trainer(
         ratio_to_sampler(trainer)
     if recipe.sampling.seed_by_prompt:
         sample_by_prompt(trainer, recipe.seed)
+    of_like_length(trainer)
     return trainer
 
 
