@@ -43,33 +43,59 @@ def value(wire: str) -> Answer:
 
 
 @pytest.mark.parametrize(
-    ("program", "seconds"),
+    ("program", "standard"),
     [
-        ("import math, os.path\nfrom collections import abc\ndef f(x): return x", 1.0),
-        ("def f(x): return x\nprint(f(1))", 1.0),
-        ("def f(x:", 1.0),
-        ("def f(x):\n    import numpy.linalg\n    return x", math.inf),
-        ("import math, pandas as pd", math.inf),
-        ("from . import helper", math.inf),
-        ("import importlib\nimportlib.import_module('sympy')", math.inf),
+        ("import math, os.path\nfrom collections import abc\ndef f(x): return x", True),
+        ("def f(x): return x\nprint(f(1))", True),
+        ("def f(x:", True),
+        ("def f(x):\n    import numpy.linalg\n    return x", False),
+        ("import math, pandas as pd", False),
+        ("from . import helper", False),
+        ("import importlib\nimportlib.import_module('sympy')", False),
     ],
 )
-def test_what_imports_the_standard_library_alone_has_a_second_to_load(program: str, seconds: float) -> None:
-    """A reference has the whole limit, whatever it imports."""
+def test_what_imports_the_standard_library_alone_has_a_second_to_load(program: str, standard: bool) -> None:
+    """Or ten times what the reference's loading took, which itself has the whole limit; without a reference the clock
+    alone limits it."""
     seen: list[float] = []
 
     class Watched(Scripted):
+        loading = 0.01
+
         def run(self, program, entry_point, calls, limits, hash_seed=0):  # type: ignore[no-untyped-def]
             seen.append(limits.load_cpu_s)
-            return super().run(program, entry_point, calls, limits, hash_seed)
+            run = super().run(program, entry_point, calls, limits, hash_seed)
+            run.load_seconds = self.loading
+            return run
 
-    judge = Judge(Watched({("f(1)", 0): value("1")}), limits=QUICK)
-    expected = judge.expected(program, "f", ["f(1)"])
-    assert set(seen) == {math.inf}
-    seen.clear()
-    judge.check(program, "f", ["f(1)"], expected)
-    judge.loads(program, "f")
-    assert seen == [seconds] * 2
+    def limit(box: Watched) -> float:
+        judge = Judge(box, limits=QUICK)
+        expected = judge.expected(program, "f", ["f(1)"])
+        assert set(seen) == {math.inf}
+        judge.check(program, "f", ["f(1)"], expected)
+        found = seen[-1]
+        seen.clear()
+        return found
+
+    box = Watched({("f(1)", 0): value("1")})
+    assert limit(box) == (1.0 if standard else math.inf)
+    box.loading = 0.5
+    assert limit(box) == (5.0 if standard else math.inf)
+    Judge(box, limits=QUICK).check(
+        program, "f", ["f(1)"], {"f(1)": Expected("f(1)", True, 1, seconds=math.inf, load_seconds=math.inf)}
+    )
+    assert seen == [math.inf]
+
+
+def test_what_loading_a_reference_took_is_kept_with_its_answers(tmp_path: Path) -> None:
+    slow = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\ndef f(x): return x"
+    with LocalSandbox(1) as box:
+        cache = ReferenceCache(tmp_path)
+        first = Judge(box, limits=QUICK, cache=cache).expected(slow, "f", ["f(1)"])["f(1)"]
+        assert first.load_seconds >= 0.3
+        cache.close()
+        again = Judge(Scripted({}), limits=QUICK, cache=ReferenceCache(tmp_path)).expected(slow, "f", ["f(1)"])["f(1)"]
+        assert again.load_seconds == first.load_seconds
 
 
 def test_a_reference_decides_what_a_test_is() -> None:

@@ -16,7 +16,7 @@ from codea1_cli.extract import AssertStatement, parse_suite
 from codea1_cli.extract.pytests import convert_tests
 from codea1_cli.extract.source import imports, parse
 from codea1_cli.judging.compare import same
-from codea1_cli.judging.references import ReferenceCache, References, call_limit
+from codea1_cli.judging.references import NEED_FACTOR, ReferenceCache, References, call_limit
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected, Value, Verdict, verdict_of
 
@@ -27,8 +27,9 @@ ENOUGH_S = 1.0
 """Seconds after which a candidate's further calls are answered side by side."""
 
 LOAD_CPU_S = 1.0
-"""Processor time that loading may take where a candidate imports the standard library alone: small models like to call
-their function below it, and where that never ends the whole limit would be waited for."""
+"""Processor time that loading may take where a candidate imports the standard library alone, if ten times what the
+reference's took is not more: small models like to call their function below it, and where that never ends the whole
+limit would be waited for."""
 
 __all__ = ["CandidateResult", "Expected", "Judge", "ReferenceCache", "TestVerdict"]
 
@@ -79,8 +80,7 @@ class Judge:
 
     def loads(self, program: str, entry_point: str) -> bool | None:
         """Whether a program loads and defines its entry point; None when the sandbox failed."""
-        limits = replace(self.limits, load_cpu_s=_load_cpu_s(program))
-        return self.sandbox.run(program, entry_point, [], limits).loaded
+        return self.sandbox.run(program, entry_point, [], self.limits).loaded
 
     def expected(
         self, reference: str, entry_point: str, calls: Sequence[str], own: Iterable[str] = ()
@@ -106,7 +106,9 @@ class Judge:
         # Answers that no reference gave have no seconds.
         needed = max((getattr(expected[call], "seconds", self.limits.time_s) for call in distinct), default=0.0)
         cpu_s = call_limit(self.limits.time_s, needed, 2 * self.references.least_s)
-        limits = replace(self.limits, cpu_s=cpu_s, load_cpu_s=_load_cpu_s(candidate))
+        loading = max((getattr(expected[call], "load_seconds", math.inf) for call in distinct), default=0.0)
+        load_cpu_s = max(LOAD_CPU_S, NEED_FACTOR * loading) if _standard(candidate) else math.inf
+        limits = replace(self.limits, cpu_s=cpu_s, load_cpu_s=load_cpu_s)
         if stop_late:
             run = self.sandbox.run(candidate, entry_point, distinct, replace(limits, stop_after=1))
         else:
@@ -161,11 +163,10 @@ class Judge:
 
 
 @lru_cache(maxsize=4096)
-def _load_cpu_s(program: str) -> float:
+def _standard(program: str) -> bool:
+    """Whether a program imports nothing but the standard library."""
     tree = parse(program)
-    if tree is None or imports(tree) <= sys.stdlib_module_names - {"importlib"}:
-        return LOAD_CPU_S
-    return math.inf
+    return tree is None or imports(tree) <= sys.stdlib_module_names - {"importlib"}
 
 
 def _late(answers: Sequence[Answer]) -> list[int]:
@@ -241,7 +242,9 @@ def own_answers(judge: Judge, problem: Problem, most: int | None = None) -> dict
     from codea1_cli.game.judged_tests import stated_answers
 
     stated = list(stated_answers(own_tests(problem)).items())[:most]
-    return {call: Expected(call, True, one.value, one.text, seconds=math.inf) for call, one in stated}
+    return {
+        call: Expected(call, True, one.value, one.text, seconds=math.inf, load_seconds=math.inf) for call, one in stated
+    }
 
 
 def well_formed(tests: Sequence[str], entry_point: str) -> list[AssertStatement]:

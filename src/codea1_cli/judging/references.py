@@ -122,7 +122,7 @@ class References:
                 if not first and answer.kind is AnswerKind.VALUE:
                     again[call] = answer
                 else:
-                    self._settle(question, call, [first[call], answer] if first else [answer])
+                    self._settle(question, call, [first[call], answer] if first else [answer], run.load_seconds)
         except BaseException as fault:
             self._drop(question, fault)
             raise
@@ -137,8 +137,8 @@ class References:
                 if not future.done():
                     future.set_exception(fault)
 
-    def _settle(self, question: _Question, call: str, answers: list[Answer]) -> None:
-        known = self._expected(call, answers, question.limit)
+    def _settle(self, question: _Question, call: str, answers: list[Answer], load_seconds: float) -> None:
+        known = replace(self._expected(call, answers, question.limit), load_seconds=load_seconds)
         self.cache.put(question.reference, question.entry_point, call, self._settings, known, _lasting(answers))
         with self._guard:
             self._asked.pop(question.key(call), None)
@@ -245,9 +245,8 @@ class ReferenceCache:
         with self._lock:
             self._remember(key, known)
             if self._disk is not None and lasting:
-                answer = json.dumps(
-                    {"wire" if known.valid else "reason": known.wire or known.reason, "seconds": known.seconds}
-                )
+                kept = {"wire" if known.valid else "reason": known.wire or known.reason, "seconds": known.seconds}
+                answer = json.dumps(kept | {"load_seconds": known.load_seconds})
                 self._disk.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, answer))
 
     def _remember(self, key: str, known: Expected) -> None:
@@ -278,4 +277,5 @@ def _read_answer(call: str, row: str) -> Expected:
     if "wire" not in fields:
         return Expected(call, False, reason=fields["reason"], seconds=fields["seconds"])
     value = decode(fields["wire"])
-    return Expected(call, True, value, show(value), wire=fields["wire"], seconds=fields["seconds"])
+    load = fields.get("load_seconds", 0.0)  # files of earlier versions have none
+    return Expected(call, True, value, show(value), wire=fields["wire"], seconds=fields["seconds"], load_seconds=load)

@@ -73,7 +73,7 @@ class ProgramRun:
     (`Limits.stop_after`, `enough_s`).
 
     `loaded` is None when the sandbox failed, False when the program could not be loaded (each answer then carries
-    the reason's kind, which is `load_kind`), else True.
+    the reason's kind, which is `load_kind`), else True. `load_seconds`: what its first loading took, by the clock.
     """
 
     loaded: bool | None
@@ -81,6 +81,7 @@ class ProgramRun:
     answers: list[Answer] = field(default_factory=list)
     seconds: float = 0.0
     load_kind: AnswerKind | None = None
+    load_seconds: float = 0.0
 
     @classmethod
     def unscored(cls, calls: int, why: str) -> ProgramRun:

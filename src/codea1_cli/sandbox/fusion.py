@@ -129,7 +129,7 @@ class FusionSandbox:
             return ProgramRun.unscored(len(calls), job.failure)
         answers = [_answer(*answer) for answer in result["answers"]]
         kind = result["kind"] and AnswerKind(result["kind"])
-        return ProgramRun(result["loaded"], result["detail"], answers, result["seconds"], kind)
+        return ProgramRun(result["loaded"], result["detail"], answers, result["seconds"], kind, result["load_seconds"])
 
     def run_unit(self, module: UnitModule, limits: Limits, hash_seed: int = 0) -> UnitRun:
         """Runs a program with a unittest module, as LocalSandbox does; needs an environment with `unit`."""

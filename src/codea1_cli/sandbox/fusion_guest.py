@@ -99,5 +99,6 @@ def run(sandbox: Any, job: dict[str, Any]) -> dict[str, Any]:
     ]
     kind = seen.load_kind.value if seen.load_kind is not None else None
     return {
-        "loaded": seen.loaded, "detail": seen.load_detail, "kind": kind, "answers": answers, "seconds": seen.seconds
+        "loaded": seen.loaded, "detail": seen.load_detail, "kind": kind, "answers": answers, "seconds": seen.seconds,
+        "load_seconds": seen.load_seconds,
     }  # fmt: skip

@@ -114,7 +114,7 @@ class Expected:
     """What the reference answers to one call; without `valid` the call is not a test, for the given `reason`.
 
     `reason` is "unscored" when the sandbox failed and nothing is known about the call. seconds: the processor time that
-    a valid answer took; of a call that ran out of it, the limit.
+    a valid answer took; of a call that ran out of it, the limit. load_seconds: what loading the reference took.
     """
 
     call: str
@@ -124,6 +124,7 @@ class Expected:
     reason: str = ""
     wire: str = ""
     seconds: float = field(default=0.0, compare=False)
+    load_seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class Watch(Protocol):
 def run_program(watch: Watch, calls: int, limits: Limits) -> ProgramRun:
     """A child for all calls, and a further one after each call that ended a child."""
     answers: list[Answer] = []
-    late, loading = 0, 0.0
+    late, loading, first_loading = 0, 0.0, 0.0
     refused = False
     while True:
         call_s, cpu_s = limits.time_s, limits.cpu_s
@@ -66,23 +66,24 @@ def run_program(watch: Watch, calls: int, limits: Limits) -> ProgramRun:
             continue
         answers += [_answer(frame) for frame in seen.answers]
         loading += seen.load_seconds
+        first_loading = first_loading or seen.load_seconds
         if not seen.reader.loaded:
             fault = _load_failure(seen)
             first = not answers
             answers += [fault] * (calls - len(answers))
             if first:
                 return ProgramRun(False, fault.detail, answers, load_kind=fault.kind)
-            return ProgramRun(True, "", answers)
+            return ProgramRun(True, "", answers, load_seconds=first_loading)
         if seen.ended == "done" and seen.reader.again:
             continue
         if seen.ended in ("done", "enough"):
-            return ProgramRun(True, "", answers)
+            return ProgramRun(True, "", answers, load_seconds=first_loading)
         end = end_of_call(seen)
         late += end.kind is AnswerKind.TIMEOUT
         over = seen.ended == "garbage" or loading > _RELOAD_LIMITS * limits.load_limit_s
         answers += [end] * (calls - len(answers) if over else min(1, calls - len(answers)))
         if len(answers) == calls or (end.kind is AnswerKind.TIMEOUT and late == limits.stop_after):
-            return ProgramRun(True, "", answers)
+            return ProgramRun(True, "", answers, load_seconds=first_loading)
 
 
 def _answer(frame: Frame) -> Answer:
