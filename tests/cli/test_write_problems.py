@@ -45,6 +45,7 @@ def test_the_command_writes_a_set_with_its_card_and_keeps_what_was_sampled(asked
     assert problem.tests == ["assert double(2) == 4", "assert double(3) == 7", "assert double('a') == 'aa'"]
     assert "8 asserts read, 3 duplicates" in done.err
     assert "next: codea1 train --recipe tiny method=golden-tests data.train=golden.jsonl" in done.err
+    assert "33.3% of the tests state another answer than the reference" in done.err
     card = json.loads((tmp_path / "golden.card.json").read_text())
     assert card["stated_rightly"] == 0.5
     page = (tmp_path / "golden.md").read_text()
@@ -52,6 +53,7 @@ def test_the_command_writes_a_set_with_its_card_and_keeps_what_was_sampled(asked
     assert "| stated_rightly | 50.0 % |" in page
     assert [(problem.reference, shown) for problem, shown in asked] == [("# kept by the arena", None)]
 
+    assert "another answer" not in call(app, *ASK, "--tests", 3, "--validate").err
     again = call(app, *ASK, "--tests", 3, "--validate", "--min-exposed", 1, "--json")
     assert again.code == 0, again.err
     assert (again.code, again.data["tests"], len(asked)) == (0, 2, 1), "nothing is sampled again"
