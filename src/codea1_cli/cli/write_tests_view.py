@@ -203,7 +203,8 @@ def show_problems(card: dict[str, Any], out: Path, as_json: bool, spent: Mapping
         console.show(console.table(f"tests by {card['model']}", ("<", "<", ">"), rows))
         repeated = counted(card["duplicates"], "duplicate")
         console.note(f"{counted(card['asserts'], 'assert')} read, {repeated}; {out} has a card beside it")
-        if (right := card["stated_rightly_kept"]) is not None and right < 1:
+        right = card["stated_rightly_kept"] if card["with_reference"] else None
+        if right is not None and right < 1:
             wrong = f"{percent(1 - right)} of the tests state another answer than the reference"
             console.note(f"{wrong}, and a Code LLM would learn it: --validate leaves them out, at no further sample")
         train = command("train", "--recipe", "tiny", "method=golden-tests", f"data.train={out}")
