@@ -44,3 +44,15 @@ def test_one_key_in_two_sections_or_an_alias_of_itself_is_not_twice(tmp_path):
     file.write_text("extends: tiny\ngame: &x\n  alpha: *x\n")
     with pytest.raises(UserError):
         load_recipe(str(file))
+
+
+@pytest.mark.parametrize(
+    ("of_run", "hint"), [(True, "restore recipe.yaml; recipe.source.yaml beside it"), (False, None)]
+)
+def test_a_broken_recipe_of_a_run_has_a_way_out(tmp_path, of_run, hint):
+    file = tmp_path / "recipe.yaml"
+    file.write_text("train: [")
+    with pytest.raises(UserError, match=r"recipe\.yaml: not valid YAML") as caught:
+        load_recipe(str(file), of_run=of_run)
+    assert (caught.value.hint or "").startswith(hint or "")
+    assert (caught.value.hint is None) == (hint is None)

@@ -142,7 +142,12 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, of_run: bool = Fals
         UserError: an unknown recipe, key or value; the message names the key and the nearest known one.
     """
     path = recipe_path(name)
-    plain = _read(path)
+    try:
+        plain = _read(path)
+    except UserError as fault:
+        if of_run and not fault.hint:
+            fault.hint = f"restore {path.name}; recipe.source.yaml beside it has what the run began with"
+        raise
     plain.setdefault("name", path.stem)
     if of_run:
         plain = without_ignored(str(plain.get("method", DEFAULT)), _merge({"game": {"kill": "own"}}, plain))
