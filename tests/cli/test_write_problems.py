@@ -16,6 +16,8 @@ def asked(tmp_path, monkeypatch):
     """The command on a file of one problem in an empty folder; what the Test LLM would write is given."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.jsonl").mkdir()
+    for foreign in ("mine.jsonl", "notes.md"):
+        (tmp_path / foreign).write_text("my own")
     (tmp_path / "train.jsonl").write_text(DOUBLE.model_dump_json() + "\n")
     sampled = []
     writer = SimpleNamespace(close=lambda: None)
@@ -74,9 +76,14 @@ def test_it_may_show_the_reference(asked, call):
         (ASK[:-2], "--problems needs a file to write"),
         ((*ASK[:-1], "golden.txt"), "cannot tell the format of golden.txt"),
         ((*ASK[:-1], "folder.jsonl"), "folder.jsonl is a folder"),
+        ((*ASK[:-1], "train.jsonl"), "--out train.jsonl is the problem set itself"),
+        ((*ASK[:-1], "mine.jsonl"), "mine.jsonl is there already, and this command did not write it"),
+        ((*ASK[:-1], "notes.jsonl"), "notes.md is there already, and this command did not write it"),
         ((*ASK, "--min-exposed", "1000"), "none of 1 problem has a test in the end: its tests expose fewer"),
     ],
 )
-def test_wrong_usage(asked, call, words, said):
+def test_wrong_usage(asked, call, words, said, tmp_path):
     done = call(app, *words)
     assert (done.code, said in done.err) == (2, True), done.err
+    assert (tmp_path / "train.jsonl").read_text() == DOUBLE.model_dump_json() + "\n"
+    assert {(tmp_path / foreign).read_text() for foreign in ("mine.jsonl", "notes.md")} == {"my own"}

@@ -116,7 +116,7 @@ def test_a_file_of_that_name_that_is_somebody_elses_is_refused(written, tmp_path
 def test_alarms_are_shown_with_their_evidence_and_nothing_is_written(written, tmp_path, monkeypatch):
     """Those that two samples agree on; what one alone says is counted."""
     monkeypatch.setitem(REPLIES, "sign", [*REPLIES["sign"], "assert sign(-3) == 1\nassert sign(-7) == 1"])
-    monkeypatch.setitem(REPLIES, "lost", REPLIES["lost"] * 2)
+    monkeypatch.setitem(REPLIES, "lost", [*REPLIES["lost"], REPLIES["lost"][0] + "\n# once more"])
     done, _ = written("--find-bugs")
     assert done.code == 0
     first, second, third, fourth, *left_out = done.out.splitlines()

@@ -135,6 +135,19 @@ def refuse_what_has_no_effect(
         format_of(out)
         check_target(out, force=True)
         check_writable(out.parent, "--out")
+        _refuse_foreign(problems, out)
+
+
+def _refuse_foreign(problems: str, out: Path) -> None:
+    """Raises UserError where the problems themselves, or what somebody else wrote, would be written over."""
+    from codea1_cli.data.golden import beside
+
+    if out.exists() and Path(problems).exists() and out.samefile(problems):
+        raise UserError(f"--out {out} is the problem set itself", hint="another --out: its own tests would be lost")
+    if not beside(out, ".card.json").exists():
+        for file in (out, beside(out, ".md")):
+            if file.exists():
+                raise UserError(f"{file} is there already, and this command did not write it", hint="another --out")
 
 
 def write_problems(

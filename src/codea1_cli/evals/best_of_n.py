@@ -108,7 +108,7 @@ def write_suites(every: Sequence[Candidates], plan: Plan, file: Path, progress: 
     if plan.model is not None:
         about = {key: value for key, value in asdict(plan.sampling).items() if key != "stop"}
         about |= {**plan.model.identity(), "tests": plan.tests, "each": plan.each}
-        keep_settings(file, file.with_suffix(".settings.json"), about, "choose another --seed, or delete the file")
+        keep_settings(file, file.with_suffix(".settings.json"), about, "choose another --out, or delete the file")
     found = {row["task_id"]: row for row in kept_rows(file)}
     keys = {one.problem.id: _digest([one.problem.question, *shown[one.problem.id]]) for one in every}
 

@@ -218,6 +218,14 @@ def test_what_samples_agree_on_against_the_code_is_an_alarm_with_its_evidence(st
     assert (found[0].function, found[0].line) == ("f", 1)
 
 
+def test_samples_that_are_all_the_same_are_one_vote(student):
+    """Greedy ones, or those of a server that ignores the temperature: they agree with nobody but themselves."""
+    function = only("def f(x):\n    return x\n")
+    for suites, votes in ((["assert f(1) == 2"] * 8, 1), (["assert f(1) == 2"] * 7 + ["assert f(1) == 2 # so"], 8)):
+        (alarm,), _ = student.alarms(function, suites)
+        assert (alarm.votes, alarm.asked) == (votes, votes)
+
+
 @pytest.mark.parametrize(
     ("suite", "why"),
     [

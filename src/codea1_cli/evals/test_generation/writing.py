@@ -204,7 +204,7 @@ class Student:
         """The calls of which more samples state another answer than the function's own, those that most agree on first;
         none of a call whose answer an existing test or example states as it is. With them why no call could become
         one, empty where any could. None: the sandbox failed."""
-        stated = votes(suites, function.name)
+        stated = votes(suites if len(set(suites)) > 1 else suites[:1], function.name)  # greedy ones are one vote
         expected = self.judge.expected(function.program, function.name, list(stated)[:MAX_CALLS])
         if any(answer.reason == "unscored" for answer in expected.values()):
             return None
