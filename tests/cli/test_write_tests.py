@@ -141,6 +141,17 @@ def test_alarms_are_shown_with_their_evidence_and_nothing_is_written(written, tm
     assert (data.data["model"], data.data["functions"]) == ("builtin:tiny", 2)
 
 
+def test_modules_of_one_name_do_not_share_a_test_file(written, tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "util.py").write_text(f"def {folder}(x):\n    return x\n")
+    done, asked = written(target=".")
+    assert (done.code, asked) == (2, [])
+    assert "one/util.py and two/util.py are both the module util" in done.err
+    (tmp_path / "two" / "__init__.py").write_text("")
+    assert written(target=".")[0].code == 0
+
+
 def test_find_bugs_names_what_it_leaves_out_of_a_folder(written, tmp_path, monkeypatch):
     """A file that does not parse, one that does not load, a function of which the samples say nothing."""
     (tmp_path / "broken.py").write_text("def f(:\n")

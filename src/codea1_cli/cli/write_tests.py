@@ -182,7 +182,7 @@ class _File:
 def _files(target: Path, suites: Sequence[Path], out: Path) -> list[_File]:
     """The files of the target that have a function, or tests of one that is gone."""
     from codea1_cli.data.sources.python_folder import PythonFolder
-    from codea1_cli.evals.test_generation.pytest_files import path_of_tests
+    from codea1_cli.evals.test_generation.pytest_files import check_distinct, path_of_tests
     from codea1_cli.files import read_source, user_path
 
     if not (target := user_path(target)).exists():
@@ -194,6 +194,7 @@ def _files(target: Path, suites: Sequence[Path], out: Path) -> list[_File]:
     files = [file for file in files if file.functions or file.faults or path_of_tests(file.path, out).exists()]
     if not files:
         raise UserError(f"{target} has no function at its top level")
+    check_distinct([file.path for file in files], out)
     return files
 
 

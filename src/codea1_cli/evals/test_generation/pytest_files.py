@@ -37,6 +37,14 @@ def path_of_tests(file: Path, out: Path) -> Path:
     return out / f"test_{module_of(file)[0].replace('.', '_')}_generated.py"
 
 
+def check_distinct(files: Sequence[Path], out: Path) -> None:
+    """Raises UserError where two files would share a test file, which could import but one of them by that name."""
+    there: dict[Path, Path] = {}
+    for file in files:
+        if (first := there.setdefault(path_of_tests(file, out), file)) is not file:
+            raise UserError(f"{first} and {file} are both the module {module_of(file)[0]}", hint="an --out for each")
+
+
 def written_before(path: Path) -> str:
     """What an earlier call wrote there; empty for nothing. Raises UserError where the file is somebody else's, or its
     owner has left it so that it does not parse."""
