@@ -26,7 +26,7 @@ def of_like_length(trainer: Any) -> None:
         dealt = trainer._buffered_inputs
         if dealt is before or dealt is None:
             return inputs
-        window = len(dealt) if trainer.loss_type == "bnpo" else trainer.args.gradient_accumulation_steps
+        window = trainer.args.gradient_accumulation_steps
         trainer._buffered_inputs = arranged(dealt, window, sort=trainer.loss_type != "bnpo")
         return trainer._buffered_inputs[next(at for at, batch in enumerate(dealt) if batch is inputs)]
 

@@ -154,8 +154,8 @@ def follow(
     group: Cgroup | None,
     cpu_s: float = math.inf,
     enough_s: float = math.inf,
-    total_s: float = math.inf,
     load_cpu_s: float = math.inf,
+    total_s: float = math.inf,
 ) -> None:
     """Reads frames until the child is done, gone, late or out of order, or has answered calls for longer than
     `enough_s` and than its loading took. `total_s` bounds all of it, `cpu_s` the processor time of a call, `load_cpu_s`

@@ -29,8 +29,7 @@ class Watch(Protocol):
         call_s: float,
         cpu_s: float,
         enough_s: float,
-        total_s: float = math.inf,
-        load_cpu_s: float = math.inf,
+        load_cpu_s: float,
     ) -> ChildReport: ...
 
 
@@ -50,17 +49,8 @@ def run_program(watch: Watch, calls: int, limits: Limits) -> ProgramRun:
             "again": loading <= _RELOAD_LIMITS * limits.load_limit_s,
             "cpu_s": math.ceil(limits.load_limit_s + (calls - len(answers)) * limits.time_s) + 2,
         }
-        seen = watch(
-            len(answers),
-            calls,
-            request,
-            limits.load_limit_s,
-            call_s,
-            cpu_s,
-            limits.enough_s,
-            math.inf,
-            limits.load_cpu_s,
-        )
+        bounds = (limits.load_limit_s, call_s, cpu_s, limits.enough_s, limits.load_cpu_s)
+        seen = watch(len(answers), calls, request, *bounds)
         if seen.refused and not refused:
             refused = True  # whoever took the room may have left just now: if it is the program, it is refused again
             continue
@@ -144,7 +134,8 @@ def run_module(watch: Callable[..., ChildReport], module: UnitModule, head: int,
         "again": False,
         "head": head,
     }
-    watched = partial(watch, 0, expected, request, limits.time_s, limits.time_s, math.inf, math.inf, limits.time_s)
+    bounds = (limits.time_s, limits.time_s, math.inf, math.inf, math.inf, limits.time_s)
+    watched = partial(watch, 0, expected, request, *bounds)
     seen = watched()
     if seen.refused:  # as in `run_program`
         seen = watched()

@@ -115,8 +115,8 @@ class Worker:
         call_s: float,
         cpu_s: float = math.inf,
         enough_s: float = math.inf,
-        total_s: float = math.inf,
         load_cpu_s: float = math.inf,
+        total_s: float = math.inf,
     ) -> ChildReport:
         """Forks a child on the job in descriptor `job`, from call `start` on, and follows it to its end."""
         if self.group is not None:
@@ -134,7 +134,7 @@ class Worker:
             if "error" in reply:
                 raise WorkerLost(str(reply["error"]))
             seen = ChildReport(FrameReader(start, calls))
-            follow(seen, pipe, int(reply["pid"]), load_s, call_s, self.group, cpu_s, enough_s, total_s, load_cpu_s)
+            follow(seen, pipe, int(reply["pid"]), load_s, call_s, self.group, cpu_s, enough_s, load_cpu_s, total_s)
         finally:
             os.close(pipe)
         refused, killed = seen.says(Kind.RAISED, *_REFUSED), seen.says(Kind.CRASHED, b"signal 9")
