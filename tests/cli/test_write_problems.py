@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from codea1_cli.cli import app
+from codea1_cli.data import golden
 from codea1_cli.evals import best_of_n
 from codea1_cli.problems.problem import read_problems
 from tests.data.test_golden import DOUBLE, SUITES
@@ -59,6 +60,16 @@ def test_the_command_writes_a_set_with_its_card_and_keeps_what_was_sampled(asked
     again = call(app, *ASK, "--tests", 3, "--validate", "--min-exposed", 1, "--json")
     assert again.code == 0, again.err
     assert (again.code, again.data["tests"], len(asked)) == (0, 2, 1), "nothing is sampled again"
+
+
+def test_a_call_that_ended_while_it_wrote_goes_on(asked, call, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(golden, "table", lambda *_: 1 / 0)  # between the set and its page
+        assert call(app, *ASK).code != 0
+    assert (tmp_path / "golden.jsonl").exists()
+    assert not (tmp_path / "golden.md").exists()
+    assert call(app, *ASK).code == 0
+    assert (tmp_path / "golden.md").exists()
 
 
 def test_it_may_show_the_reference(asked, call):

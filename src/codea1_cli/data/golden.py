@@ -202,8 +202,10 @@ def _share(parts: Iterable[int | None], whole: int) -> float | None:
 def write_golden(
     file: Path, problems: Sequence[Problem], made: Sequence[Golden], card: Mapping[str, Any], command: str
 ) -> None:
-    """Writes the problems that have tests, then their card beside them: `NAME.md` to read, `NAME.card.json`."""
+    """Writes the problems that have tests, and their card beside them: `NAME.card.json` first, since by it the next call
+    knows the other files as its own, and `NAME.md` to read."""
     by = str(card.get("model", ""))
+    write_atomic(beside(file, ".card.json"), json.dumps(card, indent=1) + "\n")
     write_problems(file, [with_tests(one, tests, by) for one, tests in zip(problems, made, strict=True) if tests.tests])
     rows = [(name, _text(value)) for name, value in card.items() if not isinstance(value, dict)]
     text = [
@@ -214,7 +216,6 @@ def write_golden(
         table(("why a problem has none", "problems"), list(card["without"].items())),
     ]
     write_atomic(beside(file, ".md"), "\n\n".join(text) + "\n")
-    write_atomic(beside(file, ".card.json"), json.dumps(card, indent=1) + "\n")
 
 
 def _text(value: object) -> str:
