@@ -202,8 +202,8 @@ def _share(parts: Iterable[int | None], whole: int) -> float | None:
 def write_golden(
     file: Path, problems: Sequence[Problem], made: Sequence[Golden], card: Mapping[str, Any], command: str
 ) -> None:
-    """Writes the problems that have tests, and their card beside them: `NAME.card.json` first, since by it the next call
-    knows the other files as its own, and `NAME.md` to read."""
+    """Writes the problems that have tests, and their card beside them: `NAME.card.json` first, since by it the next
+    call knows the other files as its own, and `NAME.md` to read."""
     by = str(card.get("model", ""))
     write_atomic(beside(file, ".card.json"), json.dumps(card, indent=1) + "\n")
     write_problems(file, [with_tests(one, tests, by) for one, tests in zip(problems, made, strict=True) if tests.tests])
