@@ -19,6 +19,8 @@ def asked(tmp_path, monkeypatch):
     (tmp_path / "folder.jsonl").mkdir()
     for foreign in ("mine.jsonl", "notes.md"):
         (tmp_path / foreign).write_text("my own")
+    (tmp_path / "bare.jsonl").write_text(DOUBLE.model_copy(update={"reference": ""}).model_dump_json() + "\n")
+    (tmp_path / "empty.jsonl").touch()
     (tmp_path / "train.jsonl").write_text(DOUBLE.model_dump_json() + "\n")
     sampled = []
     writer = SimpleNamespace(close=lambda: None)
@@ -90,11 +92,18 @@ def test_it_may_show_the_reference(asked, call):
         ((*ASK[:-1], "train.jsonl"), "--out train.jsonl is the problem set itself"),
         ((*ASK[:-1], "mine.jsonl"), "mine.jsonl is there already, and this command did not write it"),
         ((*ASK[:-1], "notes.jsonl"), "notes.md is there already, and this command did not write it"),
+        (
+            ("write-tests", "--problems", "bare.jsonl", *ASK[3:], "--validate"),
+            "no problem of bare.jsonl has a reference",
+        ),
+        (("write-tests", "--problems", "bare.jsonl", *ASK[3:], "--white-box"), "which --white-box needs"),
+        (("write-tests", "--problems", "empty.jsonl", *ASK[3:]), "empty.jsonl holds no problem"),
         ((*ASK, "--min-exposed", "1000"), "none of 1 problem has a test in the end: its tests expose fewer"),
     ],
 )
 def test_wrong_usage(asked, call, words, said, tmp_path):
     done = call(app, *words)
     assert (done.code, said in done.err) == (2, True), done.err
+    assert not asked or "none of 1 problem" in said, "before anything is sampled"
     assert (tmp_path / "train.jsonl").read_text() == DOUBLE.model_dump_json() + "\n"
     assert {(tmp_path / foreign).read_text() for foreign in ("mine.jsonl", "notes.md")} == {"my own"}

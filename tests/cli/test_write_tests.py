@@ -1,5 +1,8 @@
 """`codea1 write-tests` as a user calls it; what a model would write is given."""
 
+import subprocess
+import sys
+
 import pytest
 
 from codea1_cli.cli import app, write_tests
@@ -139,6 +142,81 @@ def test_alarms_are_shown_with_their_evidence_and_nothing_is_written(written, tm
         assert f"not tested: mine.py  {name}: {why}" in done.out
         assert data.data["not_tested"]["mine.py"][name].startswith(why)
     assert (data.data["model"], data.data["functions"]) == ("builtin:tiny", 2)
+
+
+def test_an_example_that_the_code_fails_is_the_first_alarm(written, tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(FILE.replace("sign(4)\n    1", "sign(-4)\n    1"))
+    monkeypatch.setitem(REPLIES, "sign", ["assert sign(-7) == 1", "assert sign(-7) == 1\nassert sign(-4) == 1"])
+    done, _ = written("--find-bugs", "--suites", "test_mine.py")
+    shown = done.out.splitlines()
+    assert shown[:2] == [
+        "mine.py:1  sign(-4) gives -1; the docstring states 1",
+        "    stated too by 1 of 1 sample, what it gives by 0; assert sign(-4) == 1",
+    ]
+    assert shown[2:4] == [
+        "mine.py:1  sign(0) gives -1; an existing test states 0",
+        "    no sample makes the call; assert sign(0) == 0",
+    ]
+    assert shown[4] == "mine.py:1  sign(-7) gives -1; 2 of 2 samples state 1"
+    data, _ = written("--find-bugs", "--json")
+    assert [one["by"] for one in data.data["alarms"]] == ["the docstring", "", ""]
+
+
+def test_a_module_of_the_same_name_in_another_call_has_another_test_file(written, tmp_path, monkeypatch):
+    """A test file says what it is of: the second call is refused before a sample, and no call mixes or overwrites."""
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "util.py").write_text("def sign(x):\n    return 1 if x > 0 else -1\n")
+    done, asked = written(target="one/util.py")
+    assert done.code == 0
+    path = tmp_path / "tests" / "test_util_generated.py"
+    text = path.read_text()
+    assert text.startswith('"""Tests of ../one/util.py, written by codea1 write-tests; ')
+    asked.clear()
+    done, _ = written(target="two/util.py")
+    assert (done.code, asked) == (2, [])
+    assert "error: tests/test_util_generated.py has the tests of one/util.py" in done.err
+    assert "hint: another --out for those of two/util.py" in done.err
+    assert written("--find-bugs", target="two/util.py")[0].code == 0, "which writes nothing"
+    assert written("--out", "more", target="two/util.py")[0].code == 0
+    monkeypatch.chdir(tmp_path / "one")
+    done, _ = written("--out", "../tests", "--json", target="util.py")
+    assert (done.data["files"][0]["written"], path.read_text()) == (0, text), "it finds its own from any folder"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one" / "util.py").rename(tmp_path / "util.py")
+    assert written(target="util.py")[0].code == 0, "a module that has moved"
+
+
+def test_the_next_line_of_a_link_imports_the_link(written, tmp_path):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "src").mkdir()
+    (tmp_path / "lib" / "impl.py").write_text(FILE)
+    (tmp_path / "src" / "linked.py").symlink_to(tmp_path / "lib" / "impl.py")
+    done, _ = written(target="src/linked.py")
+    assert f"next: PYTHONPATH={tmp_path / 'src'} python -m pytest tests/test_linked_generated.py" in done.err
+
+
+def test_what_can_be_told_before_sampling_is(written, tmp_path):
+    """No folder to write, no coverage.py, a test file without a test, an option without effect."""
+    python = tmp_path / "bare" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    (tmp_path / "empty.py").write_text("import pytest\n")
+    for words, code, said in (
+        (("--out", "/sys"), 3, "cannot write /sys"),
+        (("--python", python), 3, "the interpreter that runs the tests has no coverage.py"),
+        (("--suites", "empty.py"), 2, "empty.py holds no test"),
+        (("--find-bugs", "--out", "more"), 2, "--find-bugs writes nothing, so --out would have no effect"),
+    ):
+        done, asked = written(*words)
+        assert (done.code, said in done.err, asked) == (code, True, []), done.err
+
+
+def test_samples_that_are_all_the_same_are_told(written, monkeypatch):
+    monkeypatch.setitem(REPLIES, "sign", ["assert sign(5) == 1"] * 3)
+    done, _ = written("--n", 3, "--temperature", 0)
+    assert "the 3 samples of each function are all the same, and count as one" in done.err
+    monkeypatch.setitem(REPLIES, "sign", ["assert sign(5) == 1"] * 2 + ["assert sign(6) == 1"])
+    assert "all the same" not in written("--n", 3)[0].err
 
 
 def test_modules_of_one_name_do_not_share_a_test_file(written, tmp_path):

@@ -101,7 +101,7 @@ def eval_tests(
     """
     from codea1_cli.cli.eval_code_view import OF_SERVER, refuse_idle
     from codea1_cli.cli.streams import Bar, interruptible
-    from codea1_cli.durable import only_writer
+    from codea1_cli.durable import check_writable, only_writer
     from codea1_cli.evals.test_generation.figures import ONE_SHOT, PROTOCOLS, PUBLISHED, Scoring
 
     listed, file = target in _BENCHMARKS, target.endswith(".py")
@@ -123,7 +123,7 @@ def eval_tests(
         _compare(results or [], as_json)
         return
     if results:
-        raise UserError(f"unexpected argument {results[0]}", hint="only `compare` takes folders of results")
+        raise UserError(f"too many arguments: {results[0]}", hint="only `compare` takes folders of results")
     if not listed and not file:
         hint = f"{', '.join(_BENCHMARKS)}, a Python file, or compare A B"
         raise UserError(f"nothing to test is called {target!r}", hint=hint)
@@ -164,6 +164,7 @@ def eval_tests(
         )
         if max_new_tokens is None:
             job = job.fitted()
+        check_writable(job.folder, "--out")
         with only_writer(job.folder, job.folder, wait):
             if only_sample:
                 found = sample_only(job, bar)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +16,7 @@ from codea1_cli.cli import console
 from codea1_cli.cli.console import JsonOption, RunsOption, VerboseOption, WaitOption
 from codea1_cli.cli.judge import EndpointOption, PythonOption, RequireOption, SandboxOption, WorkersOption, open_sandbox
 from codea1_cli.cli.shell import option_groups, panels, run_names
-from codea1_cli.durable import check_folder, only_writer
+from codea1_cli.durable import check_folder, check_writable, only_writer
 from codea1_cli.environment import cores
 from codea1_cli.errors import UserError
 from codea1_cli.models import ServerOptions
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from codea1_cli.evals.test_generation.writing import Alarm, Student, Studied
     from codea1_cli.models.sampler import ModelRef, SamplingSettings
 
-_NOTHING = "nothing is written before all is sampled"
 _OTHERS = {"other_call", "repeated", "other_comparison", "no_comparison"}  # of another function, or read already
 
 
@@ -112,34 +110,36 @@ def write_tests(
 
     view.refuse_what_has_no_effect(context, target, problems, out)
     folder = out or Path("tests")
-    files = _files(target, suites or [], folder) if target is not None else []
+    files = _files(target, suites or [], folder, find_bugs) if target is not None else []
     named = find_model(model, role="test", step=step, runs_root=runs, server=served.find(engine))
     settings = SamplingSettings(n, temperature, top_p, max_new_tokens or reply_tokens(named, 1024), seed)
     count, warm = workers or cores(), (*WARM, "pytest") if files else ()
+    scoring = Scoring(test_s=test_seconds, memory_mb=memory_mb)
     options = SandboxOptions(sandbox, endpoint, python=python, require=require or (), workers=count, warm=warm)
     if problems is not None and out is not None:
         from codea1_cli.data.golden import GoldenOptions
         from codea1_cli.evals.best_of_n import Plan
-        from codea1_cli.sandbox.base import Limits
 
         plan, golden = Plan(named, settings, tests, white_box, engine), GoldenOptions(tests, validate, min_exposed)
-        limits = Limits(test_seconds, memory_mb=memory_mb)
         with interruptible("suites are kept, the same command goes on"), only_writer(out, out, wait), Bar() as bar:
-            card = view.write_problems(problems, out, plan, golden, options, limits, bar)
+            card = view.write_problems(problems, out, plan, golden, options, scoring.limits, bar)
         view.show_problems(card, out, as_json, served.told(console.note))
         return
     kept = replies_beside(folder)
-    said = "what a server answered is kept, the same command goes on" if named.server else _NOTHING
+    said = "what a server answered is kept, the same command goes on" if named.server else "nothing is written so far"
     with (
         interruptible(said),
         only_writer(folder, folder, wait) if named.server or not find_bugs else nullcontext(),
         Bar() as bar,
         open_sandbox(options) as opened,
     ):
-        scorer = Scorer(opened, Scoring(test_s=test_seconds, memory_mb=memory_mb))
+        scorer = Scorer(opened, scoring)
         _leave_broken(files, scorer, opened.workers)
         functions = [one for file in files for one in file.functions]
+        if functions and not find_bugs:
+            scorer.check_tools()
         texts = _sampled(functions, named, settings, tests, engine, kept, bar)
+        view.tell_equal(texts)
         student = Student(scorer.judge, scorer.runner)
         if find_bugs:
             alarms = _alarms(files, texts, student, opened.workers, bar)
@@ -152,9 +152,7 @@ def write_tests(
             kept.unlink(missing_ok=True)
     spent = served.told(console.note)
     if find_bugs:
-        faults = {file.path: file.faults for file in files if file.faults}
-        count = sum(one.name not in file.faults for file in files for one in file.functions)
-        view.show_alarms(count, alarms, faults, limit, {"model": named.label, **spent} if as_json else None)
+        view.show_alarms(files, alarms, limit, {"model": named.label, **spent} if as_json else None)
         return
     if as_json:
         console.emit({"model": named.label, "files": found, **spent})
@@ -179,29 +177,33 @@ class _File:
     studied: list[Studied] = field(default_factory=list)
 
 
-def _files(target: Path, suites: Sequence[Path], out: Path) -> list[_File]:
-    """The files of the target that have a function, or tests of one that is gone."""
+def _files(target: Path, suites: Sequence[Path], out: Path, only_read: bool) -> list[_File]:
+    """The files of the target that have a function, or tests of one that is gone. only_read: nothing is written."""
     from codea1_cli.data.sources.python_folder import PythonFolder
+    from codea1_cli.evals.test_generation.entries import read_tests
     from codea1_cli.evals.test_generation.pytest_files import check_distinct, path_of_tests
-    from codea1_cli.files import read_source, user_path
+    from codea1_cli.files import user_path
 
     if not (target := user_path(target)).exists():
         raise UserError(f"no such file or folder: {target}", hint="a Python file, or a folder of them")
     check_folder(out, "--out")
-    texts = [read_source(user_path(suite)) for suite in suites]
+    texts = [read_tests(user_path(suite)) for suite in suites]
     paths = PythonFolder(target).files if (whole := target.is_dir()) else [target]
-    files = [_file(path, texts, out, whole) for path in paths]
+    files = [_file(path, texts, out, whole, only_read) for path in paths]
     files = [file for file in files if file.functions or file.faults or path_of_tests(file.path, out).exists()]
     if not files:
         raise UserError(f"{target} has no function at its top level")
-    check_distinct([file.path for file in files], out)
+    if not only_read:
+        check_writable(out, "--out")
+        check_distinct([file.path for file in files], out)
     return files
 
 
-def _file(path: Path, texts: Sequence[str], out: Path, one_of_many: bool) -> _File:
+def _file(path: Path, texts: Sequence[str], out: Path, one_of_many: bool, only_read: bool) -> _File:
     from codea1_cli.data.sources.python_folder import doctests
     from codea1_cli.evals.test_generation import functions_of, untestable
-    from codea1_cli.evals.test_generation.pytest_files import module_of, path_of_tests, reserved, written_before
+    from codea1_cli.evals.test_generation.entries import reserved, unimportable
+    from codea1_cli.evals.test_generation.pytest_files import written_before
     from codea1_cli.extract.pytests import convert_tests
     from codea1_cli.files import parse_source
     from codea1_cli.judging.judge import well_formed
@@ -214,10 +216,9 @@ def _file(path: Path, texts: Sequence[str], out: Path, one_of_many: bool) -> _Fi
         return _File(path, [], {path.name: error.what})
     file = _File(path, [], untestable(source))
     file.faults |= {one.name: why for one in functions_of(source, path.as_posix()) if (why := reserved(one.name))}
-    if not all(name.isidentifier() and not iskeyword(name) for name in module_of(path)[0].split(".")):
-        why = f"a test cannot import {path.name}: its name is none of a module"
+    if why := unimportable(path):
         return replace(file, faults=file.faults | {one.name: why for one in functions_of(source, path.as_posix())})
-    modules = [text for text in (*texts, written_before(path_of_tests(path, out))) if text]
+    modules = [text for text in (*texts, written_before(path, out, only_read)) if text]
     unread: Counter[str] | None = None
     for one in (one for one in functions_of(source, path.as_posix()) if one.name not in file.faults):
         converted = convert_tests("", one.name, modules)
@@ -245,7 +246,7 @@ def _alarms(
 
     jobs = list(zip([(file, one) for file in files for one in file.functions], texts, strict=True))
     alarms: list[tuple[Path, Alarm]] = []
-    judged = in_order(lambda job: student.alarms(job[0][1], job[1]), jobs, workers)
+    judged = in_order(lambda job: student.alarms(job[0][1], job[1], job[0][0].existing[job[0][1].name]), jobs, workers)
     for done, (((file, one), _), found) in enumerate(judged):
         if found is None:
             return None

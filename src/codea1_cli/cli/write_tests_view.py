@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -23,14 +23,12 @@ if TYPE_CHECKING:
 
 
 def show_alarms(
-    functions: int,
-    alarms: list[tuple[Path, Alarm]] | None,
-    not_tested: Mapping[Path, Mapping[str, str]],
-    limit: int,
-    about: Mapping[str, Any] | None,
+    files: Sequence[Any], alarms: list[tuple[Path, Alarm]] | None, limit: int, about: Mapping[str, Any] | None
 ) -> None:
-    """Alarms with their evidence, those that most samples agree on first, and by file why other functions have none;
-    functions: how many may. about: what a JSON document begins with; None: for people."""
+    """Alarms with their evidence, those that most samples agree on first, and by file why other functions have none.
+    about: what a JSON document begins with; None: for people."""
+    not_tested = {file.path: file.faults for file in files if file.faults}
+    functions = sum(one.name not in file.faults for file in files for one in file.functions)
     if alarms is None:
         console.warn("the sandbox failed on a function; the same command tries again")
         raise typer.Exit(console.EXIT_ENVIRONMENT)
@@ -38,11 +36,14 @@ def show_alarms(
         rows = [{"file": str(path), **asdict(alarm)} for path, alarm in alarms]
         console.emit({**about, "functions": functions, "alarms": rows, "not_tested": not_tested})
         return
-    agreed = [(path, one) for path, one in alarms if one.votes > 1]
+    agreed = [(path, one) for path, one in alarms if one.votes > 1 or one.by]
     for path, one in agreed[:limit]:
-        asked = counted(one.asked, "sample")
-        console.say(f"{path}:{one.line}  {one.call} {one.given}; {one.votes} of {asked} state {one.stated}")
-        console.say(f"    {one.against} state what it gives; {one.word or 'no docstring'}", "muted", indent=4)
+        share = f"{one.votes} of {counted(one.asked, 'sample')}"
+        who = f"{one.by} states" if one.by else f"{share} state"
+        console.say(f"{path}:{one.line}  {one.call} {one.given}; {who} {one.stated}")
+        votes = f"stated too by {share}, what it gives by {one.against}" if one.asked else "no sample makes the call"
+        votes = votes if one.by else f"{one.against} state what it gives"
+        console.say(f"    {votes}; {one.word or 'no docstring'}", "muted", indent=4)
     if len(agreed) > limit:
         console.note(f"and {counted(len(agreed) - limit, 'alarm')} more: --limit {len(agreed)} shows all")
     for path, faults in not_tested.items():
@@ -52,6 +53,14 @@ def show_alarms(
     where = f"{len({(path, one.function) for path, one in agreed})} of {counted(functions, 'function')}"
     alone = f"; --json has {len(alarms) - len(agreed)} more, each of one sample alone" if agreed != alarms else ""
     console.note(f"{counted(len(agreed), 'alarm')} on {where}: code or samples may be wrong{alone}")
+
+
+def tell_equal(texts: Sequence[Sequence[str]]) -> None:
+    """Says that the samples of each function are the same, where they are: as many as one."""
+    several = [replies for replies in texts if len(replies) > 1]
+    if several and all(len(set(replies)) == 1 for replies in several):
+        same = counted(max(map(len, several)), "sample")
+        console.note(f"the {same} of each function are all the same, and count as one: --temperature 1 varies them")
 
 
 def show_written(found: dict[str, Any], limit: int) -> None:
@@ -101,7 +110,7 @@ def show_written(found: dict[str, Any], limit: int) -> None:
 
 def _pytest(found: dict[str, Any]) -> str:
     """The command that runs the tests: the folder that the module is imported from has to be known."""
-    from codea1_cli.evals.test_generation.pytest_files import module_of
+    from codea1_cli.evals.test_generation.entries import module_of
 
     root = module_of(Path(found["file"]))[1]
     words = shlex.join(["python", "-m", "pytest", str(found["tests_file"])])
@@ -119,6 +128,7 @@ def refuse_what_has_no_effect(
     """
     from codea1_cli.cli.eval_code_view import refuse_idle
     from codea1_cli.durable import check_target, check_writable
+    from codea1_cli.problems.problem import WRITTEN
     from codea1_cli.problems.row_files import format_of
 
     if (target is None) == (problems is None):
@@ -128,11 +138,13 @@ def refuse_what_has_no_effect(
         context,
         (problems is None, "white_box validate min_exposed", "{} is for --problems"),
         (problems is not None, "suites find_bugs limit", "{} is for Python files, not for --problems"),
+        (context.params["find_bugs"], "out", "--find-bugs writes nothing, so {} would have no effect"),
     )
     if problems is not None and out is None:
         raise UserError("--problems needs a file to write", hint="--out golden.jsonl")
     if problems is not None and out is not None:
-        format_of(out)
+        if format_of(out) not in WRITTEN:
+            raise UserError(f"cannot tell the format of {out}", hint=f"name it {' or '.join(WRITTEN)}")
         check_target(out, force=True)
         check_writable(out.parent, "--out")
         _refuse_foreign(problems, out)
@@ -167,7 +179,13 @@ def write_problems(
     from codea1_cli.recipe.resources import problems_file
 
     problems = read_problems(problems_file(data), references=False)
-    asked = [Candidates(public_problem(problem), (problem.reference,)) for problem in problems]
+    if not problems:
+        raise UserError(f"{data} holds no problem")
+    needs = {"--validate": options.validate, "--min-exposed": options.min_exposed, "--white-box": plan.each}
+    if given := [name for name, value in needs.items() if value and not any(one.reference for one in problems)]:
+        raise UserError(f"no problem of {data} has a reference, which {given[0]} needs", hint=f"leave {given[0]} out")
+    known = [one for one in problems if one.reference or not (options.validate or options.min_exposed)]
+    asked = [Candidates(public_problem(problem), (problem.reference,)) for problem in known]
     with open_sandbox(sandbox) as opened:
         suites = write_suites(asked, plan, golden.beside(out, ".suites.jsonl"), bar)
         made = []

@@ -20,10 +20,10 @@ from codea1_cli.data import buckets, table
 from codea1_cli.data.pairs import LONGEST
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import counted
-from codea1_cli.evals.test_generation.writing import readable, votes
 from codea1_cli.evals.wrong_programs import programs_to_try
 from codea1_cli.extract import Stated
 from codea1_cli.extract.source import parse_call
+from codea1_cli.extract.suite import readable, votes
 from codea1_cli.game.pool import SHOWS_WRONG
 from codea1_cli.judging.compare import numbered
 from codea1_cli.judging.judge import Judge, own_calls, well_formed
@@ -80,6 +80,10 @@ class _Voted:
 def golden_tests(problem: Problem, suites: Sequence[str], options: GoldenOptions, judge: Judge) -> Golden:
     """The tests of one problem from the replies of a Test LLM. `programs_to_try` are the wrong programs, those that a
     test shows to be wrong; mutants that are none are among those tried."""
+    if not problem.reference and (options.validate or options.min_exposed):
+        return Golden(
+            why=f"it has no reference {'to validate by' if options.validate else 'to tell what its tests expose'}"
+        )
     read = {call: values for call, values in votes(suites, problem.entry_point).items() if values and readable(call)}
     stated = {call: values for call, values in read.items() if _fits(call, problem)}
     ranked, distinct, contradicted = list[_Voted](), 0, 0
@@ -96,9 +100,6 @@ def golden_tests(problem: Problem, suites: Sequence[str], options: GoldenOptions
     if not ranked:
         return replace(found, why="the model wrote no test of it")
     if not problem.reference:
-        needs = "to validate by" if options.validate else "to tell what its tests expose"
-        if options.validate or options.min_exposed:
-            return replace(found, why=f"it has no reference {needs}")
         return replace(found, tests=tuple(one.source for one in ranked[: options.tests]))
     own, entry = own_calls(problem)[:OWN_CALLS], problem.entry_point
     expected = judge.expected(problem.reference, entry, [one.call for one in ranked], own)
@@ -152,10 +153,10 @@ def with_tests(problem: Problem, golden: Golden, by: str) -> Problem:
 def make_golden(
     problems: Sequence[Problem], suites: Mapping[str, Sequence[str]], options: GoldenOptions, judge: Judge
 ) -> Generator[Golden, None, None]:
-    """The tests of each problem, in order, as they are there. suites: by the problem's id."""
+    """The tests of each problem, in order, as they are there. suites: by the problem's id, as far as asked for."""
 
     def make(problem: Problem) -> Golden:
-        return golden_tests(problem, suites[problem.id], options, judge)
+        return golden_tests(problem, suites.get(problem.id, ()), options, judge)
 
     with closing(in_order(make, problems, judge.sandbox.workers)) as results:
         for _, golden in results:

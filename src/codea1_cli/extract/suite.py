@@ -7,14 +7,22 @@ same. A call that reads a clock, a file or an object's address does not state a 
 import ast
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from codea1_cli.extract.code import PAPER_BLOCK, answer_text, before_first_fence, python_bodies
 from codea1_cli.extract.folding import Stated, fold
 from codea1_cli.extract.inline_variables import Scope, bound_names, header_tree, imported_class
-from codea1_cli.extract.source import MAX_REPLY_CHARS, MAX_STATEMENT_CHARS, LineReader, normal_newlines, parse, unparse
+from codea1_cli.extract.source import (
+    MAX_REPLY_CHARS,
+    MAX_STATEMENT_CHARS,
+    LineReader,
+    normal_newlines,
+    parse,
+    parse_call,
+    unparse,
+)
 
 SYNTAX = "syntax"
 NESTED = "nested"
@@ -53,6 +61,23 @@ def parse_suite(text: str, entry_point: str, cap: int | None = None, mode: str =
     `call` is that expression), other comparisons are read as `==`.
     """
     return list(islice(_SuiteReader(entry_point, mode).read(_source(text, mode)), cap))
+
+
+def votes(suites: Sequence[str], entry_point: str) -> dict[str, list[Stated]]:
+    """What samples state of each call: one vote of each sample that states a value, its first."""
+    found: dict[str, list[Stated]] = {}
+    for suite in suites:
+        seen = set()
+        for one in parse_suite(suite, entry_point):
+            if one.invalid is None and one.call is not None and one.call not in seen:
+                seen.add(one.call)
+                found.setdefault(one.call, []).extend([one.stated] if one.stated is not None else [])
+    return found
+
+
+def readable(call: str) -> bool:
+    """Whether no argument of a call is a comparison: a suite cut off or garbled reads as one."""
+    return not any(isinstance(one, ast.Compare | ast.BoolOp) for one in parse_call(call).args)
 
 
 def _source(text: str, mode: str) -> str:

@@ -24,6 +24,8 @@ from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected
 HASH_SEEDS = (0, 1)
 NEED_FACTOR = 10.0
 """How many times the processor time that a reference needs a call may take."""
+VARIES = "differs between runs"
+"""Why a call has no answer whose value hangs on the hash seed, or on more."""
 CACHE_FILE = "references.sqlite"
 _LATE = f"{AnswerKind.TIMEOUT.value}: time limit"
 
@@ -157,7 +159,7 @@ class References:
                 return Expected(call, False, reason=f"unencodable: {answer.value.data.reason}")
         first, second = (answer.value for answer in answers if answer.value is not None)
         if not same(first.data, second.data, self.tolerance):
-            return Expected(call, False, reason="differs between runs")
+            return Expected(call, False, reason=VARIES)
         seconds = max(answer.seconds for answer in answers)
         return Expected(call, True, first.data, answers[0].text, wire=first.wire, seconds=seconds)
 

@@ -46,6 +46,8 @@ class Problem(BaseModel):
         return name
 
 
+WRITTEN = (".jsonl", ".jsonl.gz", ".parquet")
+"""What files of problems may be called that are written."""
 FIELDS = tuple(Problem.model_fields)
 
 
@@ -88,11 +90,11 @@ def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
         buffer = io.BytesIO()
         pq.write_table(parquet_table(rows), buffer)
         data = buffer.getvalue()
-    elif kind in (".jsonl", ".jsonl.gz"):
+    elif kind in WRITTEN:
         data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8")
         data = gzip.compress(data, mtime=0) if kind == ".jsonl.gz" else data
     else:
-        raise UserError(f"cannot tell the format of {path}", hint="name it .jsonl, .jsonl.gz or .parquet")
+        raise UserError(f"cannot tell the format of {path}", hint=f"name it {' or '.join(WRITTEN)}")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, data)
 

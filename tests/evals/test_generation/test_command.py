@@ -162,7 +162,7 @@ def test_own_files_show_the_survivors(files, call):
     ("words", "said"),
     [
         (("nothing",), "nothing to test is called 'nothing'"),
-        (("ult", "x"), "unexpected argument x"),
+        (("ult", "x"), "too many arguments: x"),
         (("ult", "--protocol", "mine"), "no protocol is called 'mine'"),
         (("gone.py",), "cannot read gone.py"),
         (("ult", "--data", "/nowhere"), "no ULT below /nowhere"),

@@ -6,15 +6,9 @@ import pytest
 
 from codea1_cli.errors import UserError
 from codea1_cli.evals.test_generation import Mutant, functions_of, untestable
+from codea1_cli.evals.test_generation.entries import gone_from, module_of, reserved
 from codea1_cli.evals.test_generation.one_shot import CallRunner
-from codea1_cli.evals.test_generation.pytest_files import (
-    gone_from,
-    module_of,
-    passes,
-    path_of_tests,
-    reserved,
-    write_tests,
-)
+from codea1_cli.evals.test_generation.pytest_files import passes, path_of_tests, write_tests
 from codea1_cli.evals.test_generation.writing import Case, Student, fewest
 from codea1_cli.extract.pytests import convert_tests
 from tests.evals.test_generation.hand_made import SIGN
@@ -171,16 +165,191 @@ def test_the_file_passes_is_added_to_and_never_holds_a_test_twice(student, box, 
 
 
 def test_a_row_that_pytest_does_not_see_pass_is_left_out(student, box, tmp_path):
-    """A function that remembers: each call gives the same in a process of its own, and another in one of all."""
-    source = "seen = []\n\n\ndef count(x):\n    seen.append(x)\n    return len(seen) * x\n"
+    """What a function gives under the name that a test imports it by is not what it gives anywhere else."""
+    source = "def where(x):\n    return x * (__name__ == 'm')\n"
     (tmp_path / "m.py").write_text(source)
-    found = student.study(only(source), ["assert count(1) == 1\nassert count(0) == 0\nassert count(-2) == 0"])
-    kept = [replace(found.cases[0], kills=frozenset({1})), replace(found.cases[2], kills=frozenset({2}))]
-    found.kept = kept
+    found = student.study(only(source), ["assert where(1) == 1\nassert where(0) == 0\nassert where(-2) == -2"])
+    found.kept = [replace(found.cases[0], kills=frozenset({1})), replace(found.cases[1], kills=frozenset({2}))]
     written = write_tests([found], tmp_path / "m.py", tmp_path, box)
     assert (written["written"], written["passing_by"], len(found.kept)) == (1, "pytest", 1)
     text = path_of_tests(tmp_path / "m.py", tmp_path).read_text()
     assert [ok for _, ok, _ in passes(box, tmp_path / "m.py", text)] == [True]
+
+
+UNSURE = """\
+import datetime
+import json
+import os
+import random
+import time
+from datetime import date
+
+count = 0
+
+
+def next_id(step):
+    global count
+    count += step
+    return count
+
+
+def seen(x, before=[]):
+    before.append(x)
+    return len(before)
+
+
+def roll(sides):
+    return random.randint(1, sides)
+
+
+def flip(x):
+    return os.urandom(1)[0] < 128
+
+
+def age(year):
+    return date.today().year - year
+
+
+def rest_day(x):
+    return datetime.datetime.now().weekday() >= 5
+
+
+def stamped(text):
+    return time.strftime("%Y ") + text
+
+
+def save(text):
+    with open("out.txt", "w") as file:
+        file.write(text)
+    return len(text)
+
+
+def log(text):
+    try:
+        os.mkdir("/var/log/mine")
+    except OSError:
+        pass
+    return len(text)
+
+
+def store(text):
+    import sqlite3
+
+    sqlite3.connect("out.sqlite").execute("create table texts (text)")
+    return len(text)
+
+
+def setting(name):
+    try:
+        return json.load(open("settings.json"))[name]
+    except OSError:
+        return None
+
+
+def export(name):
+    os.environ["NAME"] = name
+    return name
+
+
+def fetch(name):
+    import socket
+
+    try:
+        return len(socket.getaddrinfo(name, 80))
+    except OSError:
+        return 0
+"""
+SURE = """\
+import functools
+import random
+import time
+import datetime
+
+
+def quick(values):
+    if len(values) < 2:
+        return values
+    pivot = random.choice(values)
+    rest = [v for v in values if v != pivot]
+    return quick([v for v in rest if v < pivot]) + [pivot] + quick([v for v in rest if v > pivot])
+
+
+def patient(x):
+    time.sleep(0.3)
+    return x + 1
+
+
+@functools.lru_cache
+def double(x):
+    return 2 * x
+
+
+def lazy(x):
+    import fractions
+
+    return str(fractions.Fraction(x, 6))
+
+
+def turned(day):
+    return datetime.datetime.strptime(day, "%Y-%m-%d").strftime("%d.%m.%Y")
+
+
+def seeded(x):
+    return random.Random(x).randint(1, 1000)
+
+
+def dated(x):
+    return isinstance(datetime.datetime(2020, 1, x), datetime.date) and str(datetime.date(2020, 1, x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("next_id(1)", "its value depends on earlier calls: next_id(1) gives several"),
+        ("seen(1)", "its value depends on earlier calls: "),
+        ("roll(6)", "its value depends on chance: roll(6) gives several"),
+        ("flip(1)", "its value depends on chance: "),
+        ("age(1990)", "its value depends on the clock: age(1990) gives several"),
+        ("rest_day(1)", "its value depends on the clock: "),
+        ("stamped('a')", "its value depends on the clock: "),
+        ("save('a')", "none of 2 calls makes a test: it writes files (2)"),
+        ("log('a')", "it writes files (2)"),
+        ("store('a')", "it writes files (2)"),
+        ("setting('a')", "it reads files (2)"),
+        ("export('a')", "it changes the environment (2)"),
+        ("fetch('a')", "it uses the network (2)"),
+    ],
+)
+def test_what_hangs_on_more_than_arguments_or_does_more_than_give_a_value_gets_no_test(student, call, why):
+    name = call.partition("(")[0]
+    function = next(one for one in functions_of(UNSURE) if one.name == name)
+    other = call.replace("1", "2").replace("a'", "b'").replace("6", "7")
+    suites = [f"assert {call} == 0\nassert {other} == 0"] * 2 + [f"assert {call} == 0 # so"]
+    found = student.study(function, suites)
+    assert (found.cases, found.kept, why in found.fault) == ([], [], True), found.fault
+    alarms, fault = student.alarms(function, suites)
+    assert (alarms, why in fault) == ([], True), fault
+
+
+def test_calls_that_only_look_so_are_tested(student):
+    """By chance, but of one value; asleep; remembering what does not change; opening what an import does."""
+    calls = ["quick([3, 1, 2])", "patient(1)", "double(4)", "lazy(4)", "turned('2020-02-03')", "seeded(3)", "dated(9)"]
+    values = ["[1, 2, 3]", "2", "8", "'2/3'", "'03.02.2020'", "244", "'2020-01-09'"]
+    for call, value in zip(calls, values, strict=True):
+        function = next(one for one in functions_of(SURE) if one.name == call.partition("(")[0])
+        found = student.study(function, [f"assert {call} == {value}"])
+        assert ([(case.call, case.text) for case in found.cases], found.fault) == ([(call, value)], "")
+
+
+def test_one_call_that_is_unsure_costs_a_function_its_others_and_one_that_writes_only_itself(student):
+    """Another one came out alike, but that of a function of chance says nothing; what a call does is seen each time."""
+    suite = "assert roll(1) == 1\nassert roll(6) == 1"
+    functions = {one.name: one for one in functions_of(UNSURE)}
+    assert student.study(functions["roll"], [suite]).fault == "its value depends on chance: roll(6) gives several"
+    source = "def f(x):\n    if x > 1:\n        open('x', 'w').close()\n    return x\n"
+    found = student.study(only(source), ["assert f(1) == 1\nassert f(2) == 2"])
+    assert ([case.call for case in found.cases], found.fault) == (["f(1)"], "")
 
 
 def test_a_function_whose_name_or_file_is_in_the_tests_way(student, box, tmp_path):
@@ -216,6 +385,25 @@ def test_what_samples_agree_on_against_the_code_is_an_alarm_with_its_evidence(st
     ]
     assert found[1].got.startswith("raised: ZeroDivisionError")
     assert (found[0].function, found[0].line) == ("f", 1)
+    assert [one.by for one in found] == ["the docstring", "", ""]
+
+
+def test_what_the_docstring_or_a_test_states_otherwise_than_the_code_comes_first_whatever_samples_say(student):
+    source = "def f(x):\n    return x + 2\n"
+    existing = ["assert f(5) == 8", "assert f(6) == 8"]
+    function = replace(only(source), calls=(*existing, "assert f(3) == 6", "assert f() == 0", "assert f(1) == 3"))
+    suites = ["assert f(2) == 4\nassert f(9) == 0", "assert f(9) == 0", "assert f(3) == 5\nassert f(9) == 0"]
+    found, fault = student.alarms(function, suites, existing)
+    assert fault == ""
+    assert [(one.call, one.by, one.stated, one.votes, one.against, one.asked, one.word) for one in found] == [
+        ("f(5)", "an existing test", "8", 0, 0, 0, "assert f(5) == 8"),
+        ("f()", "the docstring", "0", 0, 0, 0, "assert f() == 0"),
+        ("f(3)", "the docstring", "6", 0, 1, 1, "assert f(3) == 6"),
+        ("f(9)", "", "0", 3, 0, 3, ""),
+    ]
+    assert found[1].given.startswith("raises TypeError")
+    found, fault = student.alarms(function, ["I cannot."])
+    assert ([one.call for one in found], fault) == (["f(5)", "f(3)", "f()"], ""), "with no sample at all"
 
 
 def test_samples_that_are_all_the_same_are_one_vote(student):

@@ -1,17 +1,27 @@
-"""Given tests as they are run: statements, test functions and test classes as pytest and unittest would run them."""
+"""Given tests as they are run: statements, test functions and test classes as pytest and unittest would run them. And
+what the test file of a module imports from it."""
 
 from __future__ import annotations
 
 import ast
+import builtins
+import re
+from keyword import iskeyword
+from pathlib import Path
+from typing import Any
 
+from codea1_cli.errors import UserError
 from codea1_cli.evals.test_generation.in_jail import MODULE
-from codea1_cli.extract.source import parse, unparse, within
+from codea1_cli.extract.source import bound, loaded, names_in, parse, unparse, within
+from codea1_cli.files import parse_source
 
 Statements = list[ast.stmt]
 _BLOCKS = (
     ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match,
 )  # fmt: skip
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_OF_PYTEST = re.compile(r"(test|pytest).*|(setup|teardown)(_module|_function)?|(setUp|tearDown)Module")
+_TEST = re.compile(r"\bassert|\bdef test")
 _RAISES = {"raises", "assertRaises", "assertRaisesRegex", "warns"}
 
 
@@ -123,3 +133,82 @@ def _method_calls(test: ast.ClassDef, method: ast.stmt) -> Statements:
 
 def _lines(source: str) -> Statements:
     return ast.parse(source).body
+
+
+# -- the test file of a module ----------------------------------------------------------------------------------------
+def module_of(file: Path) -> tuple[str, Path]:
+    """A file's module as a test imports it, and the folder that it is imported from: the one above its packages."""
+    root, names = file.parent.resolve(), [file.stem]  # a link is imported by its own name
+    while (root / "__init__.py").is_file():
+        root, names = root.parent, [root.name, *names]
+    return ".".join(names if names[-1] != "__init__" else names[:-1]), root
+
+
+def read_tests(file: Path) -> str:
+    """The source of a test file. Raises UserError where it does not parse or holds no test at all."""
+    source, _ = parse_source(file)
+    if not _TEST.search(source):
+        raise UserError(f"{file} holds no test", hint="a pytest file is wanted, with asserts in it")
+    return source
+
+
+def unimportable(file: Path) -> str:
+    """Why no test can import a file; empty where one can."""
+    sound = all(name.isidentifier() and not iskeyword(name) for name in module_of(file)[0].split("."))
+    return "" if sound else f"a test cannot import {file.name}: its name is none of a module"
+
+
+def reserved(name: str) -> str:
+    """Why a test file cannot import a function of that name; empty where it can."""
+    return "pytest takes a function of that name in a test file for its own" if _OF_PYTEST.fullmatch(name) else ""
+
+
+def importing(text: str, file: Path, names: set[str]) -> str:
+    """A test file that imports these names of `file` too, and none that is gone from it: one would keep every test
+    from being run. An import that loses and gains nothing keeps its form."""
+    module, lines = module_of(file)[0], text.split("\n")
+    found, gone = imports_of(text, module), gone_from(text, file)
+    new = names - {alias.name for node in found for alias in node.names if not alias.asname}
+    for node in reversed(found):
+        kept = {ast.unparse(one) for one in node.names if one.name not in gone} | (new if node is found[0] else set())
+        if kept != {*map(ast.unparse, node.names)}:
+            first, last = node.lineno - 1, node.end_lineno or node.lineno
+            line = f"from {module} import {', '.join(sorted(kept))}" if kept else f"import {module}"
+            before = lines[first].encode()[: node.col_offset].decode()
+            lines[first:last] = [before + line + lines[last - 1].encode()[node.end_col_offset :].decode()]
+    if new and not found:
+        lines = ["\n".join(lines).rstrip(), "", f"from {module} import {', '.join(sorted(new))}"]
+    return "\n".join(lines)
+
+
+def imports_of(text: str, module: str) -> list[ast.ImportFrom]:
+    """The imports of a module's names at the top level of a test file, but for those of all names."""
+    tree = parse(text)
+    found = [node for node in (tree.body if tree else ()) if isinstance(node, ast.ImportFrom) and not node.level]
+    return [node for node in found if node.module == module and node.names[0].name != "*"]
+
+
+def gone_from(text: str, file: Path) -> set[str]:
+    """The names that a test file imports from `file` and that it binds no more, as far as its source tells."""
+    wanted = {alias.name for node in imports_of(text, module_of(file)[0]) for alias in node.names}
+    tree = parse_source(file)[1] if wanted else ast.Module([], [])
+    there = bound(loaded(tree))
+    if {"*", "__getattr__", "globals"} & (there | names_in(tree)):
+        return set()
+    beside = {path.stem for path in file.parent.iterdir()} if file.stem == "__init__" else set[str]()
+    return {name for name in wanted - there - beside if not name.startswith("__")}
+
+
+def stale_tests(text: str) -> list[dict[str, Any]]:
+    """What stands at the top level of a test file and mentions names that nothing in it binds, as a test of a function
+    does that is gone: its name, its first and last line, and the names."""
+    tree = parse(text) or ast.Module([], [])
+    nodes = list(ast.walk(tree))
+    there = {*dir(builtins), *bound(nodes), *(node.arg for node in nodes if isinstance(node, ast.arg))}
+    found = []
+    for node in tree.body if "*" not in there else ():
+        if missing := sorted(name for name in names_in(node) - there if not name.startswith("__")):
+            first = min([node.lineno, *(part.lineno for part in getattr(node, "decorator_list", ()))])
+            lines = [first, node.end_lineno or first]
+            found.append({"test": getattr(node, "name", type(node).__name__), "lines": lines, "missing": missing})
+    return found

@@ -80,6 +80,16 @@ class Scorer:
         found = in_order(self._fault, functions, workers)
         return {function.id: fault for function, fault in found if fault is not None}
 
+    def check_tools(self) -> None:
+        """What is needed once suites are there, before any is asked for.
+
+        Raises:
+            EnvironmentFault: coverage.py or cosmic-ray is not here, or the sandbox's interpreter has no coverage.py.
+        """
+        program = "def f(x):\n    return x + 1\n"
+        make_mutants(program)
+        coverage_of(program, self.runner.trace_calls(program, "f", ["f(1)"]) or ())
+
     def _fault(self, function: Function) -> str | None:
         return self.runner.load(function.program, function.name) if function.name else "no function"
 

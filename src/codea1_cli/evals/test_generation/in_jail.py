@@ -129,13 +129,18 @@ def trace_all(source, entry, tests):
     return [trace(source, entry, test) for test in tests]
 
 
-def answer(source, code, call):
-    """What a call gives on a module loaded afresh, `code` being its `source` compiled; raises what either raises."""
+def fresh(source, code):
+    """The names of a module loaded afresh, `code` being its `source` compiled."""
     module = types.ModuleType(MODULE)
     sys.modules[MODULE] = module
     offer(module.__dict__, source)
     exec(code, module.__dict__)
-    return eval(compile(call, "<call>", "eval"), module.__dict__)
+    return module.__dict__
+
+
+def answer(source, code, call):
+    """What a call gives on a module loaded afresh; raises what either raises."""
+    return eval(compile(call, "<call>", "eval"), fresh(source, code))
 
 
 def answers(source, calls):
@@ -180,16 +185,116 @@ def run_pytest(files, test):
             out.write(text)
     sys.path.insert(0, os.getcwd())
     plain = [
-        "-q",
-        "-s",
-        "--tb=line",
-        "--assert=plain",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:faulthandler",
-        "-c",
-        os.devnull,
-    ]
+        "-q", "-s", "--tb=line", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-c", os.devnull,
+    ]  # fmt: skip
     pytest.main([*plain, "--rootdir", os.getcwd(), test], plugins=[Seen()])
+    return found
+
+
+# -- what a value depends on besides its arguments, and what else a call does ------------------------------------------
+MOMENTS = (1342444455, 981173106, 1701292819, 4102444740)  # Monday noon, Saturday night, a November evening, far away
+WRITES, READS = "it writes files", "it reads files"
+_EVENTS = {
+    WRITES: "os.remove os.rename os.mkdir os.rmdir os.link os.symlink os.truncate os.chmod os.chown os.utime",
+    READS: "os.listdir os.scandir",
+    "it reads its input": "builtins.input",
+    "it changes the environment": "os.putenv os.unsetenv os.chdir",
+    "it starts programs": "subprocess.Popen os.system os.exec os.posix_spawn",
+    "it uses the network": "socket.connect socket.bind socket.sendto socket.getaddrinfo socket.gethostbyname",
+}
+_EFFECTS = {event: effect for effect, events in _EVENTS.items() for event in events.split()}
+
+
+class Watch:
+    """What is done while `on`, as the interpreter's audit events tell it, whether it succeeds or not."""
+
+    def __init__(self):
+        self.on, self.seen = False, []
+        places = [sys.prefix, sys.base_prefix, "/dev/", "/usr/lib", "/usr/share", *sys.path]
+        self.libraries = tuple(place for place in places if len(place) > 1 and place != os.getcwd())
+        sys.addaudithook(self.event)
+
+    def event(self, name, args):
+        if not self.on:
+            return
+        effect = _EFFECTS.get(name)
+        if name == "open" or effect is READS:
+            if type(args[0]) is int or os.fsdecode(args[0] or "").startswith(self.libraries):  # open already; an import
+                return
+            effect = WRITES if name == "open" and args[2] & (os.O_ACCMODE | os.O_CREAT) else READS
+        if effect:
+            self.seen.append(effect)
+
+
+class Clock:
+    """The standard library's clock: it stands at `moment`, a millisecond later at each look, or goes on as it does
+    where that is None. Nobody sleeps: the clock is put forward."""
+
+    def __init__(self):
+        import datetime
+
+        self.moment, self.late, self.real, strftime = None, 0.0, time.time, time.strftime
+        for name in ("gmtime", "localtime", "ctime"):
+            setattr(time, name, lambda at=None, real=getattr(time, name): real(self.now() if at is None else at))
+        vars(time).update(
+            time=self.now, time_ns=lambda: int(self.now() * 1e9),
+            sleep=lambda seconds: setattr(self, "late", self.late + seconds),
+            strftime=lambda form, at=None: strftime(form, time.localtime() if at is None else at),
+        )  # fmt: skip
+
+        class Kind(type):
+            def __instancecheck__(cls, one):
+                return isinstance(one, cls.__mro__[1]) if "today" in vars(cls) else type.__instancecheck__(cls, one)
+
+        class Date(datetime.date, metaclass=Kind):
+            today = classmethod(lambda cls: cls.fromtimestamp(time.time()))
+
+        class Moment(datetime.datetime, metaclass=Kind):
+            now = classmethod(lambda cls, tz=None: cls.fromtimestamp(time.time(), tz))
+            today = classmethod(lambda cls: cls.fromtimestamp(time.time()))
+            utcnow = classmethod(lambda cls: cls.now(datetime.timezone(datetime.timedelta())).replace(tzinfo=None))
+
+        vars(datetime).update(date=Date, datetime=Moment)
+
+    def now(self):
+        self.late += 0.001
+        return self.late + (self.real() if self.moment is None else self.moment)
+
+
+def depends(source, calls, seeds):
+    """For each call, what its value depends on besides its arguments, and what it does besides giving it; empty texts
+    for nothing. A call is made on a module loaded afresh with `seeds` seeds of the generators of random numbers, at
+    several times, and twice on a module that all calls share."""
+    import random
+
+    code, watch, clock, apart = compile(source, "<function>", "exec"), Watch(), Clock(), {}
+
+    def given(call, moment, seed, space=None):
+        clock.moment, clock.late = moment, 0.0
+        random.seed(seed)
+        if "numpy.random" in sys.modules:
+            sys.modules["numpy.random"].seed(seed)
+        try:
+            space = fresh(source, code) if space is None else space
+            watch.on = True
+            return repr(eval(compile(call, "<call>", "eval"), space))
+        except BaseException as fault:
+            return "raises " + type(fault).__name__
+        finally:
+            watch.on = False
+
+    runs = [("the clock", moment, 0) for moment in (*MOMENTS[1:], None)]
+    runs = [*(("chance", MOMENTS[0], seed) for seed in range(1, seeds)), *runs]
+    found = []
+    for call in calls:
+        watch.seen, there = [], os.stat(".").st_size
+        apart[call] = given(call, MOMENTS[0], 0)
+        effect = min(watch.seen, default=WRITES if os.stat(".").st_size != there else "")
+        what = next((name for name, *run in runs if not effect and given(call, *run) != apart[call]), "")
+        found.append([what, effect])
+    alone = [at for at, row in enumerate(found) if row == ["", ""]]
+    shared = fresh(source, code)
+    for at in (*alone, *reversed(alone)):
+        if given(calls[at], MOMENTS[0], 0, shared) != apart[calls[at]]:
+            found[at][0] = "earlier calls"
     return found

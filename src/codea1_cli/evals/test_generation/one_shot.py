@@ -93,6 +93,43 @@ class CallRunner:
                     )
         return found
 
+    def depends(self, calls: Sequence[str]) -> tuple[str, dict[str, str]] | None:
+        """Why the function's values cannot be tested, empty where they can: one call's is another by chance, at another
+        time or after other calls; and by call what it does besides, as `it writes files`. None: the sandbox failed.
+
+        Of a function that one call shows to depend on such a thing no call is sure: they may come out alike once."""
+        effects: dict[str, str] = {}
+        for parts, seeds in ([[call] for call in calls], 8), ([list(calls)], 1):  # each by itself, then all together
+            parts = [[call for call in part if call not in effects] for part in parts]
+            found = self._depends([part for part in parts if part], seeds)
+            for call, what, effect in found or ():
+                if what:
+                    return f"its value depends on {what}: {call} gives several", {}
+                effects |= {call: effect} if effect else {}
+            if found is None:
+                return None
+        return "", effects
+
+    def _depends(self, parts: Sequence[list[str]], seeds: int) -> list[tuple[str, str, str]] | None:
+        """Each call, what its value depends on and what it does besides. The calls of a part share a process: where that
+        is ended they depend on each other, where its time is over nothing is known."""
+        seconds = [sum(self.expected[call].seconds for call in part) for part in parts]
+        seeds = min(seeds, 8 if sum(seconds) < 1 else 3)
+        jobs = [jail_call("depends", self.program, part, seeds) for part in parts]
+        limit = 2 * self.judge.limits.time_s + 4 * (seeds + 6) * max(seconds, default=0.0)
+        limits = replace(self.judge.limits, time_s=limit, patience=_MANY)
+        answers = self.judge.sandbox.run(jail_program(), "depends", jobs, limits).answers if jobs else []
+        if any(answer.kind is AnswerKind.UNSCORED for answer in answers):
+            return None
+        found = []
+        for part, answer in zip(parts, answers, strict=True):
+            rows = answer.value.data if answer.value is not None else None
+            sound = isinstance(rows, list) and len(rows) == len(part)
+            ended = "" if answer.kind is AnswerKind.TIMEOUT else "earlier calls"
+            pairs = rows if isinstance(rows, list) and sound else [(ended, "")] * len(part)
+            found += [(call, str(what), str(effect)) for call, (what, effect) in zip(part, pairs, strict=True)]
+        return found
+
     def _failed(self, sources: Sequence[str], calls: Sequence[str]) -> list[bool] | None:
         began = time.monotonic()
         own = self._answers([self.program], calls, self.judge.limits.time_s)[0]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,23 +13,17 @@ from typing import Any
 
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError, counted, some
+from codea1_cli.evals.test_generation import Mutant
+from codea1_cli.evals.test_generation.entries import gone_from, importing, module_of, stale_tests
 from codea1_cli.evals.test_generation.execution import coverage_of, jail_call, jail_program
-from codea1_cli.evals.test_generation.writing import Case, Studied, changed_line
-from codea1_cli.extract.source import bound, loaded, names_in, parse, parse_call
+from codea1_cli.evals.test_generation.writing import Case, Studied
+from codea1_cli.extract.source import parse, parse_call
 from codea1_cli.files import parse_source, read_source
 from codea1_cli.sandbox.base import Limits, Sandbox
 
+_SHOWN = 60  # characters of a changed line
 MARK = "written by codea1 write-tests"
 _RUN = Limits(time_s=60.0, load_s=30.0)
-_OF_PYTEST = re.compile(r"(test|pytest).*|(setup|teardown)(_module|_function)?|(setUp|tearDown)Module")
-
-
-def module_of(file: Path) -> tuple[str, Path]:
-    """A file's module as a test imports it, and the folder that it is imported from: the one above its packages."""
-    root, names = file.resolve().parent, [file.stem]
-    while (root / "__init__.py").is_file():
-        root, names = root.parent, [root.name, *names]
-    return ".".join(names if names[-1] != "__init__" else names[:-1]), root
 
 
 def path_of_tests(file: Path, out: Path) -> Path:
@@ -45,19 +39,40 @@ def check_distinct(files: Sequence[Path], out: Path) -> None:
             raise UserError(f"{first} and {file} are both the module {module_of(file)[0]}", hint="an --out for each")
 
 
-def written_before(path: Path) -> str:
-    """What an earlier call wrote there; empty for nothing. Raises UserError where the file is somebody else's, or its
-    owner has left it so that it does not parse."""
+def written_before(file: Path, out: Path, foreign: bool = False) -> str:
+    """What an earlier call wrote of a file; empty for nothing.
+
+    Raises:
+        UserError: what is there is somebody else's, or of another file, unless `foreign` passes that over; or its owner
+            has left it so that it does not parse.
+    """
+    path = path_of_tests(file, out)
     if not path.exists():
         return ""
-    if MARK not in read_source(path).partition("\n")[0]:
+    ours = MARK in read_source(path).partition("\n")[0]
+    text = parse_source(path)[0] if ours else ""
+    other = _other_origin(text, file, out)
+    if foreign and (other or not ours):
+        return ""
+    if not ours:
         raise UserError(f"{path} was not written by this command", hint="--out names another folder for the tests")
-    return parse_source(path)[0]
+    if other:
+        raise UserError(f"{path} has the tests of {other}", f"another --out for those of {file}")
+    return text
 
 
-def reserved(name: str) -> str:
-    """Why a test file cannot import a function of that name; empty where it can."""
-    return "pytest takes a function of that name in a test file for its own" if _OF_PYTEST.fullmatch(name) else ""
+def _origin(file: Path, out: Path) -> str:
+    """Where a file lies, from the folder of its tests on, as a project may be moved; in a form that a string holds."""
+    path = os.path.relpath(file.parent.resolve() / file.name, out.resolve())
+    return json.dumps(path, ensure_ascii=False)[1:-1].encode("utf-8", "backslashreplace").decode()
+
+
+def _other_origin(text: str, file: Path, out: Path) -> str:
+    """The file that a test file says to be of, where that is there and is another one."""
+    head = ast.get_docstring(parse(text) or ast.Module([], []), clean=False) or ""
+    named = head.partition(f", {MARK}")[0].removeprefix("Tests of ")
+    there = out.resolve() / named
+    return os.path.relpath(there) if named and there.is_file() and not there.samefile(file) else ""
 
 
 @dataclass(frozen=True)
@@ -70,66 +85,18 @@ class TestFunction:
     cases: tuple[Case, ...]
 
 
-def file_of_tests(studied: Sequence[Studied], file: Path, before: str = "") -> tuple[str, list[TestFunction]]:
-    """The file of all kept cases, or `before`, an earlier one, with what they add to it; and what is new in it."""
+def file_of_tests(
+    studied: Sequence[Studied], file: Path, out: Path, before: str = ""
+) -> tuple[str, list[TestFunction]]:
+    """The file of all kept cases, or `before`, an earlier one, with what they add to it; and what is new in it. It says
+    what file it is of, as seen from the folder `out` that it lies in."""
     module, taken = module_of(file)[0], set(re.findall(r"^def (test_\w+)\(", before, re.M))
     new = [function for one in studied for function in _functions(one, taken)]
-    head = before or f'"""Tests of {file.name}, {MARK}; a later call adds to them."""\n'
-    head = _importing(head, file, {one.function.name for one in studied if one.kept})
+    head = before or f'"""Tests of {_origin(file, out)}, {MARK}; a later call adds to them."""\n'
+    head = importing(head, file, {one.function.name for one in studied if one.kept})
     if any("pytest." in function.source for function in new) and not re.search(r"^import pytest$", head, re.M):
         head = re.sub(rf"^(?=from {re.escape(module)} import)", "import pytest\n\n", head, count=1, flags=re.M)
     return "\n\n\n".join([head.rstrip(), *(function.source for function in new)]) + "\n", new
-
-
-def _importing(text: str, file: Path, names: set[str]) -> str:
-    """A test file that imports these names of `file` too, and none that is gone from it: one would keep every test
-    from being run. An import that loses and gains nothing keeps its form."""
-    module, lines = module_of(file)[0], text.split("\n")
-    found, gone = _imports(text, module), gone_from(text, file)
-    new = names - {alias.name for node in found for alias in node.names if not alias.asname}
-    for node in reversed(found):
-        kept = {ast.unparse(one) for one in node.names if one.name not in gone} | (new if node is found[0] else set())
-        if kept != {*map(ast.unparse, node.names)}:
-            first, last = node.lineno - 1, node.end_lineno or node.lineno
-            line = f"from {module} import {', '.join(sorted(kept))}" if kept else f"import {module}"
-            before = lines[first].encode()[: node.col_offset].decode()
-            lines[first:last] = [before + line + lines[last - 1].encode()[node.end_col_offset :].decode()]
-    if new and not found:
-        lines = ["\n".join(lines).rstrip(), "", f"from {module} import {', '.join(sorted(new))}"]
-    return "\n".join(lines)
-
-
-def _imports(text: str, module: str) -> list[ast.ImportFrom]:
-    """The imports of a module's names at the top level of a test file, but for those of all names."""
-    tree = parse(text)
-    found = [node for node in (tree.body if tree else ()) if isinstance(node, ast.ImportFrom) and not node.level]
-    return [node for node in found if node.module == module and node.names[0].name != "*"]
-
-
-def gone_from(text: str, file: Path) -> set[str]:
-    """The names that a test file imports from `file` and that it binds no more, as far as its source tells."""
-    wanted = {alias.name for node in _imports(text, module_of(file)[0]) for alias in node.names}
-    tree = parse_source(file)[1] if wanted else ast.Module([], [])
-    there = bound(loaded(tree))
-    if {"*", "__getattr__", "globals"} & (there | names_in(tree)):
-        return set()
-    beside = {path.stem for path in file.parent.iterdir()} if file.stem == "__init__" else set[str]()
-    return {name for name in wanted - there - beside if not name.startswith("__")}
-
-
-def stale_tests(text: str) -> list[dict[str, Any]]:
-    """What stands at the top level of a test file and mentions names that nothing in it binds, as a test of a function
-    does that is gone: its name, its first and last line, and the names."""
-    tree = parse(text) or ast.Module([], [])
-    nodes = list(ast.walk(tree))
-    there = {*dir(builtins), *bound(nodes), *(node.arg for node in nodes if isinstance(node, ast.arg))}
-    found = []
-    for node in tree.body if "*" not in there else ():
-        if missing := sorted(name for name in names_in(node) - there if not name.startswith("__")):
-            first = min([node.lineno, *(part.lineno for part in getattr(node, "decorator_list", ()))])
-            lines = [first, node.end_lineno or first]
-            found.append({"test": getattr(node, "name", type(node).__name__), "lines": lines, "missing": missing})
-    return found
 
 
 def _functions(one: Studied, taken: set[str]) -> list[TestFunction]:
@@ -202,8 +169,17 @@ def _remarks(one: Studied, case: Case) -> list[str]:
         found.append("what the function gives today: no sample of the model states it")
     if alone := one.alone(case):
         more = f", and {len(alone) - 1} more" if len(alone) > 1 else ""
-        found.append(f"alone kills line {alone[0].line}: {changed_line(one.function.program, alone[0])}{more}")
+        found.append(f"alone kills line {alone[0].line}: {_changed_line(one.function.program, alone[0])}{more}")
     return found
+
+
+def _changed_line(program: str, mutant: Mutant) -> str:
+    """The line of a program as a mutant has it."""
+    if mutant.source is None:
+        return "(does not compile)"
+    pairs = zip(program.splitlines(), mutant.source.splitlines(), strict=False)
+    text = next((new.strip() for old, new in pairs if old != new), "(removed)")
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 def _names(call: str, function: str) -> tuple[str, ...] | None:
@@ -253,13 +229,13 @@ def write_tests(studied: Sequence[Studied], file: Path, out: Path, sandbox: Sand
     is who says that they pass, `pytest` or, where it is not there to be asked, `judge`.
 
     Raises:
-        UserError: a file of that name is somebody else's.
+        UserError: a file of that name is somebody else's, or has the tests of another one.
     """
     path = path_of_tests(file, out)
-    before = written_before(path)
+    before = written_before(file, out)
     count, by, failing = 0, "", dict[Case | None, str]({None: ""})
     while failing and any(one.kept for one in studied):
-        text, new = file_of_tests(studied, file, before)
+        text, new = file_of_tests(studied, file, out, before)
         rows = passes(sandbox, file, text)
         failing = dict(_failing(new, rows) if rows is not None else ())
         for one in studied:
@@ -270,7 +246,7 @@ def write_tests(studied: Sequence[Studied], file: Path, out: Path, sandbox: Sand
         if not failing:
             count, by = sum(len(function.cases) for function in new), "judge" if rows is None else "pytest"
     gone = sorted(gone_from(before, file))
-    text = file_of_tests(studied, file, before)[0] if count or gone else before
+    text = file_of_tests(studied, file, out, before)[0] if count or gone else before
     if text != before:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, text)
@@ -284,7 +260,26 @@ def write_tests(studied: Sequence[Studied], file: Path, out: Path, sandbox: Sand
         "gone": gone,
         "stale": stale_tests(text),
         "coverage": {name: vars(coverage_of(program, frozenset().union(*part))) for name, part in arcs.items() if part},
-        "functions": [one.report() for one in studied],
+        "functions": [_report(one) for one in studied],
+    }
+
+
+def _report(one: Studied) -> dict[str, Any]:
+    """The function's counts, its kept tests and the mutants that survive, as `--json` has them."""
+    program = one.function.program
+    alive = [{"line": m.line, "operator": m.operator, "changed": _changed_line(program, m)} for m in one.survivors]
+    kept = [{"call": c.call, "answer": c.text, "votes": c.votes, "asked": c.asked} for c in one.kept]
+    return {
+        "name": one.function.name,
+        "not_tested": one.fault,
+        "unscored": one.unscored,
+        "mutants": len(one.mutants),
+        "killed_before": one.killed_before,
+        "killed_after": one.killed_after,
+        "existing": len(one.existing),
+        "failing": one.failing,
+        "kept": kept,
+        "survivors": alive,
     }
 
 

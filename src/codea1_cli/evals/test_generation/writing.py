@@ -1,7 +1,8 @@
 """Tests for somebody's own functions: which of a model's calls are worth keeping, beside the tests that exist.
 
 A model states what a call should give; what a test is written with is what the function gives today, asked twice in
-interpreters of other hash seeds. How many samples state the same, and what the others state, is kept beside it.
+interpreters of other hash seeds, then again, at other times and after other calls: where that changes it, or the call
+does more than give it, it is none. How many samples state the same, and what the others state, is kept beside it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import ast
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from codea1_cli.errors import counted
 from codea1_cli.evals.test_generation import Function, Mutant, own_mutants
@@ -18,14 +18,15 @@ from codea1_cli.evals.test_generation.execution import Arcs, TestRunner
 from codea1_cli.evals.test_generation.one_shot import CallRunner
 from codea1_cli.extract import parse_suite
 from codea1_cli.extract.folding import Stated, fold
-from codea1_cli.extract.source import parse, parse_call
+from codea1_cli.extract.source import parse
+from codea1_cli.extract.suite import readable, votes
 from codea1_cli.judging.compare import numbered
 from codea1_cli.judging.judge import Judge, well_formed
+from codea1_cli.judging.references import VARIES
 from codea1_cli.sandbox.values import show
 from codea1_cli.sandbox.verdicts import Expected
 
 MAX_CALLS = 64  # of one function that are tried
-_SHOWN = 60  # characters of a changed line
 _UNFIT = "raised: TypeError"  # as for too many arguments: the call does not fit the function
 
 
@@ -49,10 +50,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Alarm:
-    """A call whose answer samples state otherwise than the function of this line gives it (`got`, or what it raises).
+    """A call whose answer is stated otherwise than the function of this line gives it (`got`, or what it raises).
 
     votes: samples that state `stated`; against: those that state what it gives, of the `asked` that make the call.
-    word: the example or test of this call that there is, else the docstring's first line.
+    word: the example or test of this call that there is, else the docstring's first line. by: which of them states it,
+    `the docstring` or `an existing test`; empty where samples alone do.
     """
 
     function: str
@@ -64,6 +66,7 @@ class Alarm:
     against: int
     asked: int
     word: str
+    by: str = ""
 
     @property
     def given(self) -> str:
@@ -71,9 +74,10 @@ class Alarm:
         return self.got.replace("raised: ", "raises ", 1) if self.got.startswith("raised: ") else f"gives {self.got}"
 
     @property
-    def rank(self) -> tuple[int, float]:
-        """Small where many samples agree: by the votes' lead, then by their share."""
-        return self.against - self.votes, -self.votes / self.asked
+    def rank(self) -> tuple[bool, int, float]:
+        """Small where the project itself states it, then where many samples agree: by the votes' lead, then by their
+        share."""
+        return not self.by, self.against - self.votes, -self.votes / max(self.asked, 1)
 
 
 @dataclass
@@ -121,33 +125,6 @@ class Studied:
         others = self.killed(one for one in (*self.existing, *self.kept) if one.call != case.call)
         return [self.mutants[at] for at in sorted(case.kills - others)]
 
-    def report(self) -> dict[str, Any]:
-        """The function's counts, its kept tests and the mutants that survive, as `--json` has them."""
-        program = self.function.program
-        alive = [{"line": m.line, "operator": m.operator, "changed": changed_line(program, m)} for m in self.survivors]
-        kept = [{"call": c.call, "answer": c.text, "votes": c.votes, "asked": c.asked} for c in self.kept]
-        return {
-            "name": self.function.name,
-            "not_tested": self.fault,
-            "unscored": self.unscored,
-            "mutants": len(self.mutants),
-            "killed_before": self.killed_before,
-            "killed_after": self.killed_after,
-            "existing": len(self.existing),
-            "failing": self.failing,
-            "kept": kept,
-            "survivors": alive,
-        }
-
-
-def changed_line(program: str, mutant: Mutant) -> str:
-    """The line of a program as a mutant has it."""
-    if mutant.source is None:
-        return "(does not compile)"
-    pairs = zip(program.splitlines(), mutant.source.splitlines(), strict=False)
-    text = next((new.strip() for old, new in pairs if old != new), "(removed)")
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
-
 
 class Student:
     """Runs suites of functions. Thread-safe; blocking. judge and runner share a sandbox."""
@@ -161,9 +138,12 @@ class Student:
         name, program = function.name, function.program
         old, stated = well_formed(existing, name), votes(suites, name)
         own = list(dict.fromkeys(str(test.call) for test in old))
-        expected = self.judge.expected(program, name, [*own, *list(stated)[:MAX_CALLS]], own)
-        if any(answer.reason == "unscored" for answer in expected.values()):
+        answered = self._answered(function, [*own, *list(stated)[:MAX_CALLS]], own)
+        if answered is None:
             return Studied(function, unscored=True)
+        expected, fault = answered
+        if fault:
+            return Studied(function, fault=fault)
         passing = {
             str(one.call): one.source
             for one in old
@@ -196,33 +176,56 @@ class Student:
             found.fault = _why(function, suites, stated, expected)
         return found
 
+    def _answered(
+        self, function: Function, calls: Sequence[str], own: Sequence[str]
+    ) -> tuple[dict[str, Expected], str] | None:
+        """What the function gives for each call, those out of `calls` without an answer that do more than give it; and
+        why no value of it is to be relied on. None: the sandbox failed."""
+        expected = self.judge.expected(function.program, function.name, calls, own)
+        answering = [call for call, answer in expected.items() if answer.valid or answer.reason == VARIES]
+        found = CallRunner(self.judge, function.program, expected).depends(answering)
+        if found is None or any(answer.reason == "unscored" for answer in expected.values()):
+            return None
+        effects = {call: Expected(call, False, reason=what) for call, what in found[1].items() if call not in own}
+        return expected | effects, found[0]
+
     def _case(self, answer: Expected, stated: Sequence[Stated], kills: frozenset[int], arcs: Arcs) -> Case:
         right, others = tally(self.judge, answer, stated)
         return Case(answer.call, answer.text, right, len(stated), others, kills, arcs)
 
-    def alarms(self, function: Function, suites: Sequence[str]) -> tuple[list[Alarm], str] | None:
-        """The calls of which more samples state another answer than the function's own, those that most agree on first;
-        none of a call whose answer an existing test or example states as it is. With them why no call could become
-        one, empty where any could. None: the sandbox failed."""
+    def alarms(
+        self, function: Function, suites: Sequence[str], existing: Sequence[str] = ()
+    ) -> tuple[list[Alarm], str] | None:
+        """The calls of which an example of the docstring or one of the `existing` tests states another answer than the
+        function's own, then those of which more samples do, those that most agree on first; none of a call whose answer
+        an example or test states as it is. With them why no call could become one, empty where any could. None: the
+        sandbox failed."""
         stated = votes(suites if len(set(suites)) > 1 else suites[:1], function.name)  # greedy ones are one vote
-        expected = self.judge.expected(function.program, function.name, list(stated)[:MAX_CALLS])
-        if any(answer.reason == "unscored" for answer in expected.values()):
-            return None
-        examples = {str(one.call): one for one in well_formed(function.calls, function.name)}
+        examples = {str(one.call): one for one in well_formed(function.calls, function.name) if one.stated}
+        answered = self._answered(function, [*examples, *list(stated)[:MAX_CALLS]], list(examples))
+        if answered is None or answered[1]:
+            return answered and ([], answered[1])
         summary = function.description.strip().partition("\n")[0]
         compared, found = False, list[Alarm]()
-        for call, answer in expected.items():
-            right, others = tally(self.judge, answer, stated[call])
-            raised = answer.reason.startswith("raised: ") and not answer.reason.startswith(_UNFIT)
-            compared = compared or answer.valid or raised
+        for call, answer in answered[0].items():
+            right, others = tally(self.judge, answer, stated.get(call, []))
+            raised = answer.reason.startswith("raised: ")
             known = examples.get(call)
-            sure = known and known.stated and answer.valid and self.judge.equal(answer.value, known.stated.value)
-            if others and others[0][1] > right and (answer.valid or raised) and not sure:
-                text, count = others[0]
+            if not answer.valid and (not raised or (not known and answer.reason.startswith(_UNFIT))):
+                continue
+            compared = compared or call in stated
+            text, count, by = *(others[0] if others else ("", 0)), ""
+            if known is not None and known.stated is not None:
+                if answer.valid and self.judge.equal(answer.value, known.stated.value):
+                    continue
+                text = show(known.stated.value, 200)
+                by = "an existing test" if known.source in existing else "the docstring"
+                count = sum(self.judge.equal(one.value, known.stated.value) for one in stated.get(call, []))
+            if by or count > right:
                 got, word = answer.text if answer.valid else answer.reason, known.source if known else summary
-                name, line = function.name, function.first
-                found.append(Alarm(name, line, call, got, text, count, right, len(stated[call]), word))
-        fault = "" if compared else _why(function, suites, stated, expected)
+                place, asked = (function.name, function.first, call), len(stated.get(call, []))
+                found.append(Alarm(*place, got, text, count, right, asked, word, by))
+        fault = "" if compared or found else _why(function, suites, stated, answered[0])
         return sorted(found, key=lambda one: one.rank), fault
 
 
@@ -233,23 +236,6 @@ def tally(judge: Judge, answer: Expected, stated: Sequence[Stated]) -> tuple[int
     ranked = Counter(numbers).most_common()  # of equals the first stated
     others = tuple((show(wrong[numbers.index(number)].value, 200), count) for number, count in ranked)
     return len(stated) - len(wrong), others
-
-
-def votes(suites: Sequence[str], entry_point: str) -> dict[str, list[Stated]]:
-    """What samples state of each call: one vote of each sample that states a value, its first."""
-    found: dict[str, list[Stated]] = {}
-    for suite in suites:
-        seen = set()
-        for one in parse_suite(suite, entry_point):
-            if one.invalid is None and one.call is not None and one.call not in seen:
-                seen.add(one.call)
-                found.setdefault(one.call, []).extend([one.stated] if one.stated is not None else [])
-    return found
-
-
-def readable(call: str) -> bool:
-    """Whether no argument of a call is a comparison: a suite cut off or garbled reads as one."""
-    return not any(isinstance(one, ast.Compare | ast.BoolOp) for one in parse_call(call).args)
 
 
 def written(answer: Expected) -> bool:
@@ -295,5 +281,6 @@ def _why(
         return f"the model wrote no test of it: {replies}, {counted(len(asserts), 'assert')}{mostly}"
     reasons = Counter(answer.reason or "its value has no literal" for answer in expected.values())
     reason, count = reasons.most_common(1)[0]
-    hint = "" if "->" in function.shown or ": " in function.shown.partition(")")[0] else "; it has no annotations"
+    typed = "->" in function.shown or ": " in function.shown.partition(")")[0]
+    hint = "; it has no annotations" if not typed and reason.startswith("raised: ") else ""
     return f"none of {counted(len(expected), 'call')} makes a test: {reason} ({count}){hint}"
