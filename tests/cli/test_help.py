@@ -153,6 +153,22 @@ def test_a_command_that_lacks_its_word_shows_what_there_is(words, capsys):
     assert "Usage: codea1" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_an_argument_too_many_is_named_with_what_the_command_takes(path, call):
+    command = typer.main.get_command(app)
+    for name in path:
+        command = command.commands[name]
+    if any(param.nargs == -1 for param in command.params):
+        pytest.skip("it takes any number")
+    needed = [word for param in command.params if param.required and param.opts for word in (param.opts[-1], "code")]
+    words = ["a", "b", "c", "d"]
+    done = call(app, *path, *words, *(word for word in needed if needed and needed[0].startswith("-")))
+    assert done.code == 2
+    assert "unexpected" not in done.err
+    if "too many" in done.err:
+        assert f"hint: codea1 {' '.join(path)} takes " in done.err
+
+
 @pytest.mark.parametrize("path", [(), *sorted({leaf[:1] for leaf in COMMANDS if len(leaf) > 1})], ids=" ".join)
 def test_help_lists_commands_with_whole_summaries_of_one_line(path, call):
     command = typer.main.get_command(app)

@@ -133,8 +133,6 @@ def test_tests_for_a_file_go_on_from_the_answers_that_were_kept(
         "2",
         "--find-bugs",
         "--json",
-        "--out",
-        ".",
     )
     with monkeypatch.context() as patch:  # nothing runs before all is sampled
         patch.setattr(write_tests, "open_sandbox", lambda _: contextlib.nullcontext(SimpleNamespace(workers=1)))

@@ -243,6 +243,9 @@ def test_equal_samples_are_told(server: StandIn, tmp_path: Path, caplog) -> None
     server.answer = lambda body, _: completion(*["same"] * body.get("n", 1))
     sampler(server, tmp_path).generate([*PROMPTS, PROMPTS[0] * 2], FOUR)
     assert "the replies to each prompt are all equal" in caplog.text
+    caplog.clear()
+    sampler(server, tmp_path).generate([PROMPTS[0] * 3], FOUR)
+    assert "the replies to each prompt are all equal" in caplog.text, "of one prompt"
 
 
 @pytest.mark.parametrize(
@@ -347,6 +350,8 @@ def test_options_that_are_wrong_or_without_use_are_refused() -> None:
         ({"server": "ftp://a/v1"}, "is not the address of a server"),
         ({"server": "http://user:word@a/v1"}, "holds a login"),
         ({"server": "http://a/v1?x=1"}, "is not the address of a server"),
+        ({"server": "http://a/v1/chat/completions/"}, "is where a chat is asked"),
+        ({"server": "http://a/v1/completions"}, "is where a chat is asked"),
         ({"server": "http://a/v1", "omit": ["sed"]}, "--omit sed: no such parameter"),
         ({"concurrency": 3}, "without --server there is no use for --concurrency"),
         ({"max_requests": 3}, "without --server there is no use for --max-requests"),

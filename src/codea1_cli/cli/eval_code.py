@@ -121,8 +121,8 @@ def evaluate(
     from codea1_cli.runs.policy_folders import find_model
     from codea1_cli.sandbox.make import make_sandbox
 
-    view.refuse_what_has_no_effect(context)
     benchmark = registry.open_benchmark(context.info_name or "", subset)
+    view.refuse_what_has_no_effect(context, getattr(benchmark, "n", 1))
     style = _one_of(prompt, benchmark.styles, "--prompt")
     here = select is not None and test_model is not None and test_server is None
     server, plan = served.find("auto" if here else engine, needed=test_server is None), None

@@ -156,13 +156,13 @@ def refuse_idle(context: typer.Context, *rules: tuple[object, str, str]) -> None
             raise UserError(text.format(", ".join(idle)))
 
 
-def refuse_what_has_no_effect(context: typer.Context) -> None:
-    """Options of eval-code that a user gave and that would change nothing.
+def refuse_what_has_no_effect(context: typer.Context, usual: int) -> None:
+    """Options of eval-code that a user gave and that would change nothing; usual: samples of a task without `--n`.
 
     Raises:
         UserError: names them.
     """
-    name, params = context.info_name or "", context.params
+    name, params, n = context.info_name or "", context.params, context.params["n"] or usual
     samples, select = params["samples"] is not None, params["select"] is not None
     writes, there = params["test_model"] is not None, params["test_server"] is not None
     of_tests = {"top_p", "seed", "engine", "sample_only", "runs"} if select else set[str]()
@@ -174,6 +174,7 @@ def refuse_what_has_no_effect(context: typer.Context) -> None:
             "select",
             f"{{}} is not for {name}: an assert can state few of its functions' results",
         ),
+        (not samples and n == 1, "select", "of one sample for each task there is none to choose: {} needs --n"),
         (samples, " ".join(one for one in _OF_SAMPLING.split() if one not in of_tests), _UNASKED),
         (samples and not (select and there), OF_SERVER, _UNASKED),
         # what a user would wait for in vain

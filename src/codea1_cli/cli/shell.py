@@ -33,7 +33,11 @@ def usage_fault(error: typer.TyperException) -> tuple[str, str | None]:
     hint = None
     if context is not None:
         hint = f"see {context.command_path} --help"
-        if option := getattr(error, "option_name", None):
+        if surplus := re.fullmatch(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", message):
+            taken = [param for param in context.command.params if param.param_type_name == "argument"]
+            names = [param.metavar or str(param.name).upper() for param in taken] or ["options alone"]
+            message, hint = f"too many arguments: {surplus[1]}", f"{context.command_path} takes {' '.join(names)}"
+        elif option := getattr(error, "option_name", None):
             params = context.command.params
             if option == "--run" and any("RUN" in (param.metavar or "") for param in params):
                 hint = f"without --run: {context.command_path} RUN"

@@ -4,6 +4,7 @@ is; `server.py` asks it."""
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -77,7 +78,11 @@ class ServerOptions:
             if name not in PARAMETERS:
                 hint = did_you_mean(name, PARAMETERS) or f"one of {', '.join(PARAMETERS)}"
                 raise UserError(f"--omit {name}: no such parameter is sent", hint)
-        return Server(check_address(url, "a server", "http://HOST:PORT/v1, and its key in " + key), self, key)
+        found = check_address(url, "a server", "http://HOST:PORT/v1, and its key in " + key)
+        base = re.sub(r"(/chat)?/completions$", "", found)
+        if base != found:
+            raise UserError(f"{found!r} is where a chat is asked, not the server's address", f"without it: {base}")
+        return Server(found, self, key)
 
 
 @dataclass(frozen=True)

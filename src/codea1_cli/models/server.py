@@ -99,7 +99,7 @@ class ServerSampler:
         self.seconds += time.monotonic() - began
         if len(unfit) == len(prompts) > 3:
             raise UserError(f"no prompt with its reply fits {self.name}", "lower --max-new-tokens")
-        if copies > 1 and len(prompts) > 3 and all(len(set(row)) == 1 for row in texts):
+        if copies > 1 and copies * len(prompts) > 3 and all(len(set(row)) == 1 for row in texts):
             self._tell(f"the replies to each prompt are all equal: {self.name} may sample as it likes")
         return [[row[number % copies] for number in range(settings.n)] for row in texts]
 
