@@ -111,7 +111,7 @@ class CallRunner:
         return "", effects
 
     def _depends(self, parts: Sequence[list[str]], seeds: int) -> list[tuple[str, str, str]] | None:
-        """Each call, what its value depends on and what it does besides. The calls of a part share a process: where that
+        """Each call, what its value depends on and what it does besides. A part's calls share a process: where that
         is ended they depend on each other, where its time is over nothing is known."""
         seconds = [sum(self.expected[call].seconds for call in part) for part in parts]
         seeds = min(seeds, 8 if sum(seconds) < 1 else 3)
