@@ -7,10 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import codea1_cli
-from codea1_cli import api, judge, mutation_score, rollouts
+from codea1_cli import SandboxOptions, api, judge, mutation_score, rollouts
 from codea1_cli.errors import UserError
 from codea1_cli.tiny import model_path, problems_path
 from tests.cli.fake_run import make_run
@@ -85,6 +86,56 @@ def test_what_is_wrong_is_named(tmp_path):
     make_run(tmp_path)
     with pytest.raises(UserError, match="no rollouts of step 77"):
         rollouts(step=77, runs=tmp_path)
+    assert list(rollouts(runs=str(tmp_path))) == list(rollouts(tmp_path / "first")), "a path is a text or a Path"
+
+
+ROW = {"entry_point": "f", "reference": RIGHT, "candidate": RIGHT, "tests": ["assert f(1) == 1"]}
+MAPPINGS, TEXTS = "where a list, each part a mapping, is wanted", "where a list, each part a text, is wanted"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "named", "said"),
+    [
+        ("judge", [None], {}, f"judge: rows is None, {MAPPINGS}"),
+        ("judge", [5], {}, f"judge: rows is 5, {MAPPINGS}"),
+        ("judge", [ROW], {}, MAPPINGS),
+        ("judge", [[ROW, 5]], {}, "row 1 is 5, where a mapping is wanted"),
+        ("judge", [[]], {"time_limit_s": 0}, "judge: time_limit_s is 0"),
+        ("judge", [[]], {"time_limit_s": "4"}, "judge: time_limit_s is '4', where a number is wanted"),
+        ("judge", [[]], {"memory_mb": True}, "judge: memory_mb is True, where a whole number is wanted"),
+        ("judge", [[]], {"tolerance": math.nan}, "judge: tolerance is no number of at least 0"),
+        ("judge", [[]], {"sandbox": "local"}, "judge: sandbox is 'local', where a sandbox of make_sandbox or None"),
+        ("pass_at_k", [10, 20, 1], {}, "20 passes among 10 samples: c is from 0 to n"),
+        ("pass_at_k", [10, 3, 11], {}, "pass@11 of 10 samples: k is from 1 to n"),
+        ("pass_at_k", [10, 3, 0], {}, "pass@0 of 10 samples"),
+        ("pass_at_k", [10, 3.0, 1], {}, "pass_at_k: c is 3.0, where a whole number is wanted"),
+        ("mutation_score", [RIGHT, "f", "assert f(1) == 1"], {}, f"tests is 'assert f(1) == 1', {TEXTS}"),
+        ("mutation_score", [RIGHT, "f", [5]], {}, TEXTS),
+        ("mutation_score", [None, "f", []], {}, "mutation_score: source is None, where a text is wanted"),
+        ("extract_code", [None, "f"], {}, "extract_code: text is None, where a text is wanted"),
+        ("parse_suite", ["assert f(1) == 1", None], {}, "parse_suite: entry_point is None, where a text is wanted"),
+        ("read_problems", [5], {}, "read_problems: path is 5, where a path or a text is wanted"),
+        ("mistake_book", [5], {}, "mistake_book: run is 5, where a text or a path or None is wanted"),
+        ("rollouts", [], {"step": "1"}, "rollouts: step is '1', where a whole number or None is wanted"),
+        ("make_sandbox", ["local"], {}, "make_sandbox: options is 'local', where a SandboxOptions is wanted"),
+        ("make_sandbox", [SandboxOptions(require="all")], {}, f"SandboxOptions: require is 'all', {TEXTS}"),
+        ("SandboxOptions", [], {"workers": 0}, "a sandbox of 0 workers runs nothing"),
+        ("SandboxOptions", [5], {}, "no sandbox is called '5'"),
+    ],
+)
+def test_an_argument_of_another_kind_is_named_with_what_is_wanted(name, arguments, named, said):
+    with pytest.raises(UserError) as told:
+        getattr(codea1_cli, name)(*arguments, **named)
+    assert said in str(told.value)
+
+
+def test_what_is_as_good_as_a_list_or_a_number_is_taken():
+    assert [one.status for one in judge(iter([ROW, ROW]), time_limit_s=np.float32(4))] == ["ok", "ok"]
+    for tests in (("assert f(1) == 1",), np.array(["assert f(1) == 1"])):
+        assert mutation_score(RIGHT, "f", tests).outcomes == ["passed"]
+    assert codea1_cli.pass_at_k(np.int64(4), c=2, k=1) == 0.5
+    with pytest.raises(TypeError, match=r"judge\(\) got an unexpected keyword"):
+        judge([], limit=3)
 
 
 @pytest.mark.slow

@@ -1,29 +1,36 @@
 """What other programs may use: replies read, programs judged, tests scored, a run's records as rows.
 
 `from codea1_cli import judge` and the like; docs/python.md shows each. Models are no part of it: nothing here imports
-torch. Programs run in a sandbox; one is started for all calls that are given none, and ends with the process.
+torch. Programs run in a sandbox; one is started for all calls that are given none, and ends with the process. Each
+function says by UserError which of its arguments is none of what its annotation names.
 """
 
 from __future__ import annotations
 
 import atexit
+import inspect
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+import reprlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from codea1_cli import extract
 from codea1_cli.errors import UserError
-from codea1_cli.evals.statistics import pass_at_k
-from codea1_cli.extract import extract_code, parse_suite
+from codea1_cli.evals import statistics
 from codea1_cli.mistakes import BookRow, MistakeStore
-from codea1_cli.problems.problem import Problem, read_problems
+from codea1_cli.problems import problem
+from codea1_cli.problems.problem import Problem
 from codea1_cli.runs.rollout_files import rollout_files, whole_rollouts
 from codea1_cli.runs.run_dir import RunDir, find_run, runs_root
+from codea1_cli.sandbox import make
 from codea1_cli.sandbox.base import Limits, Sandbox
-from codea1_cli.sandbox.make import SandboxOptions, make_sandbox
+from codea1_cli.sandbox.make import SandboxOptions
 
 __all__ = [
     "BookRow",
@@ -41,6 +48,64 @@ __all__ = [
     "read_problems",
     "rollouts",
 ]
+P = ParamSpec("P")
+R = TypeVar("R")
+_KINDS = {int: Integral, float: Real, Path: os.PathLike, Sequence: Collection}  # what is taken as such
+_WORDS = {
+    int: "a whole number", float: "a number", bool: "True or False", str: "a text", Path: "a path", NoneType: "None",
+    Sequence: "a list", Iterable: "a list", Mapping: "a mapping", Sandbox: "a sandbox of make_sandbox",
+}  # fmt: skip
+
+
+def _checked(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, which refuses an argument of another kind before it does anything."""
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        hints, given = get_type_hints(function), {}
+        with suppress(TypeError):  # which the call says better
+            given = inspect.signature(function).bind(*args, **kwargs).arguments
+        for name, value in given.items():
+            _expect(f"{function.__name__}: {name}", value, hints[name])
+            if isinstance(value, SandboxOptions):
+                for field, hint in get_type_hints(SandboxOptions).items():
+                    _expect(f"SandboxOptions: {field}", getattr(value, field), hint)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def _expect(name: str, value: object, hint: Any) -> None:
+    if not _is(value, hint):
+        raise UserError(f"{name} is {reprlib.repr(value)}, where {_wanted(hint)} is wanted")
+
+
+def _is(value: object, hint: Any) -> bool:
+    """Whether a value is what an annotation says; what an iterator gives is seen when it gives it."""
+    kind, parts = get_origin(hint) or hint, get_args(hint)
+    if kind in (Union, UnionType):
+        return any(_is(value, part) for part in parts)
+    if kind is Sandbox:
+        return hasattr(value, "run")
+    if isinstance(value, str | bytes | Mapping) and kind in (Sequence, Iterable):
+        return False  # of their parts nobody means one
+    if isinstance(value, bool) and kind is not bool:
+        return False
+    sound = isinstance(value, _KINDS.get(kind, kind))
+    return sound and (kind is not Sequence or all(_is(part, parts[0]) for part in value))  # type: ignore[attr-defined]
+
+
+def _wanted(hint: Any) -> str:
+    kind, parts = get_origin(hint) or hint, get_args(hint)
+    if kind in (Union, UnionType):
+        return " or ".join(map(_wanted, parts))
+    word = _WORDS.get(kind) or f"a {kind.__name__}"
+    return f"{word}, each part {_wanted(parts[0])}," if kind in (Sequence, Iterable) else word
+
+
+extract_code, parse_suite = _checked(extract.extract_code), _checked(extract.parse_suite)
+make_sandbox, pass_at_k = _checked(make.make_sandbox), _checked(statistics.pass_at_k)
+read_problems = _checked(problem.read_problems)
 
 
 @dataclass(frozen=True)
@@ -72,6 +137,7 @@ class Judged:
         return any(verdict != "passed" for verdict in right)
 
 
+@_checked
 def judge(
     rows: Iterable[Mapping[str, Any]],
     *,
@@ -89,11 +155,16 @@ def judge(
     Raises:
         UserError: a row lacks a field, or has one of another type.
     """
-    from codea1_cli.judging.judge_rows import RowJudge, row_of
+    from codea1_cli.judging.judge_rows import RowJudge, numbers_of, row_of
 
-    read = [row_of({"id": str(number), **row}, f"row {number}") for number, row in enumerate(rows)]
+    limits = {"time_limit_s": float(time_limit_s), "memory_mb": int(memory_mb), "tolerance": float(tolerance)}
+    numbers_of(limits, "judge")
+    read = []
+    for number, row in enumerate(rows):
+        _expect(f"row {number}", row, Mapping)
+        read.append(row_of({"id": str(number), **row}, f"row {number}"))
     box = sandbox or _shared_sandbox(os.getpid())
-    judged = RowJudge(box, Limits(time_s=time_limit_s, memory_mb=memory_mb), tolerance)
+    judged = RowJudge(box, Limits(time_s=float(time_limit_s), memory_mb=int(memory_mb)), float(tolerance))
     return [Judged(**report) for report in judged.stream(read, box.workers)]
 
 
@@ -113,6 +184,7 @@ class MutationScore:
         return self.killed / self.mutants if self.mutants else None
 
 
+@_checked
 def mutation_score(
     source: str, entry_point: str, tests: Sequence[str], *, sandbox: Sandbox | None = None
 ) -> MutationScore | None:
@@ -139,7 +211,8 @@ def mutation_score(
     return MutationScore(outcomes, row["mutants"], row["killed"], [one["diff"] for one in row["survivors"]])
 
 
-def mistake_book(run: str | None = None, *, runs: Path | None = None) -> list[BookRow]:
+@_checked
+def mistake_book(run: str | Path | None = None, *, runs: str | Path | None = None) -> list[BookRow]:
     """The live tests of a run's Mistake Book, problem by problem, the most often failed first.
 
     run: its name in the folder `runs` (CODEA1_RUNS, or ./runs) or its path; None: the newest.
@@ -151,7 +224,10 @@ def mistake_book(run: str | None = None, *, runs: Path | None = None) -> list[Bo
         return store.live()
 
 
-def rollouts(run: str | None = None, step: int | None = None, *, runs: Path | None = None) -> Iterator[dict[str, Any]]:
+@_checked
+def rollouts(
+    run: str | Path | None = None, step: int | None = None, *, runs: str | Path | None = None
+) -> Iterator[dict[str, Any]]:
     """What a run sampled: a row per candidate, with its suites and all verdicts (docs/run-directory.md has the
     columns), steps in order, or those of one step. The run is named as for `mistake_book`.
 
@@ -165,8 +241,8 @@ def rollouts(run: str | None = None, step: int | None = None, *, runs: Path | No
     return (row for at in steps for row in whole_rollouts(found[at]))
 
 
-def _run(name: str | None, root: Path | None) -> RunDir:
-    return find_run(name, runs_root(root))
+def _run(name: str | Path | None, root: str | Path | None) -> RunDir:
+    return find_run(None if name is None else str(name), runs_root(root))
 
 
 @lru_cache(maxsize=1)

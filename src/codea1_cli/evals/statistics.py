@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from codea1_cli.errors import counted
+from codea1_cli.errors import UserError, counted
 from codea1_cli.evals.benchmark import COUNTED, ReferenceReport, Scored, Status
 
 KS = (1, 2, 4, 5, 8, 10, 16, 32, 64, 100, 200)
@@ -91,12 +91,12 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     """The unbiased estimate of passing at least once in `k` samples, from `c` passes among `n`.
 
     1 - C(n - c, k) / C(n, k) (Chen et al. 2021, "Evaluating large language models trained on code"), in exact integers.
-    Raises ValueError unless 0 <= c <= n and 1 <= k <= n: fewer samples than k say nothing about k.
+    Raises UserError unless 0 <= c <= n and 1 <= k <= n: fewer samples than k say nothing about k.
     """
     if not 0 <= c <= n:
-        raise ValueError(f"{c} passes among {counted(n, 'sample')}")
+        raise UserError(f"{c} passes among {counted(n, 'sample')}: c is from 0 to n")
     if not 1 <= k <= n:
-        raise ValueError(f"pass@{k} needs at least {counted(k, 'sample')}, got {n}")
+        raise UserError(f"pass@{k} of {counted(n, 'sample')}: k is from 1 to n")
     whole = math.comb(n, k)
     return (whole - math.comb(n - c, k)) / whole
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,6 +60,12 @@ def row_of(raw: dict[str, Any], where: str) -> JudgeRow:
         raise UserError(f"{where}: tests is no list of texts")
     if suite is not None and not isinstance(suite, str):
         raise UserError(f"{where}: suite is no text")
+    texts = {name: raw[name] for name in _TEXTS}
+    return JudgeRow(**texts, tests=None if tests is None else tuple(tests), suite=suite, **numbers_of(raw, where))
+
+
+def numbers_of(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The tolerance and the limits among the fields of a row. Raises UserError naming the one that is wrong."""
     numbers = {name: raw[name] for name in _NUMBERS if raw.get(name) is not None}
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
@@ -68,8 +74,7 @@ def row_of(raw: dict[str, Any], where: str) -> JudgeRow:
             raise UserError(f"{where}: {name} is 0")
     if "memory_mb" in numbers:
         numbers["memory_mb"] = int(numbers["memory_mb"])
-    texts = {name: raw[name] for name in _TEXTS}
-    return JudgeRow(**texts, tests=None if tests is None else tuple(tests), suite=suite, **numbers)
+    return numbers
 
 
 class RowJudge:

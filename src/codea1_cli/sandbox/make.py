@@ -60,7 +60,8 @@ class SandboxOptions:
     are imported before programs are. environment: what programs find around them.
 
     Raises:
-        UserError: there is no such backend, or the endpoint is missing, no address, or goes with another backend.
+        UserError: there is no such backend, or the endpoint is missing, no address, or goes with another backend; or
+            there are no workers.
     """
 
     backend: str = "local"
@@ -73,7 +74,9 @@ class SandboxOptions:
     environment: SandboxEnvironment = field(default_factory=SandboxEnvironment)
 
     def __post_init__(self) -> None:
-        backend_endpoint(self.backend, self.endpoint)
+        backend_endpoint(str(self.backend), self.endpoint)
+        if isinstance(self.workers, int) and self.workers < 1:
+            raise UserError(f"a sandbox of {self.workers} workers runs nothing", hint="workers: 1 or more")
 
     @property
     def on_this_machine(self) -> bool:
