@@ -27,7 +27,13 @@ def main() -> int:
     wish = parser.parse_args()
     study = read_study(wish.study)
     runs = {arm: sorted((wish.out / arm).glob("seed-*")) for arm in study.arms}
-    curves = {arm: [points(folder, wish.figures) for folder in folders] for arm, folders in runs.items() if folders}
+    base = study.base or next(iter(study.arms))
+    start = {folder.name: points(folder, wish.figures) for folder in runs[base]}
+    curves = {
+        arm: [begun(points(folder, wish.figures), start.get(folder.name)) for folder in folders]
+        for arm, folders in runs.items()
+        if folders
+    }
     draw(curves, wish.figures, wish.write)
     return 0
 
@@ -45,6 +51,14 @@ def points(folder: Path, figures: Sequence[str]) -> Points:
             if below := sum(part[1] for part in parts):
                 found[name][step] = 100 * sum(part[0] for part in parts) / below
     return found
+
+
+def begun(own: Points, base: Points | None) -> Points:
+    """A run's points; where it has none before its first step, with those of the base arm's run of its seed."""
+    return {
+        name: values if not values or 0 in values or not base or 0 not in base[name] else {0: base[name][0]} | values
+        for name, values in own.items()
+    }
 
 
 def draw(curves: Mapping[str, Sequence[Points]], figures: Sequence[str], file: Path) -> None:
