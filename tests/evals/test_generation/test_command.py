@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -236,6 +238,19 @@ def test_a_refused_job_leaves_no_folder_behind(files, call, sampler, monkeypatch
         assert call(*words)[0] == 2
     assert not (files / "r").exists()
     assert call(*words, "--max-new-tokens", 50)[0] == 0
+
+
+def test_what_can_be_told_before_sampling_is(files, call, sampler):
+    """No coverage.py where the tests are to run, no folder to write."""
+    python = files / "bare" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", files / "bare"], check=True)
+    words = ("ult", "--data", files / "ult.json", "--k", 2, "--tests", 2, "--out")
+    for more, said in (
+        ((files / "r", "--python", python), "the interpreter that runs the tests has no coverage.py"),
+        (("/sys",), "cannot write /sys"),
+    ):
+        code, _, err = call(*words, *more)
+        assert (code, said in err, sampler.prompts) == (3, True, 0), err
 
 
 def test_an_interrupt_is_answered_with_a_line(files, monkeypatch, capfd):

@@ -11,6 +11,8 @@ from codea1_cli.evals.test_generation.one_shot import CallRunner
 from codea1_cli.evals.test_generation.pytest_files import passes, path_of_tests, write_tests
 from codea1_cli.evals.test_generation.writing import Case, Student, fewest
 from codea1_cli.extract.pytests import convert_tests
+from codea1_cli.judging.judge import Judge
+from codea1_cli.sandbox.base import Limits
 from tests.evals.test_generation.hand_made import SIGN
 
 SUITE = "```python\nassert sign(5) == 1\nassert sign(7) == 1\nassert sign(-3) == 1\nassert sign(print) == 0\n```"
@@ -275,7 +277,7 @@ def quick(values):
 
 
 def patient(x):
-    time.sleep(0.3)
+    time.sleep(0.05)
     return x + 1
 
 
@@ -340,6 +342,23 @@ def test_calls_that_only_look_so_are_tested(student):
         function = next(one for one in functions_of(SURE) if one.name == call.partition("(")[0])
         found = student.study(function, [f"assert {call} == {value}"])
         assert ([(case.call, case.text) for case in found.cases], found.fault) == ([(call, value)], "")
+
+
+def test_what_cannot_be_looked_at_closer_is_tested_as_it_is(student, box):
+    """A module that does not load by another clock; calls that wait longer than they may when they are repeated."""
+    picky = "import datetime\n\nassert type(datetime.date) is type\n\n\ndef f(x):\n    return x + 1\n"
+    found = student.study(only(picky), ["assert f(1) == 2"])
+    assert ([case.call for case in found.cases], found.fault) == (["f(1)"], "")
+    waits, calls = "import threading\n\n\ndef f(x):\n    threading.Event().wait(0.2)\n    return x\n", ["f(1)", "f(2)"]
+    judge = Judge(box, limits=Limits(time_s=0.5))
+    assert CallRunner(judge, waits, judge.expected(waits, "f", calls)).depends(calls) == ("", {})
+
+
+def test_a_function_that_ends_its_process_when_it_is_called_again(student):
+    source = (
+        "import os\n\nseen = []\n\n\ndef f(x):\n    seen.append(x)\n    return x if len(seen) < 2 else os._exit(1)\n"
+    )
+    assert "its value depends on earlier calls" in student.study(only(source), ["assert f(1) == 1"]).fault
 
 
 def test_one_call_that_is_unsure_costs_a_function_its_others_and_one_that_writes_only_itself(student):

@@ -86,7 +86,8 @@ def run_benchmark(job: EvalJob, sandbox: Sandbox, progress: Progress) -> dict[st
     scorer = Scorer(sandbox, job.scoring)
     folder = JobFolder(job)
     functions, faults = _loading(scorer, folder.functions, job.workers)
-    scorer.check_tools()
+    if job.suites is None:
+        scorer.check_tools()
     found: dict[str, Any] = {**folder.about(), "not_loading": faults, "protocols": {}, "functions": {}, "unscored": 0}
     found["without_suite"] = folder.without_suite(functions)
     suites = {protocol: folder.suites(protocol, functions, progress) for protocol in job.protocols}

@@ -112,21 +112,21 @@ class CallRunner:
 
     def _depends(self, parts: Sequence[list[str]], seeds: int) -> list[tuple[str, str, str]] | None:
         """Each call, what its value depends on and what it does besides. A part's calls share a process: where that
-        is ended they depend on each other, where its time is over nothing is known."""
+        is ended they depend on each other. Of the first whose time is over, and those behind it, nothing is known."""
         seconds = [sum(self.expected[call].seconds for call in part) for part in parts]
         seeds = min(seeds, 8 if sum(seconds) < 1 else 3)
         jobs = [jail_call("depends", self.program, part, seeds) for part in parts]
         limit = 2 * self.judge.limits.time_s + 4 * (seeds + 6) * max(seconds, default=0.0)
-        limits = replace(self.judge.limits, time_s=limit, patience=_MANY)
+        limits = replace(self.judge.limits, time_s=limit, stop_after=1)
         answers = self.judge.sandbox.run(jail_program(), "depends", jobs, limits).answers if jobs else []
         if any(answer.kind is AnswerKind.UNSCORED for answer in answers):
             return None
         found = []
-        for part, answer in zip(parts, answers, strict=True):
+        for part, answer in zip(parts, answers, strict=False):
             rows = answer.value.data if answer.value is not None else None
             sound = isinstance(rows, list) and len(rows) == len(part)
-            ended = "" if answer.kind is AnswerKind.TIMEOUT else "earlier calls"
-            pairs = rows if isinstance(rows, list) and sound else [(ended, "")] * len(part)
+            unknown = answer.kind in (AnswerKind.TIMEOUT, AnswerKind.RAISED)  # it does not load by that clock
+            pairs = rows if isinstance(rows, list) and sound else [("" if unknown else "earlier calls", "")] * len(part)
             found += [(call, str(what), str(effect)) for call, (what, effect) in zip(part, pairs, strict=True)]
         return found
 
