@@ -62,6 +62,8 @@ def test_a_rank_gets_its_place_and_no_other(tmp_path):
     assert given(ranks=1, vllm=True, gpu="3") | {"CUDA_VISIBLE_DEVICES": "3", "WORLD_SIZE": "1"} == given(
         ranks=1, vllm=True, gpu="3"
     )
+    assert "PYTORCH_ALLOC_CONF" in given(gpu="3")
+    assert "PYTORCH_ALLOC_CONF" not in given() | given(gpu="3", vllm=True)
     apart = given(alone=False)
     assert not {"GLOO_SOCKET_IFNAME", "TORCHELASTIC_USE_AGENT_STORE"} & set(apart)
 

@@ -43,7 +43,6 @@ _SETTINGS = {
     "USE_HUB_KERNELS", "PYTORCH_NO_CUDA_MEMORY_CACHING", "TORCHINDUCTOR_FORCE_DISABLE_CACHES",
 }  # fmt: skip
 _FILES = ("_HOME", "_ROOT", "_CACHE", "_CACHE_DIR", "_PATH", "_DIR")
-_NETWORK = ("TORCH_NCCL_",)
 _THREADS = ("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "NUMEXPR_", "VECLIB_")
 _POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -66,7 +65,6 @@ VLLM = {
     "VLLM_USE_FLASHINFER_SAMPLER": "0",  # nvcc compiles its kernels at their first use, for over a minute
 }
 """An engine of one GPU, in the process that asks for it."""
-
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 """Ranks of one machine talk over loopback, whatever its other interfaces are called."""
 
@@ -84,7 +82,7 @@ def _foreign(name: str, threads: bool) -> bool:
     if name in _PLACES or name in _SETTINGS or name.startswith(_LAUNCHERS):
         return True
     if name.startswith(_LIBRARIES):
-        return not name.endswith(_FILES) and not name.startswith(_NETWORK)
+        return not name.endswith(_FILES) and not name.startswith("TORCH_NCCL_")
     return threads and name.startswith(_THREADS)
 
 
@@ -123,6 +121,8 @@ def rank_environment(
     if gpu is None:
         # accelerate would number the CPU as it numbers GPUs, and torch restores no checkpoint to "cpu:0".
         values["ACCELERATE_TORCH_DEVICE"] = "cpu"
+    elif not vllm:  # a cache that grows with every token leaves holes behind, until they fill the GPU
+        values["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
     if ranks > 1 or vllm:
         # Each rank sees one GPU, so its local rank is 0 whatever its place in the world.
         values |= {

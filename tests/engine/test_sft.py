@@ -16,6 +16,7 @@ from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.runs.summary import RunOutcome
 
 DEVICES = {"code[0]": "cpu", "test[0]": "cpu"}
+CPU = {"code": [None], "test": [None]}
 
 
 def pairs(role, count):
@@ -112,29 +113,42 @@ def test_a_warm_up_is_trained_once_and_again_for_another_recipe(run, monkeypatch
     recipe = load_recipe("tiny", words)
     run.recipe_file.write_text(recipe_text(recipe))
     trained.state = "interrupted"
-    assert warm_up(recipe, run, trained).interrupted
+    assert warm_up(recipe, run, trained, CPU).interrupted
     assert run.recipe().model_of("code") == "builtin:tiny"
     trained.state = "finished"
-    assert warm_up(recipe, run, trained) is None
+    assert warm_up(recipe, run, trained, CPU) is None
     assert run.recipe().model_of("test") == str(run.path / "warmup" / "model" / "test")
     assert "warmup/model" not in recipe_text(run.recipe())
-    warm_up(recipe, run, trained)
-    warm_up(load_recipe("tiny", [*words, "eval.n=3", "faults.deadline_s=9", "judge.workers=1"]), run, trained)
+    warm_up(recipe, run, trained, CPU)
+    warm_up(load_recipe("tiny", [*words, "eval.n=3", "faults.deadline_s=9", "judge.workers=1"]), run, trained, CPU)
     assert trained.asked == [(5, "sft", 0)] * 2
     assert not (run.path / "set-aside").exists()
-    warm_up(load_recipe("tiny", [*words, "seed=3"]), run, trained)
+    warm_up(load_recipe("tiny", [*words, "seed=3"]), run, trained, CPU)
     assert len(trained.asked) == 3
     assert (run.path / "set-aside" / "warmup" / "model" / "code").is_dir()
+
+
+def test_a_warm_up_measures_itself_where_the_run_has_no_engine_of_its_own(run, monkeypatch):
+    trained, recipe = Trained(monkeypatch), load_recipe("tiny", ["warmup.steps=5"])
+    assert recipe.data.heldout
+    warm_up(recipe, run, trained, CPU)
+    assert run.warmup.recipe().data.heldout == recipe.data.heldout
+    monkeypatch.setattr(sft, "wants_vllm", lambda recipe, gpu: gpu is not None)
+    warm_up(recipe, run, trained, {"code": ["a GPU"], "test": ["a GPU"]})
+    assert len(trained.asked) == 1, "what is measured decides nothing"
+    shutil.rmtree(run.warmup.path)
+    warm_up(recipe, run, trained, {"code": ["a GPU"], "test": ["a GPU"]})
+    assert run.warmup.recipe().data.heldout is None
 
 
 def test_a_lost_model_is_written_again_from_the_checkpoint(run, monkeypatch):
     trained = Trained(monkeypatch)
     recipe = load_recipe("tiny", ["warmup.steps=5"])
-    warm_up(recipe, run, trained)
+    warm_up(recipe, run, trained, CPU)
     shutil.rmtree(run.path / "warmup" / "model" / "test")
     assert run.warmed(("code", "test")) == {}
     monkeypatch.setattr(sft, "resume_point", lambda stage: ResumePoint(5, {}))
-    assert warm_up(recipe, run, trained) is None
+    assert warm_up(recipe, run, trained, CPU) is None
     assert len(trained.asked) == 1
     assert set(run.warmed(("code", "test"))) == {"code", "test"}
 

@@ -21,7 +21,7 @@ def test_its_rate_is_of_its_own():
         name: load_recipe(name, ["method=sft"]).sft.rate(load_recipe(name).optim.learning_rate)
         for name in ("tiny", "135m", "1.5b")
     }
-    assert rates == {"tiny": 7e-4, "135m": 1e-4, "1.5b": 2e-5}
+    assert rates == {"tiny": 7e-4, "135m": 5e-4, "1.5b": 2e-5}
 
 
 @pytest.mark.parametrize(
@@ -31,15 +31,15 @@ def test_its_rate_is_of_its_own():
         (["method=sft", "optim.kl=0.1"], "optim.kl"),
         (["method=sft", "warmup.steps=3"], "warmup.steps"),
         (["method=sft", "sampling.engine=vllm"], "sampling.engine"),
-        (["sft.learning_rate=1e-4"], "sft.learning_rate"),
+        (["sft.learning_rate=5e-4"], "sft.learning_rate"),
         (["method=golden-tests", "sft.code=pairs.jsonl"], "sft.code"),
         (["warmup.steps=3", "sft.role=code"], "sft.role"),
         (["method=golden-tests", "warmup.steps=3", "sft.test=pairs.jsonl"], "sft.test"),
         (["method=sft", "sft.test=pairs.jsonl"], "sft.test"),
-        (["method=sft", "test.learning_rate=1e-4"], "test.learning_rate"),
+        (["method=sft", "test.learning_rate=5e-4"], "test.learning_rate"),
         (["method=sft", "game.tests_per_suite=3"], "game.tests_per_suite"),
         (["sft.role=test", "sft.code=pairs.jsonl", "method=sft"], "sft.code"),
-        (["method=sft", "sft.role=test", "code={learning_rate: 1e-4}"], "code.learning_rate"),
+        (["method=sft", "sft.role=test", "code={learning_rate: 5e-4}"], "code.learning_rate"),
         (["method=sft", "sft.role=one", "test.gpus=1"], "test.gpus"),
         (["game.kill=own", "game.pool_size=3"], "game.pool_size"),
         (["game.mode=paper", "game.share_identical=false", "game.trust=false"], "game.trust"),

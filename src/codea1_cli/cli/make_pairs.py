@@ -287,7 +287,7 @@ def warmed_up(
         console.note(f"the warm-up goes on from step {done}" if done else "the warm-up comes before the first step")
         return train_shown(wish, stage, pairs, ranks, nodes, done, None, address)
 
-    outcome = warm_up(recipe, directory, train)
+    outcome = warm_up(recipe, directory, train, ranks)
     if outcome is None:
         recipe._warmed = directory.warmed(method_of(recipe).policies)
     return recipe, outcome

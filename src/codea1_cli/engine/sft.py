@@ -14,10 +14,12 @@ from typing import Any
 
 from codea1_cli.data.pairs import Pair, read_pairs
 from codea1_cli.durable import write_atomic, write_rows
+from codea1_cli.engine.ranks import wants_vllm
 from codea1_cli.engine.resume import free_name, resume_point, set_aside
 from codea1_cli.engine.run_setup import RunSetup, Schedule, make_schedule, run_length
 from codea1_cli.errors import UserError, command, counted
 from codea1_cli.methods.registry import ROLES, method_of
+from codea1_cli.planning.gpu_assignment import GpuAssignment
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import fitted, warmup_recipe
 from codea1_cli.recipe.files import flat, recipe_text
@@ -129,17 +131,21 @@ Train = Callable[[Recipe, RunDir, int], RunOutcome]
 """Goes on with a run from a step."""
 
 
-def warm_up(recipe: Recipe, run: RunDir, train: Train) -> RunOutcome | None:
+def warm_up(recipe: Recipe, run: RunDir, train: Train, ranks: GpuAssignment) -> RunOutcome | None:
     """Trains a run's policies on pairs, from where that was left, and writes them to `warmup/model/POLICY`; where they
     are there already, does nothing. Returns the outcome of a warm-up that was interrupted, None of one that is done.
 
-    What was made by another recipe is set aside, unless the run has gone on from it.
+    What was made by another recipe is set aside, unless the run has gone on from it. Where the run samples with vLLM,
+    the warm-up measures nothing: it has no engine, and the run's own figures before its first step are the warmed
+    policies'.
 
     Raises:
         RunFailed, UserError, EnvironmentFault: as a run.
     """
     stage, wish = run.warmup, warmup_recipe(recipe)
     assert wish is not None
+    if any(wants_vllm(recipe, gpu) for group in ranks.values() for gpu in group):
+        wish = wish.model_copy(update={"data": wish.data.model_copy(update={"heldout": None})})
     policies = method_of(wish).policies
     if stage.exists() and not run.latest_step() and _decisive(stage.recipe()) != _decisive(wish):
         (run.path / "set-aside").mkdir(exist_ok=True)
@@ -165,4 +171,5 @@ def warm_up(recipe: Recipe, run: RunDir, train: Train) -> RunOutcome | None:
 
 def _decisive(recipe: Recipe) -> dict[str, Any]:
     """The values of a recipe that decide what a run learns."""
-    return {key: value for key, value in flat(recipe.dump()).items() if key.partition(".")[0] in _DECISIVE}
+    values = flat(recipe.dump())
+    return {k: v for k, v in values.items() if k.partition(".")[0] in _DECISIVE and k != "data.heldout"}
