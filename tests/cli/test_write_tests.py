@@ -184,7 +184,9 @@ def test_a_module_of_the_same_name_in_another_call_has_another_test_file(written
     assert (done.data["files"][0]["written"], path.read_text()) == (0, text), "it finds its own from any folder"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "one" / "util.py").rename(tmp_path / "util.py")
+    (tmp_path / "util.py").write_text("def lost(x):\n    return 1 if x > 0 else -1\n")
     assert written(target="util.py")[0].code == 0, "a module that has moved"
+    assert path.read_text().startswith('"""Tests of ../util.py, written by codea1 write-tests; ')
 
 
 def test_the_next_line_of_a_link_imports_the_link(written, tmp_path):

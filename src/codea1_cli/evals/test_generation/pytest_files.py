@@ -92,7 +92,9 @@ def file_of_tests(
     what file it is of, as seen from the folder `out` that it lies in."""
     module, taken = module_of(file)[0], set(re.findall(r"^def (test_\w+)\(", before, re.M))
     new = [function for one in studied for function in _functions(one, taken)]
-    head = before or f'"""Tests of {_origin(file, out)}, {MARK}; a later call adds to them."""\n'
+    name = f'"""Tests of {_origin(file, out)}, {MARK}'
+    head = before or f'{name}; a later call adds to them."""\n'
+    head = re.sub(rf'\A"""Tests of .*, {MARK}', lambda _: name, head)  # of a file that has moved
     head = importing(head, file, {one.function.name for one in studied if one.kept})
     if any("pytest." in function.source for function in new) and not re.search(r"^import pytest$", head, re.M):
         head = re.sub(rf"^(?=from {re.escape(module)} import)", "import pytest\n\n", head, count=1, flags=re.M)
