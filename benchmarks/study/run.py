@@ -31,6 +31,7 @@ from protocol import Arm, Study, read_study
 from tables import Arms, read_run, tables, with_base
 
 from codea1_cli.evals.heldout import NEAR_MISSES, TARGETS
+from codea1_cli.runs.run_dir import RunDir
 
 KEPT = ("metrics.jsonl", "recipe.yaml", "run.json", "evaluation/*.json")
 STARTS = threading.Lock()
@@ -75,7 +76,11 @@ def main() -> int:
     failed: list[str] = []
     if not wish.only_read:
         study_runs = Runs(out, study, wish.overrides, wish.tries, wish.apart, wish.whole)
-        failed = train_all(study_runs, arms, seeds, slots(wish.gpus, wish.jobs))
+        try:
+            failed = train_all(study_runs, arms, seeds, slots(wish.gpus, wish.jobs))
+        except KeyboardInterrupt:
+            print("interrupted: what is finished is kept, and the same command goes on with the rest", file=sys.stderr)
+            return 130
     found = with_base(read_all(out, study, arms, seeds, wish.at), study.base or next(iter(study.arms)))
     if not found:
         print(f"no run in {out} has been evaluated after its first step", file=sys.stderr)
@@ -120,6 +125,7 @@ class Runs:
     apart: float = 1.0
     whole: bool = False
     begun: dict[str, float] = field(default_factory=dict)
+    stopped: threading.Event = field(default_factory=threading.Event)
 
     def finished(self, arm: str, seed: int) -> bool:
         """Whether a run is there to its end; the file `seconds` is written last."""
@@ -130,6 +136,12 @@ class Runs:
         for attempt in range(self.tries):
             if self._once(f"{name}-{seed}", arm, seed, slot, self.out / name / f"seed-{seed}", attempt):
                 return True
+            if self.stopped.is_set():
+                break
+        first = self.out / "targets.first"
+        with STARTS:  # another run finds the wrong programs
+            if first.is_file() and first.read_text() == f"{name}-{seed}":
+                first.unlink()
         return False
 
     def _once(self, name: str, arm: Arm, seed: int, slot: Slot, kept: Path, attempt: int) -> bool:
@@ -151,6 +163,8 @@ class Runs:
             *settings,
         ]
         self._wait_to_start(slot.gpu)
+        if self.stopped.is_set():
+            return False
         code, seconds = self.codea1(command, name, slot, f", try {attempt + 1}" if attempt else "")
         if code == 0:
             keep(running / name, kept, seconds)
@@ -199,22 +213,24 @@ class Runs:
     def _targets(self, name: str) -> list[str]:
         """The setting that has a run measured on the wrong programs of the study; empty for the run that finds them. Others wait until it has."""
         kept, first = self.out / "targets", self.out / "targets.first"
-        while True:
+        while not self.stopped.is_set():
             with STARTS:
                 if (kept / "evaluation" / NEAR_MISSES).is_file():
                     return [f"eval.targets={kept.absolute()}"]
                 maker = first.read_text() if first.is_file() else name
                 first.write_text(maker)
-                source = self.out / "running" / maker / "evaluation"
-                files = [source / TARGETS, source / NEAR_MISSES]
-                if all(file.is_file() for file in files):
-                    (kept / "evaluation").mkdir(parents=True, exist_ok=True)
-                    for file in files:
-                        shutil.copyfile(file, kept / "evaluation" / file.name)
-                    continue
+                done = sorted(self.out.glob("*/seed-*/evaluation"))
+                for source in (self.out / "running" / maker / "evaluation", *done):
+                    files = [source / TARGETS, source / NEAR_MISSES]
+                    if all(file.is_file() for file in files):
+                        (kept / "evaluation").mkdir(parents=True, exist_ok=True)
+                        for file in files:
+                            shutil.copyfile(file, kept / "evaluation" / file.name)
+                        return [f"eval.targets={kept.absolute()}"]
             if maker == name:
                 return []
             time.sleep(2.0)
+        return []
 
 
 def train_all(runs: Runs, arms: Mapping[str, Arm], seeds: Sequence[int], places: Sequence[Slot]) -> list[str]:
@@ -224,6 +240,9 @@ def train_all(runs: Runs, arms: Mapping[str, Arm], seeds: Sequence[int], places:
         free.put(slot)
     (runs.out / "targets.first").unlink(missing_ok=True)
     wanted = [(arm, seed) for seed in seeds for arm in arms if not runs.finished(arm, seed)]
+    for arm, seed in wanted:  # it outlives this command when that is killed alone
+        if (holder := RunDir(runs.out / "running" / f"{arm}-{seed}").locked_by()) is not None:
+            raise SystemExit(f"{arm}-{seed} is still being trained, by process {holder}: stop that first, or wait")
 
     def one(wish: tuple[str, int]) -> bool:
         name, seed = wish
@@ -237,7 +256,11 @@ def train_all(runs: Runs, arms: Mapping[str, Arm], seeds: Sequence[int], places:
     if lacking:
         return [f"before-{seed}" for seed in lacking]
     with ThreadPoolExecutor(len(places)) as pool:
-        good = list(pool.map(one, wanted))
+        try:
+            good = list(pool.map(one, wanted))
+        except KeyboardInterrupt:
+            runs.stopped.set()  # those that are trained end by themselves, and none begins
+            raise
     return [f"{arm}-{seed}" for (arm, seed), fine in zip(wanted, good, strict=True) if not fine]
 
 

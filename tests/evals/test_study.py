@@ -18,6 +18,7 @@ import tables
 from codea1_cli.errors import UserError
 from codea1_cli.evals import statistics
 from codea1_cli.recipe.files import load_recipe
+from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.runs.summary import Measured
 
 STUDY = protocol.Study.model_validate(
@@ -302,6 +303,45 @@ def test_runs_share_the_wrong_programs_that_the_first_one_finds(tmp_path):
         (folder / name).write_text("{}")
     assert runs._targets("own-1") == [f"eval.targets={tmp_path / 'targets'}"]
     assert (tmp_path / "targets" / "evaluation" / "targets.json").is_file()
+
+
+def test_the_wrong_programs_of_a_finished_run_are_those_of_the_study(tmp_path):
+    folder = tmp_path / "pool" / "seed-1" / "evaluation"
+    folder.mkdir(parents=True)
+    for name in ("targets.json", "near_miss.json"):
+        (folder / name).write_text("{}")
+    (tmp_path / "targets.first").write_text("pool-1")
+    assert benchmark.Runs(tmp_path, STUDY, [])._targets("own-1") == [f"eval.targets={tmp_path / 'targets'}"]
+
+
+def test_a_run_that_fails_leaves_the_wrong_programs_to_the_next_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(benchmark.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=1))
+    study = STUDY.model_copy(update={"share_targets": True})
+    wanted = {arm: study.arms[arm] for arm in ("pool", "own")}
+    failed = benchmark.train_all(benchmark.Runs(tmp_path, study, []), wanted, [1], [benchmark.Slot("", (0,))])
+    assert failed == ["pool-1", "own-1"]
+
+
+def test_an_interrupt_starts_nothing_anew(tmp_path, monkeypatch):
+    started = []
+    runs = benchmark.Runs(tmp_path, STUDY, [], tries=3)
+
+    def run(command, **_):
+        started.append(command[command.index("--run") + 1])
+        runs.stopped.set()
+        return SimpleNamespace(returncode=130)
+
+    monkeypatch.setattr(benchmark.subprocess, "run", run)
+    benchmark.train_all(runs, STUDY.arms, [1], [benchmark.Slot("", (0,))])
+    assert started == ["pool-1"]
+
+
+def test_a_run_that_is_still_trained_is_left_alone(tmp_path):
+    run = RunDir(tmp_path / "running" / "pool-1")
+    run.path.mkdir(parents=True)
+    with run.locked(), pytest.raises(SystemExit, match="pool-1 is still being trained, by process"):
+        benchmark.train_all(benchmark.Runs(tmp_path, STUDY, []), STUDY.arms, [1], [benchmark.Slot("", (0,))])
+    assert run.path.is_dir()
 
 
 @pytest.mark.parametrize(
