@@ -319,7 +319,7 @@ def schedule(folder: Path, at: int | None = None, own_problems: bool = False) ->
 # -- the page ----------------------------------------------------------------------------------------------------------
 def page(study: Study, file: Path, found: Arms, arms: Mapping[str, Arm]) -> str:
     """The whole page: what the study is, what the arms are, the tables."""
-    every = " ".join(["--recipe", study.recipe, *study.settings])
+    every = shlex.join(["--recipe", study.recipe, *study.settings])
     lines = []
     for name in found:
         arm = arms[name]

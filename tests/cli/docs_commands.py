@@ -146,6 +146,10 @@ COMMANDS: dict[str, Typed] = {
     "train --recipe 1.5b method=golden-tests": PLAN,
     "train --recipe 0.5b train.max_steps=40 train.tokens_per_micro_batch=16384 sampling.vllm_memory=0.07 eval.every=20 "
     "checkpoint.every=null preflight.enabled=false": PLAN,
+    "train --recipe 0.5b train.max_steps=40 train.tokens_per_micro_batch=16384 sampling.vllm_memory=0.1 eval.every=20 "
+    "'eval.benchmarks=[humaneval, mbpp]' eval.benchmark_n=8 eval.benchmark_every=40 checkpoint.every=40 judge.workers=16 "
+    "sampling.chunk=256 preflight.enabled=false": PLAN,
+    "prepare-data problems.jsonl --out data/study --min-tests 3 --val 0.2": Typed("held out"),
     "train --recipe tiny method=sft": Typed("12 pairs", "--dry-run"),
     "make-pairs problems.jsonl --role code --out pairs/code": Typed("with pairs", "--limit 4"),
     "make-pairs problems.jsonl --role test --out pairs/test": Typed("with pairs", "--limit 4"),
