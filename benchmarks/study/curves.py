@@ -6,6 +6,7 @@ uv run python benchmarks/study/curves.py benchmarks/study/tiny-rewards.yaml --ou
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,10 @@ def main() -> int:
         for arm, folders in runs.items()
         if folders
     }
+    drawn = {name for arm in curves.values() for run in arm for name, values in run.items() if values}
+    if lacking := [name for name in wish.figures if name not in drawn]:
+        print(f"{wish.out} has no run with {', '.join(lacking)} of held-out problems", file=sys.stderr)
+        return 1
     draw(curves, wish.figures, wish.write)
     return 0
 

@@ -15,6 +15,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -79,7 +80,6 @@ def main() -> int:
         try:
             failed = train_all(study_runs, arms, seeds, slots(wish.gpus, wish.jobs))
         except KeyboardInterrupt:
-            print("interrupted: what is finished is kept, and the same command goes on with the rest", file=sys.stderr)
             return 130
     found = with_base(read_all(out, study, arms, seeds, wish.at), study.base or next(iter(study.arms)))
     if not found:
@@ -259,7 +259,12 @@ def train_all(runs: Runs, arms: Mapping[str, Arm], seeds: Sequence[int], places:
         try:
             good = list(pool.map(one, wanted))
         except KeyboardInterrupt:
-            runs.stopped.set()  # those that are trained end by themselves, and none begins
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # `uv run` sends it twice; the runs get their own
+            runs.stopped.set()
+            print(
+                "interrupted: runs end their step, finished ones are kept, and the same command goes on",
+                file=sys.stderr,
+            )
             raise
     return [f"{arm}-{seed}" for (arm, seed), fine in zip(wanted, good, strict=True) if not fine]
 
@@ -341,6 +346,7 @@ def put(file: Path, name: str, whole: str, parts: str) -> None:
     if begin in text and end in text:
         table = parts.split("\n\n", 2)[1]
         whole = text.partition(begin)[0] + begin + table + "\n" + end + text.partition(end)[2]
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(whole, encoding="utf-8")
 
 
@@ -348,7 +354,7 @@ PAGE = """# {title}
 
 {about}
 
-{picture}`uv run python benchmarks/study/run.py benchmarks/study/{file} --write` made this page from the runs of `codea1 train {every}`, with what each arm adds:
+{picture}`uv run python benchmarks/study/run.py benchmarks/study/{file} --write PAGE` made this page from the runs of `codea1 train {every}`, with what each arm adds:
 
 {arms}
 
