@@ -92,7 +92,7 @@ def with_docstring(problem: Problem, source: str) -> str | None:
     return None
 
 
-LEADS = (1, 2, 3, 4, 6, 8, 12)
+LEADS = (1, 2, 3, 4, 6, 8, 12, 16)
 COLUMNS = ("lead of at least", "wrong flagged", "right flagged", "flagged that are wrong")
 
 

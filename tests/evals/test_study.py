@@ -238,7 +238,10 @@ def test_the_page_defines_every_figure_and_arm(tmp_path):
     finished(tmp_path, "more", 401, 8, 1)
     text = benchmark.page(STUDY, Path("rewards.yaml"), benchmark.read_all(tmp_path, STUDY, arms, [401]), arms)
     assert text.startswith("# What is learnt\n")
-    assert "benchmarks/study/rewards.yaml --write PAGE` made this page from the runs of `codea1 train --recipe tiny`" in text
+    assert (
+        "benchmarks/study/rewards.yaml --write PAGE` made this page from the runs of `codea1 train --recipe tiny`"
+        in text
+    )
     assert "- `own` (`game.kill=own`)" in text
     assert "- `more` (`game.pool_size=16 game.sparring=2`)" in text
     assert all(name.replace("pass@8", "pass@n") in text for name in FIGURES)
