@@ -118,6 +118,7 @@ def tables(study: Study, arms: Arms) -> str:
         "steps",
         "minutes",
         "GPU hours",
+        "idle",
         "tokens sampled",
         "reply tokens, code / test",
         "clipped, code / test",
@@ -130,9 +131,10 @@ def tables(study: Study, arms: Arms) -> str:
 
 
 def costs(runs: Sequence[Run]) -> list[str]:
-    """Of a run, in the mean over seeds; lengths and clipped replies are of the last ten steps."""
+    """Of a run, in the mean over seeds; lengths and clipped replies are of the last ten steps. Idle is a GPU whose policies wait for
+    the judge or for a policy elsewhere."""
     each = [spent(RunDir(run.folder)) for run in runs]
-    mean = {key: sum(one[key] for one in each) / len(each) for key in ("steps", "seconds", "tokens", "gpu_hours")}
+    mean = {key: sum(one[key] for one in each) / len(each) for key in ("steps", "seconds", "tokens", "gpu_hours", "idle_gpu_hours")}
     last = [
         line for run in runs for line in [line for line in RunDir(run.folder).metrics() if "eval" not in line][-10:]
     ]
@@ -142,8 +144,9 @@ def costs(runs: Sequence[Run]) -> list[str]:
         return " / ".join(f"{scale * sum(own) / len(own):.0f}{end}" if own else "-" for own in values.values())
 
     hours = f"{mean['gpu_hours']:.2f}" if mean["gpu_hours"] else "-"
+    idle = f"{100 * mean['idle_gpu_hours'] / mean['gpu_hours']:.0f} %" if mean["gpu_hours"] else "-"
     return [
-        f"{mean['steps']:.0f}", f"{mean['seconds'] / 60:.1f}", hours, f"{mean['tokens']:,.0f}",
+        f"{mean['steps']:.0f}", f"{mean['seconds'] / 60:.1f}", hours, idle, f"{mean['tokens']:,.0f}",
         both("completion_tokens", 1, ""), both("clipped_share", 100, " %"),
     ]  # fmt: skip
 
