@@ -134,7 +134,10 @@ def costs(runs: Sequence[Run]) -> list[str]:
     """Of a run, in the mean over seeds; lengths and clipped replies are of the last ten steps. Idle is a GPU whose policies wait for
     the judge or for a policy elsewhere."""
     each = [spent(RunDir(run.folder)) for run in runs]
-    mean = {key: sum(one[key] for one in each) / len(each) for key in ("steps", "seconds", "tokens", "gpu_hours", "idle_gpu_hours")}
+    mean = {
+        key: sum(one[key] for one in each) / len(each)
+        for key in ("steps", "seconds", "tokens", "gpu_hours", "idle_gpu_hours")
+    }
     last = [
         line for run in runs for line in [line for line in RunDir(run.folder).metrics() if "eval" not in line][-10:]
     ]
