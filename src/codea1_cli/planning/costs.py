@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from codea1_cli import planning as c
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning import ModelShape
-from codea1_cli.recipe.batching import Batches, longest
+from codea1_cli.recipe.batching import Batches, fullest, longest, micro_batches
 from codea1_cli.recipe.schema import Recipe
 
 
@@ -72,8 +72,7 @@ def _held(recipe: Recipe, shape: ModelShape, ranks: int, gpu: bool) -> dict[str,
 
 
 def _update(recipe: Recipe, policy: str, shape: ModelShape, batches: Batches) -> dict[str, int]:
-    prompt, completion = longest(recipe, policy)
-    tokens, scored = batches.micro_batch * (prompt + completion), batches.micro_batch * completion
+    tokens, scored = fullest(recipe, policy, batches)
     bf16 = recipe.train.precision != "fp32"
     layer = c.LAYER_HIDDEN_BYTES * shape.hidden + c.LAYER_MLP_BYTES * shape.mlp
     layer += c.LAYER_HEAD_BYTES * (shape.head_width + shape.kv_width)
@@ -82,7 +81,7 @@ def _update(recipe: Recipe, policy: str, shape: ModelShape, batches: Batches) ->
     logits = c.LOGIT_TILES * tile * (1 if bf16 else 2) + 4 * scored * shape.hidden
     if recipe.lora is None:
         logits += 4 * shape.embedding  # the head's gradient, summed up in fp32
-    parts = {"attention mask": c.MASK_BYTES * batches.micro_batch * (prompt + completion) ** 2}
+    parts = {"attention mask": c.MASK_BYTES * tokens * sum(longest(recipe, policy))}
     if recipe.train.gradient_checkpointing:
         parts["checkpoints"] = c.RESIDUAL_BYTES * tokens * shape.hidden * (shape.layers + 1)
         # The head's backward pass is over before the last layer is recomputed.
@@ -267,8 +266,8 @@ def _updating_s(
     passes = 3.0 + (1.0 if recipe.train.gradient_checkpointing else 0.0)
     scored = (1.0 if batches.updates_per_step > 1 or engine == "vllm" else 0.0) + (recipe.optim.kl > 0)
     flops = (passes + scored) * batches.rows_per_rank * length * _forward_flops(shape, length)
-    micro_batches = batches.rows_per_rank / batches.micro_batch
-    launching = micro_batches * shape.layers * c.TRAIN_LAYER_OVERHEAD_S if engine != "cpu" else 0.0
+    layers = micro_batches(recipe, batches, length) * shape.layers
+    launching = layers * c.TRAIN_LAYER_OVERHEAD_S if engine != "cpu" else 0.0
     return max(flops / (device.flops * c.TRAIN_UTILISATION), launching) + batches.updates_per_step * c.UPDATE_OVERHEAD_S
 
 

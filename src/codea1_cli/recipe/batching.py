@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from codea1_cli.errors import UserError, counted
@@ -13,14 +14,15 @@ from codea1_cli.recipe.schema import Recipe
 
 @dataclass(frozen=True)
 class Batches:
-    """One policy's batch arithmetic; a row is one completion with its prompt."""
+    """One policy's batch arithmetic; a row is one completion with its prompt. Micro-batches are counted as if all rows
+    were of full length: of shorter rows more share one (`engine/trl/micro_batches.py`)."""
 
     group: int  # rows that TRL samples together: those compared with each other, or all of a problem for several roles
     groups_per_problem: int
     ranks: int
     rows_per_step: int
     rows_per_rank: int
-    micro_batch: int  # rows of one forward pass on one rank
+    micro_batch: int  # rows of one forward pass on one rank, at the least
     steps_per_generation: int  # micro-batches of one rollout on one rank
     gradient_accumulation: int
     updates_per_step: int
@@ -78,6 +80,28 @@ def batches(recipe: Recipe, policy: str, ranks: int) -> Batches:
         gradient_accumulation=per_update // micro,
         updates_per_step=updates,
     )
+
+
+def fullest(recipe: Recipe, policy: str, batches: Batches) -> tuple[int, int]:
+    """The most padded tokens of a micro-batch, and of its completions."""
+    prompt, completion = longest(recipe, policy)
+    rows, tokens = batches.micro_batch, batches.micro_batch * (prompt + completion)
+    if _by_tokens(recipe):
+        rows *= batches.gradient_accumulation
+        tokens = max(tokens, min(rows * (prompt + completion), recipe.train.tokens_per_micro_batch))
+    return tokens, min(tokens, rows * completion)
+
+
+def micro_batches(recipe: Recipe, batches: Batches, length: float) -> int:
+    """Micro-batches of a step on one rank, whose rows have `length` tokens on average."""
+    most = batches.gradient_accumulation
+    fewest = ceil(batches.micro_batch * most * length / recipe.train.tokens_per_micro_batch)
+    return batches.updates_per_step * (min(most, fewest) if _by_tokens(recipe) else most)
+
+
+def _by_tokens(recipe: Recipe) -> bool:
+    """Whether micro-batches have as many rows as their tokens allow, and not all the same number."""
+    return not method_of(recipe).pairs and recipe.optim.loss != "bnpo"
 
 
 def warmup_recipe(recipe: Recipe) -> Recipe | None:

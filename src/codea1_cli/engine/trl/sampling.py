@@ -114,17 +114,17 @@ def log_probs(trainer: Any, prompts: Sequence[Ids], completions: Sequence[Sequen
 
     pad, device = trainer.processing_class.pad_token_id, trainer.accelerator.device
     rows = [(list(prompt), list(ids)) for prompt, group in zip(prompts, completions, strict=True) for ids in group]
-    found: list[list[float]] = []
-    for start in range(0, len(rows), size := trainer.args.per_device_train_batch_size):
-        part = rows[start : start + size]
-        left, right = (max(map(len, column)) for column in zip(*part, strict=True))
-        widths = [(left - len(prompt), right - len(ids)) for prompt, ids in part]
-        tokens = [[pad] * a + p + c + [pad] * b for (p, c), (a, b) in zip(part, widths, strict=True)]
-        mask = [[0] * a + [1] * len(p + c) + [0] * b for (p, c), (a, b) in zip(part, widths, strict=True)]
-        inputs = (torch.tensor(each, device=device) for each in (tokens, mask))
-        with torch.no_grad():
-            scores, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, *inputs, right)
-        found += [row[: len(ids)] for row, (_, ids) in zip(scores.tolist(), part, strict=True)]
+    if not rows:
+        return [[] for _ in completions]
+    left, right = (max(map(len, column)) for column in zip(*rows, strict=True))
+    widths = [(left - len(prompt), right - len(ids)) for prompt, ids in rows]
+    tokens = [[pad] * a + p + c + [pad] * b for (p, c), (a, b) in zip(rows, widths, strict=True)]
+    mask = [[0] * a + [1] * len(p + c) + [0] * b for (p, c), (a, b) in zip(rows, widths, strict=True)]
+    inputs = (torch.tensor(each, device=device) for each in (tokens, mask))
+    size = trainer.args.per_device_train_batch_size
+    with torch.no_grad():
+        scores, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, *inputs, right, size)
+    found = [row[: len(ids)] for row, (_, ids) in zip(scores.tolist(), rows, strict=True)]
     each = iter(found)
     return [[next(each) for _ in group] for group in completions]
 

@@ -95,7 +95,7 @@ def build_trainer(
         ratio_to_sampler(trainer)
     if recipe.sampling.seed_by_prompt:
         sample_by_prompt(trainer, recipe.seed)
-    of_like_length(trainer)
+    of_like_length(trainer, recipe.train.tokens_per_micro_batch)
     return trainer
 
 
