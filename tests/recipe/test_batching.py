@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codea1_cli.errors import UserError
-from codea1_cli.recipe.batching import batches, fitted
+from codea1_cli.recipe.batching import batches, fitted, fullest, micro_batches
 from codea1_cli.recipe.files import load_recipe, recipe_names
 
 
@@ -56,6 +56,24 @@ def test_derived_batches_cover_a_step_exactly_or_say_what_does_not_fit(problems,
         assert shape.micro_batch * shape.gradient_accumulation * updates * ranks == shape.rows_per_step
         longest = recipe.role(role).max_prompt_tokens + recipe.role(role).max_completion_tokens
         assert shape.micro_batch == 1 or shape.micro_batch * longest <= tokens
+
+
+def test_micro_batches_are_bounded_by_tokens_and_counted_by_rows_of_mean_length():
+    recipe = load_recipe("1.5b")
+    own, full = batches(recipe, "code", 4), 8192
+    assert fullest(recipe, "code", own)[0] == recipe.train.tokens_per_micro_batch == 2 * full
+    assert (own.micro_batch, micro_batches(recipe, own, full)) == (2, own.steps_per_generation)
+    assert micro_batches(recipe, own, full / 16) == own.steps_per_generation // 16
+    assert micro_batches(recipe, own, 1) == own.updates_per_step
+    uneven = load_recipe("1.5b", ["train.tokens_per_micro_batch=20000"])
+    assert fullest(uneven, "code", batches(uneven, "code", 4))[0] == 20_000
+    small = load_recipe("1.5b", ["train.tokens_per_micro_batch=100"])
+    assert fullest(small, "code", batches(small, "code", 4))[0] == full, "a row is never cut"
+    huge = load_recipe("1.5b", ["train.tokens_per_micro_batch=100000000"])
+    assert fullest(huge, "code", batches(huge, "code", 4)) == (256 * full, 128 * full)
+    equal = load_recipe("1.5b", ["optim.loss=bnpo", "train.tokens_per_micro_batch=20000"])
+    assert fullest(equal, "code", batches(equal, "code", 4))[0] == 2 * full
+    assert micro_batches(equal, batches(equal, "code", 4), 1) == own.steps_per_generation
 
 
 def test_the_published_batch():

@@ -66,7 +66,7 @@ def run_data(
             "ranks": own.ranks,
             "rows trained a step": own.rows_per_step,
             "optimizer steps a step": own.updates_per_step,
-            "micro-batch": f"{counted(own.micro_batch, 'row')}, {own.gradient_accumulation} accumulated",
+            "micro-batch": f"{counted(own.micro_batch, 'row')} or more, up to {own.gradient_accumulation} accumulated",
             "tokens": f"prompt up to {prompt}, completion up to {completion}",
         }
     data["slices"] = {
@@ -216,7 +216,7 @@ def show_estimate(
             ("tokens sampled", *(f"{time.sampled_tokens:,.0f}" for time in times)),
             ("tokens trained", *(f"{time.trained_tokens:,.0f}" for time in times)),
             ("sequences at once on a rank", *(f"{time.at_once:,}" for time in times)),
-            ("rows of a micro-batch", *(own.micro_batch for own in estimate.batches.values())),
+            ("rows of a micro-batch, at least", *(own.micro_batch for own in estimate.batches.values())),
             ("seconds of sampling", *(f"{time.sampling:.1f}" for time in times)),
             ("seconds of updating", *(f"{time.updating:.1f}" for time in times)),
         ],

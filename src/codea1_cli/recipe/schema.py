@@ -111,7 +111,10 @@ class Train(Section):
     sharding: Literal["ddp", "fsdp2"] = Field(
         "ddp", description="ddp: every rank holds the whole policy; fsdp2: ranks share parameters and optimizer"
     )
-    tokens_per_micro_batch: Positive = Field(16_384, description="padded tokens of one forward pass on one rank")
+    tokens_per_micro_batch: Positive = Field(
+        16_384,
+        description="padded tokens of one forward pass on one rank, at the most; a micro-batch has as many rows as fit",
+    )
     threads: Positive | None = Field(
         None,
         description="CPU threads per rank; null: the cores, shared by the ranks on the CPU; "

@@ -119,7 +119,9 @@ def test_ranks_agree_on_the_rows_of_each_micro_batch():
     short, long = padded([(3, 2)] * 8), padded([(9, 9), (8, 7), (6, 6), (6, 5), (3, 2), (3, 1), (1, 1), (1, 1)])
     counts = {}
     for name, mine in (("short", short), ("long", long)):
-        parts = [{key: value[at : at + 2] if value.ndim else value for key, value in mine.items()} for at in (0, 2, 4, 6)]
+        parts = [
+            {key: value[at : at + 2] if value.ndim else value for key, value in mine.items()} for at in (0, 2, 4, 6)
+        ]
         both = torch.tensor([[9, 9], [8, 7], [6, 6], [6, 5], [3, 2], [3, 2], [3, 2], [3, 2]])
         found = arranged(parts, 4, 40, lambda lengths, both=both: torch.maximum(lengths, both))
         counts[name] = [len(batch["advantages"]) if batch else 0 for batch in found]
@@ -150,7 +152,9 @@ class Trained(NamedTuple):
         return max(float((mine - its).abs().max()) for mine, its in pairs)
 
 
-def trained(folder, loss: str, budget: int | None = None, updates: int = 1, each: int | None = None, roles: bool = False) -> Trained:
+def trained(
+    folder, loss: str, budget: int | None = None, updates: int = 1, each: int | None = None, roles: bool = False
+) -> Trained:
     """One rollout of the embedded model on eight canned rows a rank, learnt from in micro-batches of `each`, or of what a
     budget holds. roles: half of a problem's rows are of another role, and one has no reward."""
     from datasets import Dataset
@@ -226,7 +230,7 @@ def test_an_update_learns_the_same_from_fewer_tokens_in_fewer_micro_batches(loss
     for log, one, all_in_one in zip(alike.logs, plain.logs, whole.logs, strict=True):
         for name in ("loss", "grad_norm"):
             assert log[name] == pytest.approx(one[name], rel=1e-3, abs=1e-6)
-        for name in ("entropy", "kl", "clip_ratio/region_mean"):  # means over a step's tokens, however they are shared out
+        for name in ("entropy", "kl", "clip_ratio/region_mean"):  # means over a step's tokens
             assert log[name] == pytest.approx(all_in_one[name], rel=1e-3, abs=1e-6) or loss == "bnpo"
 
 

@@ -98,6 +98,57 @@ def test_a_rollout_s_micro_batches_are_a_new_list_of_which_each_step_takes_one()
     assert "batch_size = self.args.per_device_train_batch_size if mode" in scored
 
 
+def test_an_empty_micro_batch_meets_nothing_but_the_loss():
+    """What `_prepare_inputs` returns goes to `compute_loss` alone, and what that returns is all that is learnt from."""
+    from transformers import Trainer
+    from trl import GRPOTrainer
+
+    step = inspect.getsource(Trainer.training_step)
+    assert "loss = self.compute_loss(model, inputs, num_items_in_batch=num_items_in_batch)" in step
+    after = step.partition("self.compute_loss(model, inputs")[2]
+    assert after.count("inputs") == after.count("del inputs") == 1
+    assert "self.accelerator.backward(loss, **kwargs)" in after
+    assert "inputs" not in inspect.getsource(GRPOTrainer.training_step).partition("super().training_step(")[2][30:]
+    assert parameters(GRPOTrainer.compute_loss)[:3] == ["self", "model", "inputs"]
+
+
+def test_gradients_are_summed_up_over_ranks_in_a_step_s_last_micro_batch():
+    from transformers import Trainer
+
+    source = inspect.getsource(Trainer._run_epoch)
+    assert "or i == len(batch_samples) - 1" in source
+    assert "sync_context = functools.partial(self.accelerator.no_sync, model=model)" in source
+
+
+def test_what_each_loss_is_a_mean_over():
+    """Of those that a recipe may name: which are weighted by rows, and that TRL gathers figures of as many rows."""
+    from trl import GRPOTrainer
+
+    source = inspect.getsource(GRPOTrainer._compute_loss)
+    for loss in (
+        "((per_token_loss * mask).sum(-1) / mask.sum(-1).clamp(min=1.0)).mean()",
+        "(per_token_loss * mask).sum() / (per_token_loss.size(0) * self.max_completion_length)",
+        "(per_token_loss * mask).sum() / mask.sum().clamp(min=1.0)",
+        "(per_token_loss * mask).sum() / normalizer",
+    ):
+        assert f"loss = {loss}\n" in source
+    assert 'normalizer = inputs["num_items_in_batch"].clamp(min=1.0) / self.accelerator.num_processes' in source
+    assert "self.accelerator.gather(masked_seq_mean(" in source
+    assert "self.aux_loss_enabled = " in inspect.getsource(GRPOTrainer.__init__)
+
+
+def test_a_step_s_figures_are_means_over_micro_batches_of_means_over_tokens():
+    from trl import GRPOTrainer
+
+    from codea1_cli.engine.trl.micro_batches import MEANS
+
+    source = inspect.getsource(GRPOTrainer._compute_loss)
+    for name in MEANS:
+        assert f'self._metrics[mode]["{name}"].append(global_masked_mean(' in source
+    assert "local_sum, local_count = (x * mask).sum(), mask.sum().float()" in source
+    assert "sum(valid) / len(valid)" in inspect.getsource(GRPOTrainer.log)
+
+
 def test_metrics_are_lists_by_name_of_what_training_logs():
     from trl import GRPOTrainer
 

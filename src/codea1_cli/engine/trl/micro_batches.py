@@ -1,6 +1,6 @@
-"""Micro-batches of rows of like length, as large as the tokens of these rows allow. TRL pads all rows of a rollout to the
-longest prompt and to the longest completion, deals them out at random and takes as many for each micro-batch: most of
-what an update computes would be padding, in many micro-batches that a GPU is not busy with."""
+"""Micro-batches of rows of like length, as many as a budget of tokens holds. TRL pads all rows of a rollout to the
+longest prompt and to the longest completion and deals them out at random, the same number to each: an update would
+mostly compute padding, in many micro-batches that keep no GPU busy."""
 
 from __future__ import annotations
 
