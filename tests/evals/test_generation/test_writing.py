@@ -334,6 +334,77 @@ def test_what_hangs_on_more_than_arguments_or_does_more_than_give_a_value_gets_n
     assert (alarms, why in fault) == ([], True), fault
 
 
+ELSEWHERE = """\
+import functools
+import getpass
+import locale
+import os
+import platform
+import socket
+import sys
+import tempfile
+import time
+from os import environ
+from pathlib import Path
+
+HERE = Path.cwd()
+
+
+def f(x):
+    return {} or x
+"""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "os.path.abspath('a')", "str(HERE / 'a')", "len(os.getcwd())", "len(sys.argv)", "sys.argv[1:]", "os.getuid()",
+        "int(os.getuid() == 0)", "os.cpu_count()", "os.getpid()", "sys.version", "sys.version_info[:2]", "sys.platform",
+        "int(platform.system() == 'Linux')", "platform.node()", "sys.executable", "sys.flags.optimize + 1",
+        "os.path.expanduser('~')", "time.strftime('%H', time.localtime(0))", "locale.getlocale()", "getpass.getuser()",
+    ],
+)  # fmt: skip
+def test_what_hangs_on_the_machine_or_the_environment_gets_no_test(student, value):
+    found = student.study(only(ELSEWHERE.format(value)), ["assert f(1) == 1\nassert f(0) == 0"])
+    assert (found.kept, found.fault[:55]) == ([], "its value depends on the machine or the environment: f("), (
+        found.fault
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("2 * x if os.environ.get('HOME') == '/none'", "it reads the environment (2)"),
+        ("2 * x if 'DEBUG' in environ", "it reads the environment (2)"),
+        ("dict(os.environ)", "it reads the environment (2)"),
+        ("os.getenv('USER')", "it reads the environment (2)"),
+        ("len(socket.gethostname())", "it asks for the machine's name (2)"),
+    ],
+)
+def test_what_reads_the_environment_gets_no_test_though_it_gives_the_same_everywhere(student, value, why):
+    value = f"{value} else x" if " if " in value else value
+    found = student.study(only(ELSEWHERE.format(f"({value})")), ["assert f(1) == 1\nassert f(2) == 2"])
+    assert (found.cases, why in found.fault) == ([], True), found.fault
+
+
+def test_what_only_looks_so_and_gives_the_same_elsewhere_is_tested(student):
+    value = "('b' if sys.version_info >= (3, 9) else 'b') + time.strftime('%H', time.gmtime(0)) * x"
+    found = student.study(only(ELSEWHERE.format(value)), ["assert f(1) == 1"])
+    assert ([case.text for case in found.cases], found.fault) == (["'b00'"], "")
+
+
+@pytest.mark.parametrize("value", ["list({str(x), 'a'})", "','.join({'x' * x, 'y'})", "hash(str(x)) % 2"])
+def test_what_hangs_on_the_hash_seed_gets_no_test_though_two_seeds_give_the_same(student, value):
+    """Of eight calls some are alike under the two seeds of the judge."""
+    found = student.study(only(f"def f(x):\n    return {value}\n"), [f"assert f({x}) == 1" for x in range(1, 9)])
+    assert (found.cases, "f(" in found.fault and "differs between runs" in found.fault) == ([], True), found.fault
+    source = f"def f(x):\n    return {value}\n"
+    judge = student.judge
+    alike = {c: one for c, one in judge.expected(source, "f", [f"f({x})" for x in range(1, 9)]).items() if one.valid}
+    assert alike  # which is why more seeds are needed
+    assert "differs between runs" in CallRunner(judge, source, alike).depends(list(alike))[0]
+
+
 def test_calls_that_only_look_so_are_tested(student):
     """By chance, but of one value; asleep; remembering what does not change; opening what an import does."""
     calls = ["quick([3, 1, 2])", "patient(1)", "double(4)", "lazy(4)", "turned('2020-02-03')", "seeded(3)", "dated(9)"]

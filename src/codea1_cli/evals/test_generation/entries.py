@@ -212,3 +212,37 @@ def stale_tests(text: str) -> list[dict[str, Any]]:
             lines = [first, node.end_lineno or first]
             found.append({"test": getattr(node, "name", type(node).__name__), "lines": lines, "missing": missing})
     return found
+
+
+def run_pytest(files: dict[str, str], test: str) -> object:
+    """[name, outcome, why] of each test of the file `test` under pytest, in order; None where there is no pytest. Its
+    source is sent as a program, so it imports what it uses."""
+    import os
+    import sys
+
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    try:
+        import pytest
+    except ImportError:
+        return None
+    found: list[list[str]] = []
+
+    class _Seen:
+        def pytest_runtest_logreport(self, report: Any) -> None:
+            if report.when == "call" or report.failed:
+                found.append([report.nodeid.partition("::")[2], report.outcome, str(report.longrepr or "")[-300:]])
+
+        def pytest_collectreport(self, report: Any) -> None:
+            if report.failed:
+                found.append(["", "failed", str(report.longrepr)[-300:]])
+
+    for name, text in files.items():
+        os.makedirs(os.path.dirname(os.path.abspath(name)), exist_ok=True)
+        with open(name, "w", encoding="utf-8") as out:
+            out.write(text)
+    sys.path.insert(0, os.getcwd())
+    plain = [
+        "-q", "-s", "--tb=line", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-c", os.devnull,
+    ]  # fmt: skip
+    pytest.main([*plain, "--rootdir", os.getcwd(), test], plugins=[_Seen()])
+    return found

@@ -6,9 +6,12 @@ token is only handed back by the line behind the test's assert, so that an early
 """
 
 import builtins
+import collections
 import contextlib
+import datetime
 import importlib
 import os
+import random
 import re
 import sys
 import time
@@ -30,21 +33,19 @@ _TABLES = [(table, dict(table)) for table in (vars(builtins), _USED)]
 def offer(space, text):
     """Puts the usual modules that `text` mentions into a namespace."""
     words = set(re.findall(r"[A-Za-z_]\w*", text))
-    for name, module in NAMES.items():
-        if name in words:
-            with contextlib.suppress(ImportError):
-                space.setdefault(name, importlib.import_module(module))
-    for name in TYPES:
-        if name in words:
-            space.setdefault(name, getattr(importlib.import_module("typing"), name))
+    for name in words & NAMES.keys():
+        with contextlib.suppress(ImportError):
+            space.setdefault(name, importlib.import_module(NAMES[name]))
+    for name in words.intersection(TYPES):
+        space.setdefault(name, getattr(importlib.import_module("typing"), name))
 
 
-def load(source, file="<function>"):
-    """The module that holds the function under test."""
+def load(source, file="<function>", code=None):
+    """A module that holds the function under test, loaded afresh; `code` is its `source` compiled, where it is."""
     module = types.ModuleType(MODULE)
     sys.modules[MODULE] = module
     offer(module.__dict__, source)
-    exec(compile(source, file, "exec"), module.__dict__)
+    exec(code or compile(source, file, "exec"), module.__dict__)
     return module
 
 
@@ -85,10 +86,9 @@ def check(source, entry, test, token):
         seconds = time.perf_counter() - began
     except BaseException as fault:
         return ["failed", describe(fault)]
-    if module.__dict__.get(entry) is not function or getattr(function, "__code__", None) is not code:
-        return ["redefined", ""]
     changed = any(table.get(name) is not value for table, before in _TABLES for name, value in before.items())
-    if changed or space.get(entry) is not function:
+    changed = changed or any(names.get(entry) is not function for names in (module.__dict__, space))
+    if changed or getattr(function, "__code__", None) is not code:
         return ["redefined", ""]
     return ["passed", token, seconds] if type(end) is str and end == token else ["failed", "ended before its assert"]
 
@@ -113,15 +113,10 @@ def trace(source, entry, test):
         out.write(source)
     cover = coverage.Coverage(data_file=None, branch=True, include=[file], config_file=False)
     cover.start()
-    try:
-        space = prepare(load(source, file), test)
-        space[TEST]()
-    except BaseException:
-        pass
-    finally:
-        cover.stop()
-    arcs = cover.get_data().arcs(file) or []
-    return [list(arc) for arc in arcs]
+    with contextlib.suppress(BaseException):
+        prepare(load(source, file), test)[TEST]()
+    cover.stop()
+    return [list(arc) for arc in cover.get_data().arcs(file) or []]
 
 
 def trace_all(source, entry, tests):
@@ -129,65 +124,20 @@ def trace_all(source, entry, tests):
     return [trace(source, entry, test) for test in tests]
 
 
-def fresh(source, code):
-    """The names of a module loaded afresh, `code` being its `source` compiled."""
-    module = types.ModuleType(MODULE)
-    sys.modules[MODULE] = module
-    offer(module.__dict__, source)
-    exec(code, module.__dict__)
-    return module.__dict__
-
-
-def answer(source, code, call):
-    """What a call gives on a module loaded afresh; raises what either raises."""
-    return eval(compile(call, "<call>", "eval"), fresh(source, code))
-
-
-def answers(source, calls):
+def answers(source, calls, code=None):
     """What each call gives, each on a module loaded afresh; raises what the first failing one raises."""
-    code = compile(source, "<function>", "exec")
-    return [answer(source, code, call) for call in calls]
+    code = code or compile(source, "<function>", "exec")
+    return [eval(compile(call, "<call>", "eval"), load(source, code=code).__dict__) for call in calls]
 
 
 def each(source, calls):
     """What each call gives, each on a module loaded afresh: [value], or [] where it raises."""
     code = compile(source, "<function>", "exec")
-    found = []
+    found: list[list[object]] = []
     for call in calls:
-        try:
-            found.append([answer(source, code, call)])
-        except BaseException:
-            found.append([])
-    return found
-
-
-def run_pytest(files, test):
-    """[name, outcome, why] of each test of the file `test` under pytest, in order; None where there is no pytest."""
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    try:
-        import pytest
-    except ImportError:
-        return None
-    found = []
-
-    class Seen:
-        def pytest_runtest_logreport(self, report):
-            if report.when == "call" or report.failed:
-                found.append([report.nodeid.partition("::")[2], report.outcome, str(report.longrepr or "")[-300:]])
-
-        def pytest_collectreport(self, report):
-            if report.failed:
-                found.append(["", "failed", str(report.longrepr)[-300:]])
-
-    for name, text in files.items():
-        os.makedirs(os.path.dirname(os.path.abspath(name)), exist_ok=True)
-        with open(name, "w", encoding="utf-8") as out:
-            out.write(text)
-    sys.path.insert(0, os.getcwd())
-    plain = [
-        "-q", "-s", "--tb=line", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-c", os.devnull,
-    ]  # fmt: skip
-    pytest.main([*plain, "--rootdir", os.getcwd(), test], plugins=[Seen()])
+        found.append([])
+        with contextlib.suppress(BaseException):
+            found[-1] += answers(source, [call], code)
     return found
 
 
@@ -199,9 +149,14 @@ _EVENTS = {
     READS: "os.listdir os.scandir",
     "it reads its input": "builtins.input",
     "it changes the environment": "os.putenv os.unsetenv os.chdir",
+    "it asks for the machine's name": "socket.gethostname",
     "it starts programs": "subprocess.Popen os.system os.exec os.posix_spawn",
     "it uses the network": "socket.connect socket.bind socket.sendto socket.getaddrinfo socket.gethostbyname",
 }
+_OTHER = """os.cpu_count os.process_cpu_count os.getpid os.getppid os.getlogin os.getuid os.geteuid os.getgid os.getegid
+platform.machine platform.node platform.platform platform.processor platform.python_version platform.release
+platform.system socket.gethostname socket.getfqdn getpass.getuser locale.getlocale locale.getdefaultlocale
+locale.getpreferredencoding tempfile.gettempdir"""
 _EFFECTS = {event: effect for effect, events in _EVENTS.items() for event in events.split()}
 
 
@@ -226,13 +181,56 @@ class Watch:
             self.seen.append(effect)
 
 
+class Variables(os._Environ):
+    """The environment's, every name being there with another value while `other`. What the function itself reads is
+    told `watch`: it may ask for a value that is neither here nor there."""
+
+    def __init__(self, watch):
+        self.__dict__.update(vars(os.environ))
+        self.watch, self.other = watch, False
+
+    def __getitem__(self, key):
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame and frame.f_globals.get("__name__") in ("os", "collections.abc", "_collections_abc"):
+            frame = frame.f_back
+        if self.watch.on and frame and frame.f_globals.get("__name__") == MODULE:
+            self.watch.seen.append("it reads the environment")
+        return "17" if self.other else super().__getitem__(key)
+
+
+@contextlib.contextmanager
+def elsewhere(variables):
+    """As if on another machine, by another user, in another folder, time zone and environment, in an older Python."""
+    folder, saved, number = os.getcwd(), [], 0 if os.getuid() else 17
+    version_info = collections.namedtuple("version_info", "major minor micro releaselevel serial")
+    flags = {name: int(not getattr(sys.flags, name)) for name in dir(sys.flags) if name[0] != "_"}
+    values: dict[str, object] = dict.fromkeys(_OTHER.split(), lambda *_, **__: number)
+    values |= {"sys.version_info": version_info(3, 0, 0, "final", 0), "sys.flags": types.SimpleNamespace(**flags)}
+    values |= {"sys.platform": "win32", "sys.version": "other", "sys.executable": "/other", "sys.argv": ["other", "-x"]}
+    for name, value in values.items():
+        module, key = name.split(".")
+        if key in (space := vars(sys.modules.get(module, types))):
+            saved.append((space, key, space[key]))
+            space[key] = value
+    variables.other, variables["TZ"] = True, "XXX-5:30"
+    time.tzset()
+    os.chdir("/" if folder != "/" else "/tmp")
+    try:
+        yield
+    finally:
+        for space, key, value in saved:
+            space[key] = value
+        variables.other = False
+        del variables["TZ"]
+        time.tzset()
+        os.chdir(folder)
+
+
 class Clock:
     """The standard library's clock: it stands at `moment`, a millisecond later at each look, or goes on as it does
     where that is None. Nobody sleeps: the clock is put forward."""
 
     def __init__(self):
-        import datetime
-
         self.moment, self.late, self.real, strftime = None, 0.0, time.time, time.strftime
         for name in ("gmtime", "localtime", "ctime"):
             setattr(time, name, lambda at=None, real=getattr(time, name): real(self.now() if at is None else at))
@@ -264,10 +262,9 @@ class Clock:
 def depends(source, calls, seeds):
     """For each call, what its value depends on besides its arguments, and what it does besides giving it; empty texts
     for nothing. A call is made on a module loaded afresh with `seeds` seeds of the generators of random numbers, at
-    several times, and twice on a module that all calls share."""
-    import random
-
+    several times, once as if elsewhere, and twice on a module that all calls share."""
     code, watch, clock, apart = compile(source, "<function>", "exec"), Watch(), Clock(), {}
+    vars(os)["environ"] = Variables(watch)
 
     def given(call, moment, seed, space=None):
         clock.moment, clock.late = moment, 0.0
@@ -275,7 +272,7 @@ def depends(source, calls, seeds):
         if "numpy.random" in sys.modules:
             sys.modules["numpy.random"].seed(seed)
         try:
-            space = fresh(source, code) if space is None else space
+            space = load(source, code=code).__dict__ if space is None else space
             watch.on = True
             return repr(eval(compile(call, "<call>", "eval"), space))
         except BaseException as fault:
@@ -291,9 +288,12 @@ def depends(source, calls, seeds):
         apart[call] = given(call, MOMENTS[0], 0)
         effect = min(watch.seen, default=WRITES if os.stat(".").st_size != there else "")
         what = next((name for name, *run in runs if not effect and given(call, *run) != apart[call]), "")
+        with elsewhere(os.environ):
+            other = not (what or effect) and given(call, MOMENTS[0], 0) != apart[call]
+        what = "the machine or the environment" if other else what
         found.append([what, effect])
     alone = [at for at, row in enumerate(found) if row == ["", ""]]
-    shared = fresh(source, code)
+    shared = load(source, code=code).__dict__
     for at in (*alone, *reversed(alone)):
         if given(calls[at], MOMENTS[0], 0, shared) != apart[calls[at]]:
             found[at][0] = "earlier calls"

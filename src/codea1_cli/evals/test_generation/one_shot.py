@@ -8,6 +8,7 @@ that raises, so a mutant that loops costs its time limit once.
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,11 +24,13 @@ from codea1_cli.game.rewards import SuiteCounts, suite_reward
 from codea1_cli.game.rules import Game
 from codea1_cli.judging.compare import same
 from codea1_cli.judging.judge import Expected, Judge
+from codea1_cli.judging.references import HASH_SEEDS, VARIES
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind
 
 WRONG, _TRIED = 8, 32  # wrong candidates per function, and mutants tried to find them
 _CHUNK_CALLS, _CHUNK_CHARS = 16, 100_000  # one answer holds a chunk's values, and answers are bounded
 _MANY = 1_000_000_000
+_MORE_SEEDS = {seed: threading.Lock() for seed in range(len(HASH_SEEDS), 8)}  # one interpreter of each is enough
 
 
 class CallRunner:
@@ -95,7 +98,8 @@ class CallRunner:
 
     def depends(self, calls: Sequence[str]) -> tuple[str, dict[str, str]] | None:
         """Why the function's values cannot be tested, empty where they can: one call's is another by chance, at another
-        time or after other calls; and by call what it does besides, as `it writes files`. None: the sandbox failed.
+        time, elsewhere, after other calls or in another interpreter; and by call what it does besides, as `it writes
+        files`. None: the sandbox failed.
 
         Of a function that one call shows to depend on such a thing no call is sure: they may come out alike once."""
         effects: dict[str, str] = {}
@@ -108,7 +112,25 @@ class CallRunner:
                 effects |= {call: effect} if effect else {}
             if found is None:
                 return None
-        return "", effects
+        varies = self._varies([call for call in calls if call not in effects])
+        return (f"its value differs between runs: {varies} gives several" if varies else ""), effects
+
+    def _varies(self, calls: Sequence[str]) -> str:
+        """The first call found to have another value in an interpreter of another hash seed, empty for none: two of
+        them give the same order of two names half of the time."""
+        if unlike := [call for call in calls if self.expected[call].reason == VARIES]:
+            return unlike[0]
+        seconds = sum(self.expected[call].seconds for call in calls)
+        limit = self.judge.limits.time_s + 4 * seconds
+        for seed, alone in list(_MORE_SEEDS.items())[: None if seconds < 1 else 1]:
+            for chunk in self._chunks(calls):
+                with alone:
+                    [answer] = self._answers([self.program], chunk, limit, "each", seed)
+                given = answer.value.data if answer.value is not None else None
+                for call, value in zip(chunk, given if isinstance(given, list) else (), strict=False):
+                    if not self._same(value, call):
+                        return call
+        return ""
 
     def _depends(self, parts: Sequence[list[str]], seeds: int) -> list[tuple[str, str, str]] | None:
         """Each call, what its value depends on and what it does besides. A part's calls share a process: where that
@@ -116,7 +138,7 @@ class CallRunner:
         seconds = [sum(self.expected[call].seconds for call in part) for part in parts]
         seeds = min(seeds, 8 if sum(seconds) < 1 else 3)
         jobs = [jail_call("depends", self.program, part, seeds) for part in parts]
-        limit = 2 * self.judge.limits.time_s + 4 * (seeds + 6) * max(seconds, default=0.0)
+        limit = 2 * self.judge.limits.time_s + 4 * (seeds + 7) * max(seconds, default=0.0)
         limits = replace(self.judge.limits, time_s=limit, stop_after=1)
         answers = self.judge.sandbox.run(jail_program(), "depends", jobs, limits).answers if jobs else []
         if any(answer.kind is AnswerKind.UNSCORED for answer in answers):
@@ -142,11 +164,11 @@ class CallRunner:
         return [not self._right(answer, calls) for answer in answers]
 
     def _answers(
-        self, sources: Sequence[str], calls: Sequence[str], seconds: float, name: str = "answers"
+        self, sources: Sequence[str], calls: Sequence[str], seconds: float, name: str = "answers", hash_seed: int = 0
     ) -> list[Answer]:
         jobs = [jail_call(name, source, list(calls)) for source in sources]
         limits = replace(self.judge.limits, time_s=seconds, patience=_MANY)
-        return self.judge.sandbox.run(jail_program(), name, jobs, limits).answers
+        return self.judge.sandbox.run(jail_program(), name, jobs, limits, hash_seed).answers
 
     def _right(self, answer: Answer, calls: Sequence[str]) -> bool:
         values = answer.value.data if answer.value is not None else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import os
 import re
@@ -14,8 +15,8 @@ from typing import Any
 from codea1_cli.durable import write_atomic
 from codea1_cli.errors import UserError, counted, some
 from codea1_cli.evals.test_generation import Mutant
-from codea1_cli.evals.test_generation.entries import gone_from, importing, module_of, stale_tests
-from codea1_cli.evals.test_generation.execution import coverage_of, jail_call, jail_program
+from codea1_cli.evals.test_generation.entries import gone_from, importing, module_of, run_pytest, stale_tests
+from codea1_cli.evals.test_generation.execution import coverage_of, jail_call
 from codea1_cli.evals.test_generation.writing import Case, Studied
 from codea1_cli.extract.source import parse, parse_call
 from codea1_cli.files import parse_source, read_source
@@ -218,7 +219,8 @@ def passes(sandbox: Sandbox, file: Path, text: str) -> list[tuple[str, bool, str
     folders = ["/".join(module[:depth]) for depth in range(1, len(module))]
     files = {f"{folder}/__init__.py": "" for folder in folders} | {f"{'/'.join(module)}.py": read_source(file)}
     job = jail_call("run_pytest", files | {"test_generated.py": text}, "test_generated.py")
-    answer = sandbox.run(jail_program(), "run_pytest", [job], _RUN).answers[0]
+    program = f"from __future__ import annotations\n{inspect.getsource(run_pytest)}"
+    answer = sandbox.run(program, "run_pytest", [job], _RUN).answers[0]
     rows = answer.value.data if answer.value is not None else None
     if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 3 for row in rows):
         return None
