@@ -93,6 +93,26 @@ def test_tests_are_written_beside_those_that_exist(written, tmp_path):
     assert "next: python -m pytest tests/test_mine_generated.py" in done.err
 
 
+def test_what_existing_tests_say_of_any_function_is_told_and_a_folder_of_them_is_read(written, tmp_path):
+    """One that fails though another states its call rightly; one that is no comparison, of whichever function."""
+    more = "def test_more():\n    assert sign(-3) == 4\n    assert lost(1) is not None\n    assert other(1) is None\n"
+    (tmp_path / "suites" / "deep").mkdir(parents=True)
+    (tmp_path / "suites" / "test_a.py").write_text(TESTS)
+    (tmp_path / "suites" / "deep" / "more_test.py").write_text(f"from mine import lost, sign\n\n\n{more}")
+    (tmp_path / "suites" / "conftest.py").write_text("assert sign(9) == 1\n")
+    done, _ = written("--suites", "suites")
+    assert (done.code, done.out.count("fails today: ")) == (0, 2)
+    assert "fails today: assert sign(-3) == 4" in done.out
+    assert "2 asserts of existing tests not read: 1 other_comparison, 1 raises" in done.err
+    done, _ = written("--suites", "suites", "--find-bugs")
+    assert "sign(-3) gives -1; an existing test states 4" in done.out
+    (tmp_path / "empty").mkdir()
+    done, _ = written("--suites", "empty")
+    assert done.code == 2
+    assert "empty holds no test" in done.err
+    assert "test_*.py or *_test.py in it" in done.err
+
+
 def test_a_second_call_has_nothing_to_add(written, tmp_path):
     first, _ = written("--json")
     [file] = first.data["files"]

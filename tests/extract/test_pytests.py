@@ -66,6 +66,19 @@ def test_what_is_left_out_has_a_reason(source):
     assert +converted.skipped == {LEFT_OUT[source]: 1}
 
 
+def test_an_assert_of_a_call_that_states_something_else_is_kept_apart():
+    source = "assert f(1) == 2\nassert f(1) == 3\ndef test_a():\n    assert 2 == f(1)\n    assert f(1) == 1 + 2"
+    converted = convert_tests(source, "f", ["assert f(1) == 4"])
+    assert (converted.tests, converted.contrary) == (["assert f(1) == 2"], ["assert f(1) == 3", "assert f(1) == 4"])
+
+
+def test_an_assert_of_the_function_that_cannot_be_read_is_told_from_those_of_others():
+    source = "def test_a():\n    x = f(1)\n    assert x is not None\n    assert g(1) is None\n    assert f(2) == h(1)"
+    assert +convert_tests(source, "f").unread == {
+        ("assert f(1) is not None", "other_comparison"): 1, ("assert f(2) == h(1)", "not_literal"): 1,
+    }  # fmt: skip
+
+
 def test_a_changed_variable_is_unknown_again():
     source = "def test_a():\n    x = [1]\n    x.append(2)\n    assert f(x) == 3\n    y = {}\n    y['a'] = 1\n    assert f(y) == 1"
     converted = convert_tests(source, "f")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from codea1_cli.evals.test_generation.evaluation import Scorer
     from codea1_cli.evals.test_generation.writing import Alarm, Student, Studied
     from codea1_cli.models.sampler import ModelRef, SamplingSettings
-
-_OTHERS = {"other_call", "repeated", "other_comparison", "no_comparison"}  # of another function, or read already
 
 
 @panels(
@@ -62,7 +59,7 @@ def write_tests(
     ] = None,
     step: Annotated[int | None, Option(min=0, help="A run's checkpoint; the newest.")] = None,
     suites: Annotated[
-        list[Path] | None, Option(metavar="TEST.py", help="Tests that exist, as pytest has them; may be repeated.")
+        list[Path] | None, Option(metavar="TEST.py|DIR", help="Tests that exist, as pytest has them; may be repeated.")
     ] = None,
     out: Annotated[
         Path | None, Option(metavar="DIR|FILE", help="Where test files go, ./tests else; of --problems the file.")
@@ -187,7 +184,7 @@ def _files(target: Path, suites: Sequence[Path], out: Path, only_read: bool) -> 
     if not (target := user_path(target)).exists():
         raise UserError(f"no such file or folder: {target}", hint="a Python file, or a folder of them")
     check_folder(out, "--out")
-    texts = [read_tests(user_path(suite)) for suite in suites]
+    texts = [text for suite in suites for text in read_tests(user_path(suite))]
     paths = PythonFolder(target).files if (whole := target.is_dir()) else [target]
     files = [_file(path, texts, out, whole, only_read) for path in paths]
     files = [file for file in files if file.functions or file.faults or path_of_tests(file.path, out).exists()]
@@ -200,6 +197,7 @@ def _files(target: Path, suites: Sequence[Path], out: Path, only_read: bool) -> 
 
 
 def _file(path: Path, texts: Sequence[str], out: Path, one_of_many: bool, only_read: bool) -> _File:
+    from codea1_cli.cli.write_tests_view import unread_of
     from codea1_cli.data.sources.python_folder import doctests
     from codea1_cli.evals.test_generation import functions_of, untestable
     from codea1_cli.evals.test_generation.entries import reserved, unimportable
@@ -219,14 +217,13 @@ def _file(path: Path, texts: Sequence[str], out: Path, one_of_many: bool, only_r
     if why := unimportable(path):
         return replace(file, faults=file.faults | {one.name: why for one in functions_of(source, path.as_posix())})
     modules = [text for text in (*texts, written_before(path, out, only_read)) if text]
-    unread: Counter[str] | None = None
+    read = []
     for one in (one for one in functions_of(source, path.as_posix()) if one.name not in file.faults):
-        converted = convert_tests("", one.name, modules)
-        unread = converted.skipped if unread is None else unread & converted.skipped
+        read.append(converted := convert_tests("", one.name, modules))
         examples = well_formed([doctests(one.description, set())[0]], one.name)
-        file.existing[one.name] = converted.tests
+        file.existing[one.name] = [*converted.tests, *converted.contrary]
         file.functions.append(replace(one, calls=(*converted.tests, *(example.source for example in examples))))
-    file.unread = {reason: count for reason, count in (unread or {}).items() if count and reason not in _OTHERS}
+    file.unread = unread_of(read)
     return file
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -18,8 +19,25 @@ if TYPE_CHECKING:
     from codea1_cli.data.golden import GoldenOptions
     from codea1_cli.evals.best_of_n import Plan
     from codea1_cli.evals.test_generation.writing import Alarm
+    from codea1_cli.extract.pytests import Converted
     from codea1_cli.sandbox.base import Limits
     from codea1_cli.sandbox.make import SandboxOptions
+
+
+_OF_OTHERS = {"other_call", "repeated", "other_comparison", "no_comparison"}  # or read already
+
+
+def unread_of(converted: Iterable[Converted]) -> dict[str, int]:
+    """How many asserts could not be read, by reason, where the same files were read for several functions: those that
+    mention one of them, and those of which nobody knows what they test."""
+    own, rest = Counter[tuple[str, str]](), list[Counter[str]]()
+    for one in converted:
+        own |= one.unread
+        rest.append(one.skipped - Counter(reason for _, reason in one.unread.elements()))
+    found = Counter(reason for _, reason in own.elements())
+    for reason in set[str]().union(*rest) - _OF_OTHERS:
+        found[reason] += min(one[reason] for one in rest)
+    return {reason: count for reason, count in found.items() if count}
 
 
 def show_alarms(

@@ -25,10 +25,16 @@ Env = dict[str, ast.expr]
 
 @dataclass
 class Converted:
-    """`tests` are assert statements with distinct calls; `skipped` counts the asserts left out, by reason."""
+    """`tests` are assert statements with distinct calls; `skipped` counts the asserts left out, by reason.
+
+    contrary: further asserts of the same calls, which state something else. unread: those of `skipped` that mention the
+    entry point and could not be read, with the reason.
+    """
 
     tests: list[str] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
+    contrary: list[str] = field(default_factory=list)
+    unread: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 def convert_tests(source: str, entry_point: str, modules: Iterable[str] = ()) -> Converted:
@@ -39,7 +45,7 @@ def convert_tests(source: str, entry_point: str, modules: Iterable[str] = ()) ->
     loop, nested, raises, fixture, approx, not_literal, repeated, too_many; skipped and xfail by a mark; unreachable
     after a return, raise or skip; shadowed by a later test of the same name; not_collected.
     """
-    out, calls = Converted(), set[str]()
+    out, calls = Converted(), dict[str, set[str]]()
     for text in (source, *modules):
         tree = parse(text)
         if tree is None:
@@ -53,7 +59,7 @@ def convert_tests(source: str, entry_point: str, modules: Iterable[str] = ()) ->
 
 
 class _FileReader:
-    def __init__(self, entry_point: str, out: Converted, calls: set[str]) -> None:
+    def __init__(self, entry_point: str, out: Converted, calls: dict[str, set[str]]) -> None:
         self.entry, self.out, self.calls = entry_point, out, calls
         self.fixtures: dict[str, ast.expr | None] = {}
 
@@ -243,17 +249,21 @@ class _FileReader:
         found = parse_suite(text, self.entry) if text else []
         if not text or len(found) != 1:
             skipped["too_large"] += 1
-        elif found[0].invalid is not None:
-            skipped[found[0].invalid] += 1
-        elif found[0].stated is None:
-            skipped["not_literal"] += 1
-        elif found[0].call in self.calls:
+            return
+        stated = found[0].stated
+        reason = found[0].invalid or ("not_literal" if stated is None else "")
+        if reason or stated is None:
+            skipped[reason] += 1
+            self.out.unread[text, reason] += self.entry in names_in(test)
+            return
+        known = self.calls.setdefault(str(found[0].call), set())
+        if known:
             skipped["repeated"] += 1
-        elif len(self.out.tests) >= MAX_TESTS:
-            skipped["too_many"] += 1
-        else:
-            self.calls.add(str(found[0].call))
-            self.out.tests.append(text)
+        if len(self.out.tests) + len(self.out.contrary) >= MAX_TESTS:
+            skipped["too_many"] += not known
+        elif (value := repr(stated.value)) not in known:
+            (self.out.contrary if known else self.out.tests).append(text)
+            known.add(value)
 
     def is_call(self, node: ast.expr) -> bool:
         return (

@@ -49,6 +49,21 @@ def test_what_exists_is_built_upon(student):
     assert found.arcs_before < found.arcs_after
 
 
+def test_an_existing_test_that_fails_is_told_though_another_states_the_same_call_rightly(student):
+    """Whichever comes first, and whatever the docstring says; each is an alarm."""
+    function = replace(only(SIGN), calls=("assert sign(-3) == -1", "assert sign(-3) == 5"))
+    for existing in (
+        ["assert sign(-3) == -1", "assert sign(-3) == 1"],
+        ["assert sign(-3) == 1", "assert sign(-3) == -1"],
+    ):
+        found = student.study(function, [SUITE], existing)
+        assert ([case.call for case in found.existing], found.failing) == (["sign(-3)"], ["assert sign(-3) == 1"])
+        alarms, _ = student.alarms(function, [SUITE], existing)
+        assert [(one.call, one.stated, one.by) for one in alarms] == [
+            ("sign(-3)", "1", "an existing test"), ("sign(-3)", "5", "the docstring"),
+        ]  # fmt: skip
+
+
 def test_a_case_that_later_ones_make_needless_goes():
     wide = Case("f(1)", "1", kills=frozenset({1, 2, 3, 4}))
     left, right = Case("f(2)", "1", kills=frozenset({1, 2, 5})), Case("f(3)", "1", kills=frozenset({3, 4, 6}))

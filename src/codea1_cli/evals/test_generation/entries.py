@@ -144,12 +144,16 @@ def module_of(file: Path) -> tuple[str, Path]:
     return ".".join(names if names[-1] != "__init__" else names[:-1]), root
 
 
-def read_tests(file: Path) -> str:
-    """The source of a test file. Raises UserError where it does not parse or holds no test at all."""
-    source, _ = parse_source(file)
-    if not _TEST.search(source):
-        raise UserError(f"{file} holds no test", hint="a pytest file is wanted, with asserts in it")
-    return source
+def read_tests(path: Path) -> list[str]:
+    """The source of a test file, or of those below a folder that pytest would find. Raises UserError where one does not
+    parse, or there is no test at all."""
+    names = ("test_*.py", "*_test.py")
+    files = sorted({file for name in names for file in path.rglob(name)}) if path.is_dir() else [path]
+    found = [source for source, _ in map(parse_source, files) if _TEST.search(source)]
+    if not found:
+        wanted = f"{' or '.join(names)} in it" if path.is_dir() else "asserts in it"
+        raise UserError(f"{path} holds no test", hint=f"a pytest file is wanted, with {wanted}")
+    return found
 
 
 def unimportable(file: Path) -> str:

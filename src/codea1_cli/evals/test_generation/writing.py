@@ -144,13 +144,13 @@ class Student:
         expected, fault = answered
         if fault:
             return Studied(function, fault=fault)
-        passing = {
-            str(one.call): one.source
-            for one in old
-            if (answer := expected[str(one.call)]).valid
+        right = [
+            (answer := expected[str(one.call)]).valid
             and one.stated is not None
             and self.judge.equal(answer.value, one.stated.value)
-        }
+            for one in old
+        ]
+        passing = {str(one.call) for one, passes in zip(old, right, strict=True) if passes}
         usable = [
             c for c, answer in expected.items() if answer.valid and (c in passing or (readable(c) and written(answer)))
         ]
@@ -166,8 +166,8 @@ class Student:
             new = frozenset(arc for arc in taken - loading if abs(arc[0]) in inside or abs(arc[1]) in inside)
             dead = frozenset(at for at, failing in enumerate(kills) if call in failing)
             every[call] = self._case(expected[call], stated.get(call, []), dead, new)
-        found = Studied(function, mutants, [every[call] for call in passing])
-        found.failing = [one.source for one in old if str(one.call) not in passing]
+        found = Studied(function, mutants, [case for call, case in every.items() if call in passing])
+        found.failing = [one.source for one, passes in zip(old, right, strict=True) if not passes]
         found.cases = [case for call, case in every.items() if call not in passing and call in stated]
         found.kept = fewest(found.cases, found.existing)
         found.arcs_before = loading.union(*(taken_by[case.call] for case in found.existing))
@@ -201,7 +201,10 @@ class Student:
         an example or test states as it is. With them why no call could become one, empty where any could. None: the
         sandbox failed."""
         stated = votes(suites if len(set(suites)) > 1 else suites[:1], function.name)  # greedy ones are one vote
-        examples = {str(one.call): one for one in well_formed(function.calls, function.name) if one.stated}
+        examples: dict[str, list[tuple[str, Stated]]] = {}
+        for one in well_formed([*existing, *function.calls], function.name):
+            if one.stated is not None:
+                examples.setdefault(str(one.call), []).append((one.source, one.stated))
         answered = self._answered(function, [*examples, *list(stated)[:MAX_CALLS]], list(examples))
         if answered is None or answered[1]:
             return answered and ([], answered[1])
@@ -210,21 +213,19 @@ class Student:
         for call, answer in answered[0].items():
             right, others = tally(self.judge, answer, stated.get(call, []))
             raised = answer.reason.startswith("raised: ")
-            known = examples.get(call)
+            known = dict(examples.get(call, ()))
             if not answer.valid and (not raised or (not known and answer.reason.startswith(_UNFIT))):
                 continue
             compared = compared or call in stated
-            text, count, by = *(others[0] if others else ("", 0)), ""
-            if known is not None and known.stated is not None:
-                if answer.valid and self.judge.equal(answer.value, known.stated.value):
-                    continue
-                text = show(known.stated.value, 200)
-                by = "an existing test" if known.source in existing else "the docstring"
-                count = sum(self.judge.equal(one.value, known.stated.value) for one in stated.get(call, []))
-            if by or count > right:
-                got, word = answer.text if answer.valid else answer.reason, known.source if known else summary
-                place, asked = (function.name, function.first, call), len(stated.get(call, []))
-                found.append(Alarm(*place, got, text, count, right, asked, word, by))
+            claims = [] if known or not others or others[0][1] <= right else [(*others[0], summary, "")]
+            for source, claim in known.items():
+                if not answer.valid or not self.judge.equal(answer.value, claim.value):
+                    count = sum(self.judge.equal(vote.value, claim.value) for vote in stated.get(call, []))
+                    by = "an existing test" if source in existing else "the docstring"
+                    claims.append((show(claim.value, 200), count, source, by))
+            got, asked = answer.text if answer.valid else answer.reason, len(stated.get(call, []))
+            for text, count, word, by in claims:
+                found.append(Alarm(function.name, function.first, call, got, text, count, right, asked, word, by))
         fault = "" if compared or found else _why(function, suites, stated, answered[0])
         return sorted(found, key=lambda one: one.rank), fault
 
