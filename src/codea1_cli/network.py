@@ -36,8 +36,8 @@ _PASSING = {408, 409, 425, 429}  # statuses after which the same request may do,
 
 
 class NoResponse(Exception):
-    """There is no whole answer; `kind` is a word for it: timeout, refused, broken, large, closed, or
-    status for an answer that refuses."""
+    """There is no whole answer; `kind` is a word for it: timeout, refused, broken, large, closed,
+    status for an answer that refuses, or strange for one that is none."""
 
     def __init__(self, kind: str, what: str) -> None:
         super().__init__(what[:300])
@@ -155,7 +155,8 @@ class Client:
 
     def insist(self, ask: Callable[[], Response], read: Callable[[Response], Any], patience_s: float) -> Any:
         """What `read` makes of an answer, or a `Response` that refuses for good. As long as there is neither, it asks
-        again after pauses that grow, or are as long as an answer wishes; what `read` cannot use (None) a few times.
+        again after pauses that grow, or are as long as an answer wishes; what `read` cannot use (None, or a strange
+        NoResponse, which says why) a few times.
 
         Raises:
             NoResponse: it has failed for `patience_s`, or would not be asked again within them; or it is stopped.
@@ -173,6 +174,7 @@ class Client:
                 why, wanted = f"it answers {answer.status} {answer.reason}: {answer.shown()}", answer.wait_s
             except NoResponse as fault:
                 why, kind = str(fault), fault.kind
+                strange += kind == "strange"
                 if kind in ("large", "closed"):
                     raise
             why = self.hidden(why + (f"; it asks to wait {wanted:.0f} s" if wanted else ""))

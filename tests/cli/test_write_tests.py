@@ -236,7 +236,8 @@ def test_what_can_be_told_before_sampling_is(written, tmp_path):
 def test_samples_that_are_all_the_same_are_told(written, monkeypatch):
     monkeypatch.setitem(REPLIES, "sign", ["assert sign(5) == 1"] * 3)
     done, _ = written("--n", 3, "--temperature", 0)
-    assert "the 3 samples of each function are all the same, and count as one" in done.err
+    assert "the 3 samples of each function are all the same, and count as one: --temperature 1 varies them" in done.err
+    assert "count as one: the model is sure" in written("--n", 3)[0].err
     monkeypatch.setitem(REPLIES, "sign", ["assert sign(5) == 1"] * 2 + ["assert sign(6) == 1"])
     assert "all the same" not in written("--n", 3)[0].err
 

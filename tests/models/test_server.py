@@ -135,7 +135,16 @@ def test_a_failure_that_passes_costs_a_request(fault: str, server: StandIn, tmp_
 OUTAGES = {
     "down": ((500, {}, b"oh\x1b[31m no"), "500 Internal Server Error: oh .31m no"),
     "gone": (None, "."),
-    "HTML": ((200, {}, b"<html>Sign in</html>"), "it answers 200 OK: <html>Sign in</html>"),
+    "HTML": ((200, {}, b"<html>Sign in</html>"), "it answers 200 OK, not JSON: .*, or cut off: <html>Sign in</html>"),
+    "cut": ((200, {}, b'{"choices": [{"mes'), "it answers 200 OK, not JSON: .*, or cut off: "),
+    "a list": ((200, {}, b"[1]"), r"it answers 200 OK, no JSON object: \[1\]"),
+    "an error": ((200, {}, b'{"error": {"message": "busy"}}'), "it answers 200 OK, an error: .*busy"),
+    "no choice": ((200, {}, b'{"choices": []}'), "it answers 200 OK, without a choice: "),
+    "parts": (
+        (200, {}, b'{"choices": [{"message": {"content": [{"text": "a"}]}}]}'),
+        "a content that is list, no text: ",
+    ),
+    "a text for a choice": ((200, {}, b'{"choices": ["a"]}'), "a choice with no message: "),
     "asks to wait": ((429, {"Retry-After": "3600"}, b"later"), "it asks to wait 3600 s"),
     "endless": ((200, {}, b" " * 2000), "longer than 1000 bytes"),
 }
@@ -285,7 +294,11 @@ def test_the_newer_name_of_max_tokens_is_found(server: StandIn, tmp_path: Path) 
     [
         (refusal(404, "The model `x` does not exist"), "has no model 'm', or is another kind of server: The model `x`"),
         (refusal(403, "forbidden"), "refuses whoever has no key: forbidden"),
-        ((301, {"Location": "http://127.0.0.1:1/"}, b"moved"), "refuses the request: 301 Moved Permanently: moved"),
+        ((403, {}, b""), "refuses whoever has no key: 403 Forbidden, without a word"),
+        ((301, {}, b"moved"), "refuses the request: 301 Moved Permanently: moved"),
+        ((307, {"Location": "http://127.0.0.1:1/v1/chat/completions"}, b""),
+         "sends elsewhere: 307 Temporary Redirect, to http://127.0.0.1:1/v1/chat/completions"),
+        ((308, {"Location": "/v2/chat/completions"}, b""), "sends elsewhere: 308 Permanent Redirect, to http://.*/v2/chat"),
         ((400, {}, b'{"error": "no \\u001b[2J"}'), "refuses the request: 400 Bad Request: no"),
     ],
 )  # fmt: skip
@@ -295,6 +308,32 @@ def test_what_no_other_try_would_help_ends_at_once(answer: Any, said: str, serve
         sampler(server, tmp_path, concurrency=1).generate(PROMPTS, GREEDY)
     assert len(server.bodies) == 1
     assert "\x1b" not in str(told.value)
+
+
+def test_an_address_that_sends_elsewhere_has_a_way_out(server: StandIn, tmp_path: Path) -> None:
+    server.answer = lambda *_: (307, {"Location": "http://127.0.0.1:1/v1/chat/completions"}, b"")
+    with pytest.raises(UserError) as told:
+        sampler(server, tmp_path).generate(PROMPTS, GREEDY)
+    assert told.value.hint == "where that is the server: http://127.0.0.1:1/v1 in place of its address"
+
+
+@pytest.mark.parametrize("message", [{"content": None}, {"content": "", "reasoning_content": "hm"}])
+def test_replies_without_content_are_told_and_none_with_any_is_an_error(
+    message: dict[str, Any], server: StandIn, tmp_path: Path
+) -> None:
+    """What a model that reasons gives until its tokens are spent; they are asked for again."""
+    silent = (200, {}, json.dumps({"choices": [{"message": message, "finish_reason": "length"}]}).encode())
+    server.answer = lambda body, number: silent if number == 2 else server.usual(body, number)
+    one = sampler(server, tmp_path / "some", concurrency=1)
+    assert [row[0] == "" for row in one.generate(PROMPTS, GREEDY)] == [False, True, False]
+    assert "1 reply without content: reasoning may need more --max-new-tokens" in spent_text(one.spent)
+    assert "ended by" not in spent_text(one.spent)
+    server.answer = lambda *_: silent
+    with pytest.raises(UserError, match=r"none of 3 replies of .* has content") as told:
+        sampler(server, tmp_path / "none").generate(PROMPTS, GREEDY)
+    assert "a larger --max-new-tokens" in str(told.value.hint)
+    server.answer = server.usual
+    assert all(row[0] for row in sampler(server, tmp_path / "none").generate(PROMPTS, GREEDY))
 
 
 def test_what_ended_a_reply_is_counted(server: StandIn, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def write_tests(
         if functions and not find_bugs:
             scorer.check_tools()
         texts = _sampled(functions, named, settings, tests, engine, kept, bar)
-        view.tell_equal(texts)
+        view.tell_equal(texts, temperature)
         student = Student(scorer.judge, scorer.runner)
         if find_bugs:
             alarms = _alarms(files, texts, student, opened.workers, bar)
@@ -189,7 +189,8 @@ def _files(target: Path, suites: Sequence[Path], out: Path, only_read: bool) -> 
     files = [_file(path, texts, out, whole, only_read) for path in paths]
     files = [file for file in files if file.functions or file.faults or path_of_tests(file.path, out).exists()]
     if not files:
-        raise UserError(f"{target} has no function at its top level")
+        hint = "methods and nested functions are not tested: a function `def f(...):` at the left margin is"
+        raise UserError(f"{target} has no function at its top level", hint=hint)
     if not only_read:
         check_writable(out, "--out")
         check_distinct([file.path for file in files], out)

@@ -73,12 +73,15 @@ def show_alarms(
     console.note(f"{counted(len(agreed), 'alarm')} on {where}: code or samples may be wrong{alone}")
 
 
-def tell_equal(texts: Sequence[Sequence[str]]) -> None:
+def tell_equal(texts: Sequence[Sequence[str]], temperature: float) -> None:
     """Says that the samples of each function are the same, where they are: as many as one."""
     several = [replies for replies in texts if len(replies) > 1]
     if several and all(len(set(replies)) == 1 for replies in several):
         same = counted(max(map(len, several)), "sample")
-        console.note(f"the {same} of each function are all the same, and count as one: --temperature 1 varies them")
+        hint = (
+            "--temperature 1 varies them" if temperature < 1 else "the model is sure, or its server samples its own way"
+        )
+        console.note(f"the {same} of each function are all the same, and count as one: {hint}")
 
 
 def show_written(found: dict[str, Any], limit: int) -> None:
@@ -198,7 +201,7 @@ def write_problems(
 
     problems = read_problems(problems_file(data), references=False)
     if not problems:
-        raise UserError(f"{data} holds no problem")
+        raise UserError(f"{data} holds no problem", hint="a row for each problem, as `prepare-data` writes them")
     needs = {"--validate": options.validate, "--min-exposed": options.min_exposed, "--white-box": plan.each}
     if given := [name for name, value in needs.items() if value and not any(one.reference for one in problems)]:
         raise UserError(f"no problem of {data} has a reference, which {given[0]} needs", hint=f"leave {given[0]} out")

@@ -1,5 +1,5 @@
-"""Models: finding, loading and sampling them. Here: the options of a command that samples from a server, and where that
-is; `server.py` asks it."""
+"""Models: finding, loading and sampling them. Here: the options of a command that samples from a server, where that is,
+and what its answers hold; `server.py` asks it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from typer import Option
 
 from codea1_cli.errors import UserError, counted, did_you_mean
-from codea1_cli.network import check_address
+from codea1_cli.files import Broken, decode_json
+from codea1_cli.network import NoResponse, Response, check_address
 
 KEY, TEST_KEY = "CODEA1_SERVER_KEY", "CODEA1_TEST_SERVER_KEY"
 """The variables that hold a server's key; the second one's is for another server that writes tests."""
@@ -26,6 +27,9 @@ NEUTRAL: dict[str, dict[str, float]] = {
 }
 """By who says to own a model: parameters beyond OpenAI's with which the server's own settings change no probability."""
 _OF_OPENAI = ("temperature", "top_p", "max_tokens", "seed", "stop", "n")
+TOKENS = ("prompt_tokens", "completion_tokens")
+NO_CONTENT = "no_content"
+"""What ended a reply that holds no text, but for the server's reasoning perhaps."""
 PARAMETERS = tuple(dict.fromkeys((*_OF_OPENAI, *(name for more in NEUTRAL.values() for name in more))))
 
 
@@ -121,5 +125,50 @@ def spent_text(spent: Mapping[str, float]) -> str:
     parts += [f"{counted(kept, 'answer')} of earlier calls"] if kept else []
     tokens = f"{count.get('prompt_tokens', 0):,} prompt tokens, {count.get('completion_tokens', 0):,} sampled"
     tokens += f", those of {counted(untold, 'answer')} not told" if (untold := count.get("uncounted", 0)) else ""
+    if silent := count.pop(f"ended_{NO_CONTENT}", 0):
+        tokens += f"; {counted(silent, 'reply', 'replies')} without content: reasoning may need more --max-new-tokens"
     ends = [f"{name.removeprefix('ended_')} {number}" for name, number in count.items() if name.startswith("ended_")]
     return "; ".join([", ".join(parts), tokens, *([f"replies ended by {', '.join(ends)}"] if ends else [])])
+
+
+def completion(answer: Response) -> dict[str, Any] | None:
+    """The row to keep of a whole answer; None for one that is none at all.
+
+    Raises:
+        NoResponse: it is not what a server with OpenAI's API gives.
+    """
+    if answer.status != 200:
+        return None
+    told = decode_json(answer.body)
+    if not isinstance(told, dict):
+        raise _strange(answer, f"{told.why}, or cut off" if isinstance(told, Broken) else "no JSON object")
+    choices = told.get("choices")
+    if not isinstance(choices, list) or not choices:
+        raise _strange(answer, "an error" if told.get("error") else "without a choice")
+    texts, ends = list[str](), list[str]()
+    for one in choices:
+        message = one.get("message") if isinstance(one, dict) else None
+        text = (
+            message.get("content") if isinstance(message, dict) else one.get("text") if isinstance(one, dict) else None
+        )
+        if not isinstance(text, str) and not (text is None and isinstance(message, dict)):
+            kind = "no message" if text is None else f"a content that is {type(text).__name__}, no text"
+            raise _strange(answer, f"a choice with {kind}")
+        end = re.sub(r"\W+", "_", str(one.get("finish_reason")))[:24]
+        thought = isinstance(message, dict) and any(message.get(name) for name in ("reasoning_content", "reasoning"))
+        silent = text is None or (thought and not text)
+        ends.append(NO_CONTENT if silent and end != "content_filter" else end)
+        texts.append((text or "").encode("utf-8", "replace").decode())  # half a surrogate pair fits in no file
+    return reply_row(texts, ends, told.get("usage"))
+
+
+def _strange(answer: Response, what: str) -> NoResponse:
+    return NoResponse("strange", f"it answers {answer.status} {answer.reason}, {what}: {answer.shown()}")
+
+
+def reply_row(texts: list[str], finish: list[str], usage: Any) -> dict[str, Any]:
+    """The row to keep of replies, what ended each, and the tokens that the server counts."""
+    told = [usage.get(name) if isinstance(usage, dict) else None for name in TOKENS]
+    counts = [count if isinstance(count, int) and 0 <= count < 1 << 40 else None for count in told]
+    known = {name: count or 0 for name, count in zip(TOKENS, counts, strict=True)}
+    return {"texts": texts, "finish": finish, **known, "uncounted": None in counts}

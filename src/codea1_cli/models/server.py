@@ -18,11 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 from codea1_cli.durable import append_row
 from codea1_cli.errors import EnvironmentFault, Unreachable, UserError, counted
 from codea1_cli.files import decode_json, kept_rows
-from codea1_cli.models import NEUTRAL, PARAMETERS
+from codea1_cli.models import NEUTRAL, NO_CONTENT, PARAMETERS, TOKENS, completion, reply_row
 from codea1_cli.models.sampler import ModelRef, SamplingSettings, cut_at_stop, prompt_seed
 from codea1_cli.network import Client, NoResponse, Response, one_line
 
@@ -68,7 +69,7 @@ class ServerSampler:
             EnvironmentFault: it does not answer, or `max_requests` is reached. What came is kept.
         """
         began, copies = time.monotonic(), 1 if settings.temperature == 0 else settings.n
-        texts, unfit, ending = [[""] * copies for _ in prompts], set[int](), None
+        texts, unfit, silent, ending = [[""] * copies for _ in prompts], set[int](), False, None
         self.kept.parent.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(self.options.concurrency, thread_name_prefix="server") as pool:
             waiting: dict[Future[tuple[list[str], str]], tuple[int, int, int]] = {}
@@ -84,6 +85,7 @@ class ServerSampler:
                         i, first, count = waiting.pop(future)
                         got, end = future.result()
                         unfit |= {i} if end == "too_long" else set()
+                        silent = silent or end == NO_CONTENT
                         texts[i][first : first + len(got)] = got
                         for number in range(first + len(got), first + count):
                             ask(i, number, 1)
@@ -99,6 +101,11 @@ class ServerSampler:
         self.seconds += time.monotonic() - began
         if len(unfit) == len(prompts) > 3:
             raise UserError(f"no prompt with its reply fits {self.name}", "lower --max-new-tokens")
+        if silent and not any(any(row) for row in texts):
+            hint = "a reasoning model spends its tokens before it answers: a larger --max-new-tokens, or no reasoning"
+            raise UserError(
+                f"none of {counted(copies * len(prompts), 'reply', 'replies')} of {self.name} has content", hint
+            )
         if copies > 1 and copies * len(prompts) > 3 and all(len(set(row)) == 1 for row in texts):
             self._tell(f"the replies to each prompt are all equal: {self.name} may sample as it likes")
         return [[row[number % copies] for number in range(settings.n)] for row in texts]
@@ -148,7 +155,7 @@ class ServerSampler:
             _log.warning("%s", words)
 
     def _count(self, row: dict[str, Any], how: str) -> None:
-        self._add({how: 1, **{name: row[name] for name in _TOKENS}, **({"uncounted": 1} if row["uncounted"] else {})})
+        self._add({how: 1, **{name: row[name] for name in TOKENS}, **({"uncounted": 1} if row["uncounted"] else {})})
         self._add(Counter(f"ended_{why}" for why in row["finish"] if why not in ("stop", "eos")))
         self.tokens += row["completion_tokens"]
 
@@ -166,13 +173,13 @@ class ServerSampler:
         while True:
             if "max_tokens" in body:
                 body[self._longest] = body.pop("max_tokens")
-            row = self._send("completions" if "prompt" in body else "chat/completions", body, _completion)
+            row = self._send("completions" if "prompt" in body else "chat/completions", body, completion)
             if isinstance(row, Response):
                 said, code, param = self._said(row)
                 name = _named(said, param, body) if row.status in (400, 422) else None
                 if (long := _TOO_LONG.search(f"{code} {said}")) or code == "content_filter":
                     ends = ["too_long" if long else code] * asked.get("n", 1)
-                    row = _row([""] * len(ends), ends, dict.fromkeys(_TOKENS, 0))
+                    row = reply_row([""] * len(ends), ends, dict.fromkeys(TOKENS, 0))
                 elif name == "max_tokens" in body and "max_completion_tokens" in said:
                     self._longest = "max_completion_tokens"
                     continue
@@ -182,7 +189,8 @@ class ServerSampler:
                 else:
                     raise self._error(row, said, name)
             with self._guard:
-                append_row(self.kept, row | {"key": key})
+                if {*row["finish"]} != {NO_CONTENT}:  # a server that is set another way is to be asked again
+                    append_row(self.kept, row | {"key": key})
                 self._replies[key] = row
                 self._count(row, "sampled")
             return row
@@ -235,19 +243,25 @@ class ServerSampler:
     def _error(self, answer: Response, said: str, name: str | None) -> UserError:
         """What a request comes to that another try would not help; name: the parameter that is refused."""
         key, status = self.server.key, answer.status
+        said = said or f"{status} {answer.reason}, without a word"
+        if 300 <= status < 400 and (there := answer.headers.get("Location")):
+            there = one_line(self._client.hidden(urljoin(self.server.url + "/", there)), 200)
+            base = re.sub(r"(/chat)?/(completions|models)$", "", there)
+            what = f"{self.name} sends elsewhere: {status} {answer.reason}, to {there}"
+            return UserError(what, f"where that is the server: {base} in place of its address")
         if name is not None:
             hint = f"another value; or --omit {name} leaves it out, and its value to the server"
             return UserError(f"{self.name} does not take {name}: {said}", hint)
         if status in (401, 403):
             who = "the key" if self.server.secret() else "whoever has no key"
-            return UserError(f"{self.name} refuses {who}: {said}", f"{key}=KEY, in the environment")
+            hint = f"{key}=KEY, in the environment" + "; or the key may not use this model" * (status == 403)
+            return UserError(f"{self.name} refuses {who}: {said}", hint)
         if status in (404, 405):
             hint = f"the names that it knows: {self.server.url}/models; most addresses end in /v1"
             return UserError(f"{self.name} has no model {self.ref.path!r}, or is another kind of server: {said}", hint)
         return UserError(f"{self.name} refuses the request: {status} {answer.reason}: {said}")
 
 
-_TOKENS = ("prompt_tokens", "completion_tokens")
 _GOES_ON = "the same command goes on"
 
 
@@ -263,31 +277,6 @@ def _asked(prompt: list[Any], settings: SamplingSettings, first: int, count: int
     if settings.stop:
         asked["stop"] = list(settings.stop[:_STOPS])
     return asked | ({"n": count} if count > 1 else {})
-
-
-def _completion(answer: Response) -> dict[str, Any] | None:
-    """The row to keep of a whole answer; None where it holds no reply."""
-    told = decode_json(answer.body) if answer.status == 200 else None
-    found: dict[str, Any] = told if isinstance(told, dict) else {}
-    choices = found.get("choices")
-    if not isinstance(choices, list) or not choices or not all(isinstance(one, dict) for one in choices):
-        return None
-    texts = []
-    for one in choices:
-        message = one.get("message")
-        text = message.get("content") if isinstance(message, dict) else one.get("text", message)
-        if not isinstance(text, str | None) or (text is None and not isinstance(message, dict)):
-            return None
-        texts.append((text or "").encode("utf-8", "replace").decode())  # half a surrogate pair fits in no file
-    ends = [re.sub(r"\W+", "_", str(one.get("finish_reason")))[:24] for one in choices]
-    return _row(texts, ends, found.get("usage"))
-
-
-def _row(texts: list[str], finish: list[str], usage: Any) -> dict[str, Any]:
-    told = [usage.get(name) if isinstance(usage, dict) else None for name in _TOKENS]
-    counts = [count if isinstance(count, int) and 0 <= count < 1 << 40 else None for count in told]
-    known = {name: count or 0 for name, count in zip(_TOKENS, counts, strict=True)}
-    return {"texts": texts, "finish": finish, **known, "uncounted": None in counts}
 
 
 def _named(said: str, param: str, body: Mapping[str, Any]) -> str | None:

@@ -150,7 +150,7 @@ def functions_of_file(file: Path) -> list[Function]:
     """
     found = _functions(*parse_source(file))
     if not found:
-        raise UserError(f"{file} has no function at its top level")
+        raise UserError(f"{file} has no function at its top level", hint="one `def f(...):` at the left margin")
     return found
 
 
