@@ -13,6 +13,7 @@ import pytest
 import codea1_cli
 from codea1_cli import SandboxOptions, api, judge, mutation_score, rollouts
 from codea1_cli.errors import UserError
+from codea1_cli.judging.judge_rows import row_of
 from codea1_cli.tiny import model_path, problems_path
 from tests.cli.fake_run import make_run
 
@@ -87,6 +88,42 @@ def test_what_is_wrong_is_named(tmp_path):
     with pytest.raises(UserError, match="no rollouts of step 77"):
         rollouts(step=77, runs=tmp_path)
     assert list(rollouts(runs=str(tmp_path))) == list(rollouts(tmp_path / "first")), "a path is a text or a Path"
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [("refrence", "reference"), ("canditate", "candidate"), ("suit", "suite"), ("test", "tests"), ("tolerence", "tolerance"),
+     ("time_limit", "time_limit_s"), ("entrypoint", "entry_point"), ("ID", "id")],
+)  # fmt: skip
+def test_a_misspelt_field_of_a_row_is_named(key, meant, tmp_path):
+    """In a file too, as long as what it stands for is not there."""
+    row = {"id": "a", "entry_point": "f", "reference": RIGHT, "candidate": RIGHT}
+    row |= {"tests": ["assert f(1) == 1"]} if meant not in ("tests", "suite") else {}
+    row = {**{name: value for name, value in row.items() if name != meant}, key: "x"}
+    for wrong in (lambda: row_of(row, "row 0"), lambda: judge([row]) if meant != "id" else row_of(row, "row 0")):
+        with pytest.raises(UserError, match=f"row 0: no field of a row is called {key}") as told:
+            wrong()
+        assert told.value.hint == f"did you mean {meant}?"
+
+
+def test_fields_of_the_users_own_are_left_alone():
+    [one] = judge([{**ROW, "meta": {"split": "a"}, "test": 1, "suites": [], "difficulty": "hard", "id": "mine"}])
+    assert (one.id, one.status) == ("mine", "ok")
+
+
+@pytest.mark.parametrize(
+    ("reference", "why"),
+    [
+        ("def f(x:\n", "SyntaxError"), ("def g(x):\n    return x\n", "does not define f"), ("1 / 0\n", "ZeroDivisionError"),
+        ("import os\nos._exit(1)\n", "crashed: while loading"),
+    ],
+)  # fmt: skip
+def test_a_reference_that_does_not_load_is_told(reference, why):
+    [one] = judge([{**ROW, "reference": reference}])
+    assert (one.status, one.load_detail.startswith("the reference does not load: ")) == ("no_valid_test", True)
+    assert why in one.load_detail
+    [one] = judge([{**ROW, "reference": "def f(x):\n    return 1 / 0\n"}])
+    assert (one.status, one.load_detail) == ("no_valid_test", None)
 
 
 ROW = {"entry_point": "f", "reference": RIGHT, "candidate": RIGHT, "tests": ["assert f(1) == 1"]}

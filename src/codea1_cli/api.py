@@ -114,7 +114,7 @@ class Judged:
 
     status: `ok` when the candidate passes every valid test, else the worst verdict (`unscored`: the sandbox itself
     failed), or `no_valid_test`. tests: each with `test`, `valid`, `stated_correctly`, `verdict`, `expected`, `got` and
-    `reason`. load_detail: why the candidate does not load.
+    `reason`. load_detail: why the candidate, or the reference, does not load.
     """
 
     id: str
@@ -153,7 +153,7 @@ def judge(
     a test states.
 
     Raises:
-        UserError: a row lacks a field, or has one of another type.
+        UserError: a row lacks a field, or has one of another type or of a misspelt name.
     """
     from codea1_cli.judging.judge_rows import RowJudge, numbers_of, row_of
 

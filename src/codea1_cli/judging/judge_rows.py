@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.errors import UserError
+from codea1_cli.errors import UserError, did_you_mean
 from codea1_cli.extract import AssertStatement, parse_suite
 from codea1_cli.game.judged_tests import NOT_FOLDABLE, judged_suite
 from codea1_cli.game.rules import Game
-from codea1_cli.judging.judge import Judge
+from codea1_cli.judging.judge import Expected, Judge
 from codea1_cli.problems.row_files import whole_rows
 from codea1_cli.sandbox.base import Limits, Sandbox, in_order
 from codea1_cli.sandbox.verdicts import Verdict
@@ -49,7 +49,13 @@ def read_rows(path: Path) -> Iterator[JudgeRow]:
 
 
 def row_of(raw: dict[str, Any], where: str) -> JudgeRow:
-    """A row from its fields; `where` is for messages. Raises UserError naming the field that is wrong."""
+    """A row from its fields; `where` is for messages. Raises UserError naming the field that is wrong, or that nobody
+    reads but for its spelling; others of the user's own are left alone."""
+    asked = () if {"tests", "suite"} & raw.keys() else ("tests", "suite")
+    lacking = [name for name in (*_TEXTS, *asked, *_NUMBERS) if name not in raw]
+    for name in raw:
+        if hint := did_you_mean(str(name), lacking):
+            raise UserError(f"{where}: no field of a row is called {name}", hint)
     for name in _TEXTS:
         if not isinstance(raw.get(name), str):
             raise UserError(f"{where}: {name} is {'missing' if name not in raw else 'no text'}")
@@ -132,13 +138,21 @@ class RowJudge:
             verdicts.add(result.load_verdict)
         worst = next((verdict.value for verdict in _WORST_FIRST if verdict in verdicts), "")
         status = worst or ("ok" if verdicts else NO_VALID_TEST)
-        return {"id": row.id, "status": status, "load_detail": result.load_detail or None, "tests": tests}
+        detail = result.load_detail or _unloaded(expected.values())
+        return {"id": row.id, "status": status, "load_detail": detail or None, "tests": tests}
 
     def stream(self, rows: Iterable[JudgeRow], workers: int) -> Iterator[dict[str, Any]]:
         """The reports in the rows' order, `workers` rows at a time."""
         with closing(in_order(self.judge, rows, workers)) as judged:
             for _, report in judged:
                 yield report
+
+
+def _unloaded(answers: Collection[Expected]) -> str:
+    """Why a reference answers nothing where it does not load; else empty."""
+    reasons = [one.reason for one in answers]
+    loads = any(not why.startswith("load_error") and ": while loading" not in why for why in reasons)
+    return "" if loads or not reasons else f"the reference does not load: {reasons[0].removeprefix('load_error: ')}"
 
 
 def _single(test: str, entry_point: str) -> AssertStatement:
