@@ -3,6 +3,8 @@
 import ast
 from collections.abc import Iterable
 
+from codea1_cli.extract.source import within
+
 _MARKS = {
     "skip": "skipped", "skipif": "skipped", "skipIf": "skipped", "skipUnless": "skipped",
     "xfail": "xfail", "expectedFailure": "xfail",
@@ -92,6 +94,16 @@ def jumps(body: Iterable[ast.stmt]) -> bool:
     """Whether a loop's body may leave a round early under a condition."""
     inner = (node for node in body if isinstance(node, ast.If | ast.Try | ast.With) and ending(node) is None)
     return any(isinstance(child, ast.Break | ast.Continue) for node in inner for child in ast.walk(node))
+
+
+def never_returns(function: ast.FunctionDef) -> bool:
+    """Whether a function plainly has no way out but to raise: it has no `return`, and its end is not reached."""
+    if any(isinstance(node, ast.Return) for node in within(function)):
+        return False
+    last = function.body[-1]
+    loop = isinstance(last, ast.While) and isinstance(last.test, ast.Constant) and last.test.value
+    leaves = any(isinstance(node, ast.Break) for node in within(last))
+    return any(ending(node) == "return" for node in function.body) or bool(loop and not leaves)
 
 
 def _block_ending(body: Iterable[ast.stmt], raised_only: bool = False) -> str | None:

@@ -201,10 +201,14 @@ def _check_hashes(parts: list[Any]) -> None:
         raise Undecodable("too many keys of equal hash")
 
 
-def show(value: object, limit: int = 10_000) -> str:
+MAX_SHOWN = 10_000
+TOO_LONG = "with an integer of too many digits to show>"
+
+
+def show(value: object, limit: int = MAX_SHOWN) -> str:
     """The value's repr, cut at `limit` characters; never raises, whatever the size of its integers."""
     try:
         text = repr(value)
     except ValueError:  # an int of more digits than Python writes out
-        text = f"<{type(value).__name__} with an integer of too many digits to show>"
+        text = f"<{type(value).__name__} {TOO_LONG}"
     return text if len(text) <= limit else text[:limit] + "..."

@@ -104,6 +104,10 @@ def test_calls_traced_together_take_what_each_takes_alone(runner):
         ("def f(x):\n    yield x\n", "generator"),
         ("def _f(x):\n    return x\n", "private"),
         ("def f(x):\n    def g():\n        return 1\n    x.append(g)\n", "returns no value"),
+        ("def f(x):\n    raise ValueError(x)\n", "it raises, or never ends"),
+        ("def f(x):\n    while True:\n        x += 1\n", "it raises, or never ends"),
+        ("def f(x):\n    while True:\n        if x:\n            break\n", "returns no value"),
+        ("def f(x):\n    if x:\n        return\n    raise ValueError\n", "returns no value"),
         ("async def f(x):\n    return x\n", "coroutine"),
         ("class F:\n    pass\n", "class"),
         ("X = 1\n\n\ndef f(x):\n    return x\n", ""),
@@ -120,7 +124,10 @@ def test_functions_that_values_cannot_test_are_told_by_their_source(source, why)
         ("def f(x):\n    return object()\n", "assert f(1) == 1", "unencodable"),
         ("def f(x):\n    return x.upper()\n", "assert f(1) == 1", "raised: AttributeError"),
         ("def f(x):\n    return hash(str(x))\n", "assert f(1) == 1", "differs between runs"),
-        ("def f(x):\n    return float('nan')\n", "assert f(1) == 1", "no literal"),
+        ("def f(x):\n    return float('nan')\n", "assert f(1) == 1", "its value has no literal"),
+        ("def f(x):\n    return 'x' * 100_000\n", "assert f(1) == 1", "its value is too long to be written out"),
+        ("def f(x):\n    return 10**5000 + x\n", "assert f(1) == 1", "its value is too long to be written out"),
+        ("def f(x):\n    return x\n", "assert f(1 < 2) == 1", "an argument is a comparison"),
         ("def f(x):\n    return x\n", "I cannot.", "wrote no test of it: 1 reply, 0 asserts"),
     ],
 )
@@ -179,6 +186,32 @@ def test_the_file_passes_is_added_to_and_never_holds_a_test_twice(student, box, 
     path.write_text("# mine\n")
     with pytest.raises(UserError, match="not written by this command"):
         again(["half"])
+
+
+def test_a_mutant_that_does_not_load_counts_and_is_no_remark(student, box, tmp_path):
+    """An operator in an annotation raises where the function is defined: any test kills it, and none says why."""
+    source = "def f(x: int | None) -> int | None:\n    return x\n"
+    found = student.study(only(source), ["assert f(1) == 1"])
+    assert (found.killed_after > 10, len(found.kept)) == (True, 1)
+    assert found.alone(found.kept[0]) == []
+    found = student.study(only(source.replace("return x", "return x + 1")), ["assert f(1) == 2"])
+    assert {mutant.line for mutant in found.alone(found.kept[0])} == {2}
+    (tmp_path / "m.py").write_text(found.function.program)
+    write_tests([found], tmp_path / "m.py", tmp_path, box)
+    text = path_of_tests(tmp_path / "m.py", tmp_path).read_text()
+    assert "alone kills line 2: return x" in text
+    assert f"Kills {found.killed_after} of {len(found.mutants)} mutants" in text
+
+
+def test_the_sign_of_a_zero_is_not_written_where_it_is_not_compared(student, box, tmp_path):
+    source = "def f(x):\n    return -0.0 if x else 0.0\n"
+    (tmp_path / "m.py").write_text(source)
+    found = student.study(only(source), ["assert f(1) == 0.0\nassert f(0) == 0.0"])
+    assert {case.text for case in found.cases} == {"-0.0", "0.0"}
+    found.kept = [replace(case, kills=frozenset({at})) for at, case in enumerate(found.cases)]
+    assert write_tests([found], tmp_path / "m.py", tmp_path, box)["written"] == 2
+    text = path_of_tests(tmp_path / "m.py", tmp_path).read_text()
+    assert (text.count("pytest.approx(0.0)"), "-0.0" in text) == (2, False)
 
 
 def test_a_row_that_pytest_does_not_see_pass_is_left_out(student, box, tmp_path):

@@ -16,6 +16,7 @@ from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.registry import benchmark_row
 from codea1_cli.evals.test_generation.in_jail import NAMES, TYPES
 from codea1_cli.evals.test_generation.split_tests import binds
+from codea1_cli.extract.pytest_rules import never_returns
 from codea1_cli.extract.source import PARSER, parse, within
 from codea1_cli.files import parse_source, read_json
 from codea1_cli.problems.benchmark_files import PublicTask
@@ -163,8 +164,7 @@ def functions_of(source: str, file: str = "") -> list[Function]:
 
 
 def _functions(source: str, tree: ast.Module) -> list[Function]:
-    found = []
-    lines = source.split("\n")
+    found, lines = list[Function](), source.split("\n")
     for number, node in enumerate(n for n in tree.body if isinstance(n, ast.FunctionDef)):
         first = min([node.lineno, *(part.lineno for part in node.decorator_list)])
         last = node.end_lineno or node.lineno
@@ -178,8 +178,8 @@ def _functions(source: str, tree: ast.Module) -> list[Function]:
 
 def untestable(source: str) -> dict[str, str]:
     """By name, why asserts on returned values cannot test what a program defines at its top level."""
-    tree, found = parse(source), dict[str, str]()
-    for node in tree.body if tree is not None else ():
+    found = dict[str, str]()
+    for node in getattr(parse(source), "body", ()):
         inner = within(node)
         if isinstance(node, ast.ClassDef):
             found[node.name] = "a class: only functions at the top level are tested"
@@ -192,7 +192,7 @@ def untestable(source: str) -> dict[str, str]:
         elif any(isinstance(part, ast.Yield | ast.YieldFrom) for part in inner):
             found[node.name] = "a generator: what it yields is not compared"
         elif not any(isinstance(part, ast.Return) and part.value is not None for part in inner):
-            found[node.name] = "it returns no value"
+            found[node.name] = "it raises, or never ends" if never_returns(node) else "it returns no value"
     return found
 
 

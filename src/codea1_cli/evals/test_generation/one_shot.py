@@ -11,7 +11,7 @@ import hashlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from codea1_cli.evals.test_generation import Function, Mutant, make_mutants
@@ -95,6 +95,14 @@ class CallRunner:
                         call for call, one in zip(chunk, alone, strict=False) if not self._right(one, [call])
                     )
         return found
+
+    def broken(self, mutants: Sequence[Mutant], places: Iterable[int]) -> list[int]:
+        """Those of the places at which the mutant does not load: not the call is what fails on it."""
+        asked = [at for at in sorted(places) if mutants[at].source is not None]
+        seconds = self.mutant_limits.seconds(0.0)
+        answers = self._answers([mutants[at].source or "" for at in asked], ["None"], seconds) if asked else []
+        lost = {at for at, answer in zip(asked, answers, strict=True) if answer.kind is not AnswerKind.VALUE}
+        return [at for at in sorted(places) if mutants[at].source is None or at in lost]
 
     def depends(self, calls: Sequence[str]) -> tuple[str, dict[str, str]] | None:
         """Why the function's values cannot be tested, empty where they can: one call's is another by chance, at another

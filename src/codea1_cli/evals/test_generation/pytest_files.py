@@ -208,8 +208,9 @@ def _row(case: Case) -> str:
 def _answer(case: Case) -> str:
     value = ast.parse(case.text, mode="eval").body
     number = value.operand if isinstance(value, ast.UnaryOp) else value
-    plain = isinstance(number, ast.Constant) and isinstance(number.value, float)
-    return f"pytest.approx({case.text})" if plain else case.text
+    if not isinstance(number, ast.Constant) or not isinstance(number.value, float):
+        return case.text
+    return f"pytest.approx({case.text if number.value else '0.0'})"  # to which -0.0 is equal
 
 
 def passes(sandbox: Sandbox, file: Path, text: str) -> list[tuple[str, bool, str]] | None:

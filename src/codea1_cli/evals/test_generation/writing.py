@@ -23,7 +23,7 @@ from codea1_cli.extract.suite import readable, votes
 from codea1_cli.judging.compare import numbered
 from codea1_cli.judging.judge import Judge, well_formed
 from codea1_cli.judging.references import VARIES
-from codea1_cli.sandbox.values import show
+from codea1_cli.sandbox.values import MAX_SHOWN, TOO_LONG, show
 from codea1_cli.sandbox.verdicts import Expected
 
 MAX_CALLS = 64  # of one function that are tried
@@ -86,7 +86,8 @@ class Studied:
 
     existing: tests that were there and pass; failing: those that were there and do not. cases: calls that could be
     tests; kept: those that become some. arcs_before, arcs_after: what loading the file and the tests takes of it,
-    without and with the kept ones. fault: why no test can be written. unscored: the sandbox failed.
+    without and with the kept ones. broken: killed mutants that do not load, so that any test kills them. fault: why no
+    test can be written. unscored: the sandbox failed.
     """
 
     function: Function
@@ -97,6 +98,7 @@ class Studied:
     kept: list[Case] = field(default_factory=list)
     arcs_before: Arcs = frozenset()
     arcs_after: Arcs = frozenset()
+    broken: frozenset[int] = frozenset()
     fault: str = ""
     unscored: bool = False
 
@@ -121,9 +123,9 @@ class Studied:
         return [mutant for at, mutant in enumerate(self.mutants) if at not in dead]
 
     def alone(self, case: Case) -> list[Mutant]:
-        """The mutants that no other of the existing and kept tests kills."""
+        """The mutants that no other of the existing and kept tests kills, but for those that do not load."""
         others = self.killed(one for one in (*self.existing, *self.kept) if one.call != case.call)
-        return [self.mutants[at] for at in sorted(case.kills - others)]
+        return [self.mutants[at] for at in sorted(case.kills - others - self.broken)]
 
 
 class Student:
@@ -155,7 +157,8 @@ class Student:
             c for c, answer in expected.items() if answer.valid and (c in passing or (readable(c) and written(answer)))
         ]
         mutants = own_mutants(function)
-        kills = CallRunner(self.judge, program, expected).kills(mutants, usable)
+        caller = CallRunner(self.judge, program, expected)
+        kills = caller.kills(mutants, usable)
         arcs = self.runner.trace_each(program, name, usable)
         if kills is None or arcs is None:
             return Studied(function, unscored=True)
@@ -172,6 +175,8 @@ class Student:
         found.kept = fewest(found.cases, found.existing)
         found.arcs_before = loading.union(*(taken_by[case.call] for case in found.existing))
         found.arcs_after = found.arcs_before.union(*(taken_by[case.call] for case in found.kept))
+        if len(found.kept) == 1 and not found.existing:  # else two tests kill what does not load
+            found.broken = frozenset(caller.broken(mutants, found.kept[0].kills))
         if not found.cases and not found.existing:
             found.fault = _why(function, suites, stated, expected)
         return found
@@ -249,6 +254,14 @@ def written(answer: Expected) -> bool:
     return stated is not None and type(stated.value) is type(answer.value) and stated.value == answer.value
 
 
+def _unwritten(answer: Expected) -> str:
+    """Why a valid answer is in no test file."""
+    if written(answer):
+        return "an argument is a comparison, as of a call that is cut off"
+    size = len(answer.text) > MAX_SHOWN or TOO_LONG in answer.text
+    return "its value is too long to be written out" if size else "its value has no literal"
+
+
 def fewest(cases: Sequence[Case], existing: Sequence[Case]) -> list[Case]:
     """Few cases that kill what all of them kill and reach what all reach, beyond the existing tests: greedily the one
     that adds most, of equals one whose answer a sample states, and the shorter. One that the later make needless goes.
@@ -280,7 +293,7 @@ def _why(
         reasons = Counter(one.invalid for one in asserts if one.invalid)
         mostly = f", mostly {reasons.most_common(1)[0][0]}" if reasons else ""
         return f"the model wrote no test of it: {replies}, {counted(len(asserts), 'assert')}{mostly}"
-    reasons = Counter(answer.reason or "its value has no literal" for answer in expected.values())
+    reasons = Counter(answer.reason or _unwritten(answer) for answer in expected.values())
     reason, count = reasons.most_common(1)[0]
     typed = "->" in function.shown or ": " in function.shown.partition(")")[0]
     hint = "; it has no annotations" if not typed and reason.startswith("raised: ") else ""
