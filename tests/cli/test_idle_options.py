@@ -67,8 +67,11 @@ PAIRS = ("make-pairs", "builtin:tiny/train", "--role", "code", "--out", "p")
             "--engine has no effect with --test-server",
         ),
         (("eval-code", "humaneval", "--sanitise"), "--sanitise is for --samples"),
-        (("eval-code", "humaneval", "--select", "tests"), "there is none to choose: --select needs --n"),
-        (("eval-code", "mbpp", "--n", "1", "--select", "codet"), "there is none to choose: --select needs --n"),
+        (("eval-code", "humaneval", "--select", "tests"), "there is none to choose: --select needs --n 2 or more"),
+        (
+            ("eval-code", "mbpp", "--n", "1", "--select", "codet"),
+            "there is none to choose: --select needs --n 2 or more",
+        ),
         (("eval-tests", "compare", "a", "b", "--model", "m"), "`compare` has no use for --model"),
         (("eval-tests", "compare", "a", "b", "--table"), "`compare` has no use for --table"),
         (("eval-tests", "mine.py", "--k", "2"), "--k is for a benchmark (ult), not for FILE.py"),

@@ -97,7 +97,10 @@ def test_it_may_show_the_reference(asked, call):
             "no problem of bare.jsonl has a reference",
         ),
         (("write-tests", "--problems", "bare.jsonl", *ASK[3:], "--white-box"), "which --white-box needs"),
-        (("write-tests", "--problems", "empty.jsonl", *ASK[3:]), "empty.jsonl holds no problem"),
+        (
+            ("write-tests", "--problems", "empty.jsonl", *ASK[3:]),
+            "empty.jsonl holds no problem\nhint: a row for each problem",
+        ),
         ((*ASK, "--min-exposed", "1000"), "none of 1 problem has a test in the end: its tests expose fewer"),
     ],
 )

@@ -231,6 +231,8 @@ def test_what_can_be_told_before_sampling_is(written, tmp_path):
     ):
         done, asked = written(*words)
         assert (done.code, said in done.err, asked) == (code, True, []), done.err
+    done, _ = written(target="empty.py")
+    assert "empty.py has no function at its top level\nhint: methods and nested functions are not tested" in done.err
 
 
 def test_samples_that_are_all_the_same_are_told(written, monkeypatch):
