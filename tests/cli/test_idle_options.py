@@ -67,10 +67,10 @@ PAIRS = ("make-pairs", "builtin:tiny/train", "--role", "code", "--out", "p")
             "--engine has no effect with --test-server",
         ),
         (("eval-code", "humaneval", "--sanitise"), "--sanitise is for --samples"),
-        (("eval-code", "humaneval", "--select", "tests"), "there is none to choose: --select needs --n 2 or more"),
+        (("eval-code", "humaneval", "--select", "tests"), "none is chosen: --select needs --n 2 or more"),
         (
             ("eval-code", "mbpp", "--n", "1", "--select", "codet"),
-            "there is none to choose: --select needs --n 2 or more",
+            "none is chosen: --select needs --n 2 or more",
         ),
         (("eval-tests", "compare", "a", "b", "--model", "m"), "`compare` has no use for --model"),
         (("eval-tests", "compare", "a", "b", "--table"), "`compare` has no use for --table"),

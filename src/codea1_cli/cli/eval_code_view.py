@@ -174,11 +174,7 @@ def refuse_what_has_no_effect(context: typer.Context, usual: int) -> None:
             "select",
             f"{{}} is not for {name}: an assert can state few of its functions' results",
         ),
-        (
-            not samples and n == 1,
-            "select",
-            "of one sample for each task there is none to choose: {} needs --n 2 or more",
-        ),
+        (not samples and n == 1, "select", "of one sample for a task none is chosen: {} needs --n 2 or more"),
         (samples, " ".join(one for one in _OF_SAMPLING.split() if one not in of_tests), _UNASKED),
         (samples and not (select and there), OF_SERVER, _UNASKED),
         # what a user would wait for in vain

@@ -58,8 +58,7 @@ def training_problems(recipe: Recipe) -> list[Problem]:
     needed = method_of(recipe).needs_reference
     problems = read_problems(problems_file(recipe.data.train), recipe.data.limit, references=needed)
     if not problems:
-        hint = "a row for each problem, as `prepare-data` writes them"
-        raise UserError(f"{recipe.data.train} holds no problem", hint=hint)
+        raise UserError(f"{recipe.data.train} holds no problem", hint="it has a row each, as `prepare-data` writes")
     return problems
 
 

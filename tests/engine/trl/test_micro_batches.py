@@ -245,6 +245,7 @@ def on_a_rank(rank: int, port: int, folder: Path, loss: str, updates: int) -> No
     torch.save([tuple(one) for one in found], folder / f"{rank}.pt")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loss", "updates"), [("dapo", 2), ("grpo", 1)])
 def test_two_ranks_learn_what_they_learn_from_equal_micro_batches(loss, updates, tmp_path):
     with socket.socket() as free:
