@@ -93,6 +93,7 @@ def test_tests_are_written_beside_those_that_exist(written, tmp_path):
     assert "next: python -m pytest tests/test_mine_generated.py" in done.err
 
 
+@pytest.mark.slow
 def test_what_existing_tests_say_of_any_function_is_told_and_a_folder_of_them_is_read(written, tmp_path):
     """One that fails though another states its call rightly; one that is no comparison, of whichever function."""
     more = "def test_more():\n    assert sign(-3) == 4\n    assert lost(1) is not None\n    assert other(1) is None\n"
@@ -182,6 +183,7 @@ def test_an_example_that_the_code_fails_is_the_first_alarm(written, tmp_path, mo
     assert [one["by"] for one in data.data["alarms"]] == ["the docstring", "", ""]
 
 
+@pytest.mark.slow
 def test_a_module_of_the_same_name_in_another_call_has_another_test_file(written, tmp_path, monkeypatch):
     """A test file says what it is of: the second call is refused before a sample, and no call mixes or overwrites."""
     for folder in ("one", "two"):
@@ -235,6 +237,7 @@ def test_what_can_be_told_before_sampling_is(written, tmp_path):
     assert "empty.py has no function at its top level\nhint: methods and nested functions are not tested" in done.err
 
 
+@pytest.mark.slow
 def test_samples_that_are_all_the_same_are_told(written, monkeypatch):
     monkeypatch.setitem(REPLIES, "sign", ["assert sign(5) == 1"] * 3)
     done, _ = written("--n", 3, "--temperature", 0)

@@ -453,6 +453,7 @@ def test_what_hangs_on_the_hash_seed_gets_no_test_though_two_seeds_give_the_same
     assert "differs between runs" in CallRunner(judge, source, alike).depends(list(alike))[0]
 
 
+@pytest.mark.slow
 def test_calls_that_only_look_so_are_tested(student):
     """By chance, but of one value; asleep; remembering what does not change; opening what an import does."""
     calls = ["quick([3, 1, 2])", "patient(1)", "double(4)", "lazy(4)", "turned('2020-02-03')", "seeded(3)", "dated(9)"]
@@ -463,6 +464,7 @@ def test_calls_that_only_look_so_are_tested(student):
         assert ([(case.call, case.text) for case in found.cases], found.fault) == ([(call, value)], "")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_looked_at_closer_is_tested_as_it_is(student, box):
     """A module that does not load by another clock; calls that wait longer than they may when they are repeated."""
     picky = "import datetime\n\nassert type(datetime.date) is type\n\n\ndef f(x):\n    return x + 1\n"
