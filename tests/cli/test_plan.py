@@ -15,6 +15,7 @@ def test_the_paper_run_fits_and_says_what_it_takes(call):
     assert memory["training_peak"] == sum(memory["held"].values()) + sum(memory["update"].values())
     assert data["steps"] == 111
     assert data["slices"][0]["code"] + data["slices"][0]["test"] == 8
+    assert not data["slices"][0]["shared"]
     assert any("TFLOP/s" in line for line in data["assumptions"])
 
 
@@ -25,6 +26,12 @@ def test_what_does_not_fit_exits_3_with_numbers_and_ways(call, name):
     assert "GiB, one NVIDIA H100" in done.err
     assert "train.sharding=fsdp2" in done.err
     assert "slices (code + test), shortest step first with" in done.out
+
+
+def test_both_policies_on_all_gpus_is_a_way_to_share_them(call):
+    shown = call(app, "plan", "-r", "0.5b", "--gpu", "h100", "--gpus", "2").out
+    assert "both on 2: " in shown
+    assert "(code.gpus=[0,1] test.gpus=[0,1])" in shown
 
 
 def test_one_gpu_for_both_7b(call):

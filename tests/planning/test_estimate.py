@@ -135,6 +135,18 @@ def test_the_best_splits_come_first_and_divide_evenly():
         assert all(other.recipe.train.problems_per_step % len(group) == 0 for group in other.gpus.values())
 
 
+def test_policies_that_share_all_gpus_sleep_where_they_do_not_fit_awake():
+    plan = estimate("135m")
+    shared = next(o for o in best_gpu_splits(plan, 8, PROBLEMS) if o.gpus["code"] == o.gpus["test"])
+    assert shared.gpus["code"] == list(range(8))
+    assert not shared.recipe.sampling.vllm_sleep
+    device = replace(plan.target.device, memory=int(shared.worst.needed) - 1)
+    tight = replace(plan, target=replace(plan.target, device=device))
+    asleep = next(o for o in best_gpu_splits(tight, 8, PROBLEMS) if o.gpus["code"] == o.gpus["test"])
+    assert asleep.fits
+    assert asleep.recipe.sampling.vllm_sleep
+
+
 def test_a_checkpoint_is_weights_and_moments_of_both():
     plan = estimate("135m", gpus=2)
     assert plan.checkpoint == 2 * 12 * TABLE["SmolLM2-135M"].parameters + c.OTHER_FILES

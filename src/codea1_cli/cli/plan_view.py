@@ -121,6 +121,7 @@ def estimate_data(
         "slices": [
             {
                 **{policy: len(group) for policy, group in split.gpus.items()},
+                "shared": len(split.loads) < sum(map(len, split.gpus.values())),
                 "problems_per_step": split.recipe.train.problems_per_step,
                 "step_s": split.step_s,
                 "hours": split.hours,
@@ -238,7 +239,7 @@ def show_estimate(
         )
     if splits:
         condition = "" if estimate.fits else f" with {changes[0].change}"
-        shown = ", ".join(_split(split, estimate.recipe.train.problems_per_step) for split in splits[:3])
+        shown = ", ".join(_split(split, estimate.recipe) for split in splits[:3])
         lines.append(f"slices ({' + '.join(estimate.gpus)}), shortest step first{condition}: {shown}")
     _print_lines([*lines, "assumed: " + "; ".join(assumptions(estimate))])
 
@@ -262,10 +263,15 @@ def _parts(memory: RankMemory) -> dict[str, dict[str, int]]:
     return {"held": memory.held, "update": memory.update, "sampling": memory.sampling}
 
 
-def _split(estimate: RunEstimate, problems_per_step: int) -> str:
-    own = estimate.recipe.train.problems_per_step
-    changed = "" if own == problems_per_step else f" (train.problems_per_step={own})"
-    return f"{'+'.join(str(len(group)) for group in estimate.gpus.values())} {seconds(estimate.step_s)}{changed}"
+def _split(estimate: RunEstimate, than: Recipe) -> str:
+    """A way to share the GPUs, with what it changes in the recipe."""
+    groups, train, sleep = list(estimate.gpus.values()), estimate.recipe.train, estimate.recipe.sampling.vllm_sleep
+    shared = len(estimate.loads) < sum(map(len, groups))
+    what = f"both on {len(groups[0])}:" if shared else "+".join(str(len(group)) for group in groups)
+    changed = [f"{policy}.gpus=[{','.join(map(str, ids))}]" for policy, ids in estimate.gpus.items() if shared]
+    changed += [f"train.problems_per_step={train.problems_per_step}"] * (train != than.train)
+    changed += ["sampling.vllm_sleep=true"] * (sleep != than.sampling.vllm_sleep)
+    return f"{what} {seconds(estimate.step_s)}" + (f" ({' '.join(changed)})" if changed else "")
 
 
 def _alike(estimate: RunEstimate) -> list[tuple[str, str, RankMemory, int]]:

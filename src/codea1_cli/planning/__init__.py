@@ -7,7 +7,7 @@ Here is what that rests on: every number that is an assumption or a measurement,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,13 @@ DEVICES = {
 CPU_FLOPS_PER_CORE = 400e9
 """A core with AVX-512 or AMX in bf16."""
 CPU_BANDWIDTH_PER_CORE = 8e9
+
+
+def cpu_share(cores: int, ranks: int) -> Device:
+    """What each of so many ranks computes with on a host with so many cores."""
+    own = max(cores / max(ranks, 1), 0.5)
+    return replace(DEVICES["cpu"], flops=own * CPU_FLOPS_PER_CORE, bandwidth=own * CPU_BANDWIDTH_PER_CORE)
+
 
 CPU_PARAMETERS = 50e6
 """A model with more is meant for GPUs."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
@@ -111,7 +111,7 @@ def estimate_run(
             policy,
             shapes[policy],
             by_policy[policy],
-            _cpu_share(target, sum(map(len, gpus.values()))) if gpus[policy][0] is None else target.device,
+            c.cpu_share(target.cores, sum(map(len, gpus.values()))) if gpus[policy][0] is None else target.device,
             lengths,
             cache=min(loads[gpu].cache(memory[policy], recipe.sampling.vllm_memory) for gpu in gpus[policy]),
             engine="cpu" if gpus[policy][0] is None else memory[policy].engine,
@@ -146,12 +146,6 @@ def _warmup_disk(recipe: Recipe, shapes: Mapping[str, ModelShape], checkpoint: i
     return {"warm-up": checkpoint + sum(4 * shape.parameters for shape in shapes.values())} if recipe.warmup else {}
 
 
-def _cpu_share(target: Target, ranks: int) -> c.Device:
-    """A rank's share of the host's cores."""
-    cores = max(target.cores / max(ranks, 1), 0.5)
-    return replace(c.DEVICES["cpu"], flops=cores * c.CPU_FLOPS_PER_CORE, bandwidth=cores * c.CPU_BANDWIDTH_PER_CORE)
-
-
 def _disk(recipe: Recipe, checkpoint: int, steps: int, lengths: Mapping[str, Lengths]) -> dict[str, int]:
     """Bytes on disk by part. One checkpoint more than `checkpoint.keep` lies there while the newest is written."""
     every = recipe.checkpoint.every
@@ -170,21 +164,27 @@ def _disk(recipe: Recipe, checkpoint: int, steps: int, lengths: Mapping[str, Len
 
 
 def best_gpu_splits(estimate: RunEstimate, gpus: int, problems: int) -> list[RunEstimate]:
-    """Every way to share `gpus` GPUs between the policies that fits, the least time per problem first.
+    """Every way to share `gpus` GPUs between the policies that fits, the least time per problem first: to each its own,
+    or all to both, which take turns; their engines sleep meanwhile where both would not fit.
 
     A step that cannot be shared out evenly takes the nearest number of problems that can.
     """
-    found = []
-    for inner in combinations(range(1, gpus), len(estimate.gpus) - 1):
-        bounds = pairwise((0, *inner, gpus))
-        split = {policy: list(range(*own)) for policy, own in zip(estimate.gpus, bounds, strict=True)}
-        recipe = _divisible(estimate.recipe, math.lcm(*map(len, split.values())))
-        try:
-            other = estimate_run(recipe, estimate.shapes, split, estimate.target, problems)
-        except UserError:  # nor can the optimizer steps
-            continue
-        if other.fits:
-            found.append(other)
+    found, policies = [], list(estimate.gpus)
+    inner = combinations(range(1, gpus), len(policies) - 1)
+    ways = [[list(range(*own)) for own in pairwise((0, *bounds, gpus))] for bounds in inner]
+    if len(policies) > 1 and gpus > 1:
+        ways.append([list(range(gpus))] * len(policies))
+    for way in ways:
+        split, recipe = dict(zip(policies, way, strict=True)), _divisible(estimate.recipe, math.lcm(*map(len, way)))
+        asleep = [_set("sampling", vllm_sleep=True)(recipe)] if sum(map(len, way)) > gpus else []
+        for tried in (recipe, *asleep):
+            try:
+                other = estimate_run(tried, estimate.shapes, split, estimate.target, problems)
+            except UserError:  # nor can the optimizer steps
+                break
+            if other.fits:
+                found.append(other)
+                break
     return sorted(found, key=lambda other: other.step_s / other.recipe.train.problems_per_step)
 
 
