@@ -4,8 +4,9 @@
 
 RUN is a run with rollouts of code-a1: its candidates and suites are judged again while the policies sample replies of the same number and length, so that
 every schedule has the same tokens and the judge real work (replay.py). Arms: `floor`, one plain TRL run per policy at once, each on its GPU, with a step's sampling and update
-sizes and trivial rewards (floor.py); `staleness-0` and `staleness-1`, one GPU a policy; `shared`, both policies on the first GPU. Per arm: median seconds of a step without the first two,
-its ratio to the floor (the slower of the two runs) and to the critical path of its own phases, the busy share of each policy's GPU, and the judge's tail.
+sizes and trivial rewards (floor.py); `staleness-0` and `staleness-1`, one GPU a policy; `shared`, both policies on both GPUs, in turn. Per arm: median seconds of a step without the first two,
+its ratio to the floor (the slower of the two runs) and to the critical path of its own phases, the busy share of each policy's GPU, the judge's tail, the seconds until the first step, and
+the share of the GPU's peak that updates reached.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -143,7 +145,9 @@ def trained(wish: argparse.Namespace, arm: str) -> dict[str, object] | None:
     name, runs = arm, wish.out / "runs"
     on = []
     if any(wish.gpus):
-        on = ["code.gpus=[0]", f"test.gpus=[{0 if arm == 'shared' or wish.gpus[0] == wish.gpus[1] else 1}]"]
+        all_of_them = [0] if wish.gpus[0] == wish.gpus[1] else [0, 1]
+        own = (all_of_them, all_of_them) if arm == "shared" else (all_of_them[:1], all_of_them[-1:])
+        on = [f"{role}.gpus={ids}" for role, ids in zip(("code", "test"), own, strict=True)]
     command = [
         sys.executable,
         "-m",
@@ -167,6 +171,7 @@ def trained(wish: argparse.Namespace, arm: str) -> dict[str, object] | None:
         *settings(wish),
     ]
     shutil.rmtree(runs / name, ignore_errors=True)
+    began = time.time()
     with open(wish.out / f"{name}.log", "w", encoding="utf-8") as log:
         gpus = ",".join(dict.fromkeys(filter(None, wish.gpus)))
         if subprocess.run(
@@ -174,7 +179,8 @@ def trained(wish: argparse.Namespace, arm: str) -> dict[str, object] | None:
         ).returncode:
             print(f"{arm} failed; its log is {wish.out / f'{name}.log'}", file=sys.stderr)
             return None
-    timing = [line["timing"] for line in RunDir(runs / name).metrics() if "arena" in line]
+    lines = [line for line in RunDir(runs / name).metrics() if "arena" in line]
+    timing = [line["timing"] for line in lines]
     phase = {key: middle([one.get(key, 0.0) for one in timing]) for key in timing[0]}
     step = phase["step_s"]
     path = (
@@ -189,11 +195,14 @@ def trained(wish: argparse.Namespace, arm: str) -> dict[str, object] | None:
             + phase["judge_tail_s"]
         )
     busy = {role: (phase[f"{role}_sampling_s"] + phase[f"{role}_updating_s"]) / step for role in ("code", "test")}
+    peak = {role: middle([line[role].get("mfu", 0.0) for line in lines]) for role in busy}
+    start = lines[0]["time"] - timing[0]["step_s"] - began
     parts = ", ".join(f"{key[:-2].replace('_', ' ')} {value:.2f}" for key, value in phase.items() if key != "step_s")
     tails = [one["judge_tail_s"] / one["step_s"] for one in timing[SKIPPED:]]
     return {
         "step_s": step,
-        "rest": f"{step / path:.2f} of its critical path; busy: code {busy['code']:.0%}, test {busy['test']:.0%}; judge's tail {statistics.median(tails):.1%}, at most {max(tails):.1%} ({parts})",
+        "rest": f"{step / path:.2f} of its critical path; busy: code {busy['code']:.0%}, test {busy['test']:.0%}; judge's tail {statistics.median(tails):.1%}, at most {max(tails):.1%}; "
+        f"of the peak in updates: code {peak['code']:.0%}, test {peak['test']:.0%}; first step after {start:.0f} s ({parts})",
     }
 
 

@@ -6,12 +6,15 @@ the arena's threads, in the judge's other processes and in its programs. From th
 process is the limit: there its own part fills one. The texts of a step are all there at once, so the judge has work.
 
 --problems: where the run's problems are, if not where its recipe says. --repeat: judge the steps so many times, each time
-with references that have answered nothing. --one-process: in the arena's alone. --check: exit with 1 when rewards,
-selection, Mistake Book or pool of the last number of workers differ from those of the first.
+with references that have answered nothing. --one-process: in the arena's alone. --nodes: on Ray clusters of so many
+nodes, all on this host, each with so many workers. --check: exit with 1 when rewards, selection, Mistake Book or pool of
+the last measurement differ from those of the first.
 """
 
 import argparse
 import asyncio
+import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -39,8 +42,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5, help="the run's last steps")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--one-process", action="store_true", help="judge in the arena's process alone")
+    parser.add_argument("--nodes", type=int, nargs="*", default=[])
+    parser.add_argument("--address", help="of a Ray cluster that is there")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
+    if options.nodes:
+        sys.exit(on_nodes(options.nodes, max(options.workers)))
     run = RunDir(options.run)
     problems = {p.id: p for p in read_problems(options.problems)} if options.problems else run.problems()
     files = sorted(rollout_files(run.path / "rollouts").items())[-options.steps :]
@@ -49,7 +56,7 @@ def main() -> None:
     with ExitStack() as stack:
         if not options.one_process:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            stack.enter_context(ray_cluster(folder, None))
+            stack.enter_context(ray_cluster(folder, options.address))
         for workers in options.workers:
             section = run.recipe().judge.model_copy(update={"workers": workers})
             recipe = run.recipe().model_copy(update={"judge": section})
@@ -58,6 +65,26 @@ def main() -> None:
         same = found[0] == found[-1]
         print("rewards, selection, book and pool:", "the same" if same else "they DIFFER")
         sys.exit(0 if same else 1)
+
+
+def on_nodes(counts: list[int], workers: int) -> int:
+    """This command on clusters of so many nodes; 1 if one fails. Each is a process of its own, as its nodes are."""
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    failed = 0
+    for count in counts:
+        nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": workers, "include_dashboard": False})
+        try:
+            for _ in range(count - 1):
+                nodes.add_node(num_cpus=workers)
+            nodes.wait_for_nodes()
+            print(f"{count} nodes:", file=sys.stderr, flush=True)
+            words = [*sys.argv, "--nodes", "--address", nodes.address]
+            failed = subprocess.run([sys.executable, *words]).returncode or failed
+        finally:
+            nodes.shutdown()
+    return failed
 
 
 def measure(recipe, steps, problems, repeat) -> list:

@@ -7,7 +7,7 @@ import pytest
 
 from codea1_cli.engine import ranks as module
 from codea1_cli.engine.cluster import runtime_env
-from codea1_cli.engine.ranks import Node, check_shared, cpu_threads, place, survey, threads_on
+from codea1_cli.engine.ranks import Node, RankSpec, build_order, check_shared, cpu_threads, place, survey, threads_on
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.planning.gpu_assignment import Gpu, assign_gpus
 from codea1_cli.recipe.files import load_recipe
@@ -102,3 +102,21 @@ def test_an_interpreter_in_a_folder_with_a_space_starts_an_actor(tmp_path):
     pasted = runtime_env({}, str(python))["py_executable"]
     assert subprocess.run(["bash", "-c", f"exec {pasted} -S -c 'print(1)'"], capture_output=True).stdout == b"1\n"
     assert runtime_env({"A": "1"}, "/usr/bin/python3") == {"env_vars": {"A": "1"}}
+
+
+def built(code: list[int], test: list[int], vllm: bool) -> list[list[str]]:
+    def spec(policy: str, rank: int, gpu: int, other: list[int]) -> RankSpec:
+        others = (("test" if policy == "code" else "code", len(other)),) if gpu in other else ()
+        return RankSpec(policy, rank, 2, str(gpu), 1, 0, "run", vllm, others=others)
+
+    specs = [spec("code", rank, gpu, test) for rank, gpu in enumerate(code)]
+    return build_order([*specs, *(spec("test", rank, gpu, code) for rank, gpu in enumerate(test))])
+
+
+def test_engines_come_up_side_by_side_but_on_a_shared_gpu():
+    together = [["code[0]", "code[1]", "test[0]", "test[1]"]]
+    in_turn = [["code[0]", "code[1]"], ["test[0]", "test[1]"]]
+    assert built([0, 1], [2, 3], vllm=True) == together
+    assert built([0, 1], [0, 1], vllm=True) == in_turn
+    assert built([0, 1], [1, 2], vllm=True) == in_turn
+    assert built([0, 1], [0, 1], vllm=False) == together

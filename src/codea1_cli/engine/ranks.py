@@ -254,9 +254,9 @@ def rank_specs(
 
 
 def build_order(specs: Sequence[RankSpec]) -> list[list[str]]:
-    """The labels of the ranks that build together. A vLLM engine measures the free memory and picks free ports as it
-    comes up, so the policies follow one another; the ranks of one policy need each other."""
-    if not any(spec.use_vllm for spec in specs):
+    """The labels of the ranks that build together: all, but where policies share a GPU. There a vLLM engine measures
+    the free memory as it comes up, so the policies follow one another; the ranks of one policy need each other."""
+    if not any(spec.use_vllm and spec.others for spec in specs):
         return [[spec.label for spec in specs]]
     policies = dict.fromkeys(spec.policy for spec in specs)
     return [[spec.label for spec in specs if spec.policy == policy] for policy in policies]

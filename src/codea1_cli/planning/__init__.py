@@ -192,6 +192,10 @@ class ModelShape:
         """Bytes of key/value cache of one token in bf16."""
         return 2 * 2 * self.layers * self.kv_width
 
+    def forward_flops(self, length: float) -> float:
+        """Operations per token in one forward pass: two per parameter, and causal attention over half the length."""
+        return 2 * self.working_parameters + 2 * self.layers * self.head_width * length
+
     def adapter_parameters(self, lora: Lora) -> int:
         """Parameters of the LoRA adapters: r (inputs + outputs) for each projection."""
         size = {

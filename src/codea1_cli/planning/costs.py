@@ -256,24 +256,26 @@ def _sampling_s(
     one = c.DECODE_STEP_S[engine] + max(reads / (device.bandwidth * c.DECODE_BANDWIDTH), compute)
     group = method_of(recipe).plan(recipe.game, role).group
     prompts = mine / group if vllm else mine  # vLLM reads a group's prompt once
-    prefill = prompts * lengths.prompt * _forward_flops(shape, lengths.prompt) / (device.flops * c.PREFILL_UTILISATION)
+    prefill = prompts * lengths.prompt * shape.forward_flops(lengths.prompt) / (device.flops * c.PREFILL_UTILISATION)
     return steps * one * mine / at_once + prefill, at_once
 
 
 def _updating_s(
     recipe: Recipe, shape: ModelShape, batches: Batches, device: c.Device, length: float, engine: str
 ) -> float:
-    passes = 3.0 + (1.0 if recipe.train.gradient_checkpointing else 0.0)
-    scored = (1.0 if batches.updates_per_step > 1 or engine == "vllm" else 0.0) + (recipe.optim.kl > 0)
-    flops = (passes + scored) * batches.rows_per_rank * length * _forward_flops(shape, length)
+    updates = batches.updates_per_step
+    passes = update_passes(recipe, updates, engine) + recipe.train.gradient_checkpointing
+    flops = passes * batches.rows_per_rank * length * shape.forward_flops(length)
     layers = micro_batches(recipe, batches, length) * shape.layers
     launching = layers * c.TRAIN_LAYER_OVERHEAD_S if engine != "cpu" else 0.0
-    return max(flops / (device.flops * c.TRAIN_UTILISATION), launching) + batches.updates_per_step * c.UPDATE_OVERHEAD_S
+    return max(flops / (device.flops * c.TRAIN_UTILISATION), launching) + updates * c.UPDATE_OVERHEAD_S
 
 
-def _forward_flops(shape: ModelShape, length: float) -> float:
-    """Operations per token in one forward pass: two per parameter, and causal attention over half the length."""
-    return 2 * shape.working_parameters + 2 * shape.layers * shape.head_width * length
+def update_passes(recipe: Recipe, updates: int, engine: str) -> int:
+    """What a trained token takes, in forward passes: its own and the backward one, the policy's log-prob, where it is
+    compared with vLLM's or several updates share it, and the reference model's."""
+    backward = 2 if recipe.lora is None else 1  # an adapter's frozen weights have no gradient
+    return 1 + backward + (updates > 1 or engine == "vllm") + (recipe.optim.kl > 0)
 
 
 def judging_s(recipe: Recipe, workers: int) -> float:

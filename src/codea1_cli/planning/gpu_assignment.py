@@ -258,7 +258,7 @@ def this_target(recipe: Recipe, assignment: GpuAssignment, hosts: int = 1) -> Ta
         one = _target(c.DEVICES["cpu"], vllm=False)
         return replace(one, cores=hosts * one.cores, host_memory=hosts * one.host_memory)
     smallest = min(used, key=lambda gpu: gpu.memory_mb)
-    known = _known(smallest.name)
+    known = known_device(smallest.name) or c.DEVICES["a100" if smallest.name else "h100"]
     memory = smallest.memory_mb * 2**20 or known.memory
     return _target(replace(known, name=smallest.name or known.name, memory=memory), vllm=_vllm(recipe))
 
@@ -274,11 +274,9 @@ def _asked(recipe: Recipe) -> int:
     return max(len(named) and max(named) + 1, 0) + sum(wish for wish in wishes if isinstance(wish, int))
 
 
-def _known(name: str) -> c.Device:
-    for key in ("h200", "h100", "a100"):
-        if key in name.lower():
-            return c.DEVICES[key]
-    return c.DEVICES["a100"] if name else c.DEVICES["h100"]
+def known_device(name: str) -> c.Device | None:
+    """The device of the table that a GPU's own name tells of."""
+    return next((c.DEVICES[key] for key in ("h200", "h100", "a100") if key in name.lower()), None)
 
 
 def _vllm(recipe: Recipe) -> bool:

@@ -53,6 +53,27 @@ def test_a_step_is_the_mean_of_its_optimizer_steps():
     assert rank.evaluated == [2]
 
 
+def test_what_an_update_reached_of_a_known_gpus_peak(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1, 2))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 1)
+    rank = Rank(updates=1)
+    rank.recipe = load_recipe("0.5b", ["data.train=x.jsonl"])
+    rank.spec.use_vllm, rank.spec.ranks, rank.rollouts = True, 2, object()
+    rank.trainer.state, rank.tokens_seen = SimpleNamespace(num_input_tokens_seen=90_000), 26_000
+    rank.seconds["code_updating"] = 2.0
+    log(rank, 1)
+    # 64,000 tokens in 64 rows; forward, backward and two log-probs are five passes of 1.08 billion operations a token.
+    parameters = 24 * (2 * 896 * (896 + 128) + 3 * 896 * 4864) + 151936 * 896
+    needed = 5 * 64_000 * (2 * parameters + 2 * 24 * 896 * 1000)
+    assert rank.reports[0].logs["code"]["mfu"] == pytest.approx(needed / (2.0 * 2 * 989e12))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU of tomorrow")
+    rank.seconds["code_updating"] = 2.0
+    log(rank, 2)
+    assert "mfu" not in rank.reports[1].logs["code"]
+
+
 def test_a_policy_of_two_roles_reports_each_role_and_itself_under_the_first():
     rank = Rank(updates=1)
     rank.roles, rank.sampled_tokens = ("code", "test"), Counter(code=5, test=40)

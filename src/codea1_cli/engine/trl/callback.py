@@ -9,6 +9,10 @@ from codea1_cli.engine.client import RankReport
 from codea1_cli.engine.preflight import preflight
 from codea1_cli.engine.trl.rank import fault_at
 from codea1_cli.errors import RunFailed
+from codea1_cli.planning import find_shape
+from codea1_cli.planning.costs import update_passes
+from codea1_cli.planning.gpu_assignment import known_device
+from codea1_cli.recipe.batching import batches
 
 if TYPE_CHECKING:
     from codea1_cli.engine.trl.rank import TrainingRank
@@ -115,7 +119,7 @@ def _by_role(rank: TrainingRank) -> dict[str, dict[str, float]]:
     for role in rank.roles:
         own = _over_ranks(rank, {"sampled_tokens": float(rank.sampled_tokens[role]), **rank.figures.get(role, {})})
         own["sampled_tokens"] *= rank.spec.ranks
-        whole = _merge(rank.logs) | own | _machine() if role == rank.roles[0] else own
+        whole = _merge(rank.logs) | own | _machine() | _peak_share(rank) if role == rank.roles[0] else own
         figures[role] = {key: value for key, value in whole.items() if math.isfinite(value)}
     return figures
 
@@ -139,6 +143,22 @@ def _machine() -> dict[str, float]:
         figures["gpu_gib"] = round((total - free) / 2**30, 2)
         figures["torch_peak_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 2)
     return figures
+
+
+def _peak_share(rank: TrainingRank) -> dict[str, float]:
+    """The share of the GPU's bf16 peak that updating reached (model FLOPs utilisation): what a step's rows need,
+    not what checkpointing computes twice, by the time that they took; nothing where the peak is not known."""
+    import torch
+
+    device = known_device(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
+    spec, recipe = rank.spec, rank.recipe
+    shape, seconds = find_shape(recipe.model_of(spec.policy)), rank.seconds.get(f"{spec.policy}_updating")
+    if device is None or shape is None or not seconds or rank.rollouts is None:
+        return {}
+    tokens = rank.trainer.state.num_input_tokens_seen - rank.tokens_seen
+    length = tokens / batches(recipe, spec.policy, spec.ranks).rows_per_step
+    passes = update_passes(recipe, rank.updates_per_step, "vllm" if spec.use_vllm else "transformers")
+    return {"mfu": passes * tokens * shape.forward_flops(length) / (seconds * spec.ranks * device.flops)}
 
 
 def _check_finite(rank: TrainingRank, step: int) -> None:
