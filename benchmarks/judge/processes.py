@@ -3,7 +3,7 @@
 `uv run python benchmarks/judge/processes.py RUN_DIRECTORY [--problems FILE] [--workers 1 2 4 8 16 32] [--check]`
 prints per number of workers the suites per second, how many cores were busy, and the processor time that a suite takes in
 the arena's threads, in the judge's other processes and in its programs. From that follows at how many cores a Python
-process is the limit: there its own part fills one. The texts of a step are all there at once, so the judge has work.
+process is the limit: there its own part fills one. The texts of all steps are there at once, so the judge has work.
 
 --problems: where the run's problems are, if not where its recipe says. --repeat: judge the steps so many times, each time
 with references that have answered nothing. --one-process: in the arena's alone. --nodes: on Ray clusters of so many
@@ -111,7 +111,7 @@ def measure(recipe, steps, problems, repeat) -> list:
 
 
 class Replay:
-    """Steps with recorded texts, judged, scored and written as in a run; each step's texts are all there at once."""
+    """Steps with recorded texts, judged, scored and written as in a run."""
 
     def __init__(self, recipe, problems, run: RunDir) -> None:
         run.create()
@@ -145,26 +145,47 @@ class Replay:
             self.threads.map(self.judge.reference_fault, [self.problems[pid] for pid in ids])
         )  # as before a first step
         before = self.clocks()
-        found = [asyncio.run(self.step(number, rows)) for number, rows in steps]
+        found = asyncio.run(self.steps(steps))
         spent = [after - start for start, after in zip(before, self.clocks(), strict=True)]
         return [*found, self.writer.books, self.writer.pools], spent
 
-    async def step(self, number: int, rows) -> dict:
-        """Rewards and selection, by problem."""
+    async def steps(self, steps) -> list[dict]:
+        """Rewards and selection of each step, by problem. Suites of all steps are judged together, so that no step waits
+        for the slowest program of the one before; pools and rewards follow step by step."""
+        found = []
+        for finish in await asyncio.gather(*(self.step(number, rows) for number, rows in steps)):
+            found.append(await finish())
+        return found
+
+    async def step(self, number: int, rows):
+        """Judges a step's suites; what judges the pools and scores it then."""
         groups: dict[str, list] = {}
         for row in rows:
             groups.setdefault(row["problem_id"], []).append(row)
         book = {pid: tuple(test["test"] for test in group[0]["book"]) for pid, group in groups.items()}
         step = StepState(number, self.judge, self.problems, self.in_thread, book.__getitem__, self.writer.pool, 1)
         await step.load_candidates({pid: [row["completion"] for row in group] for pid, group in groups.items()})
-        judged = await asyncio.gather(*(self.judged(step, pid, group) for pid, group in groups.items()))
-        outcomes, _ = self.writer.score_step(number, dict(zip(groups, judged, strict=True)))
-        return {pid: (o.code_rewards, o.suite_rewards, o.selected, o.breaks) for pid, o in outcomes.items()}
+        owners = dict(
+            zip(groups, await asyncio.gather(*(self.judged(step, *group) for group in groups.items())), strict=True)
+        )
 
-    async def judged(self, step: StepState, pid: str, group):
+        async def finish() -> dict:
+            pools = [
+                step.judge_pool(pid, [await step.judged(pid, owner) for owner in own]) for pid, own in owners.items()
+            ]
+            judged = dict(zip(groups, await asyncio.gather(*pools), strict=True))
+            outcomes, _ = self.writer.score_step(number, judged)
+            return {pid: (o.code_rewards, o.suite_rewards, o.selected, o.breaks) for pid, o in outcomes.items()}
+
+        return finish
+
+    async def judged(self, step: StepState, pid: str, group) -> list[int]:
+        """Has a problem's suites judged; whose suites each candidate is judged by."""
         owners = step.owners(await step.candidates(pid))
         await step.judge_groups((pid, i, [suite["text"] for suite in group[i]["suites"]]) for i in sorted({*owners}))
-        return await step.judge_pool(pid, [await step.judged(pid, owner) for owner in owners])
+        for owner in owners:
+            await step.judged(pid, owner)
+        return owners
 
 
 if __name__ == "__main__":

@@ -143,7 +143,8 @@ def weighted(batches: Sequence[Rows], window: int, summed: Callable[[Any], Any])
     mean over tokens. summed: over the ranks."""
     import torch
 
-    tokens = [one["completion_mask"] * one.get("tool_mask", 1) if one else torch.zeros(1) for one in batches]
+    none = next(one["completion_mask"].new_zeros(1) for one in batches if one)  # on the masks' device
+    tokens = [one["completion_mask"] * one.get("tool_mask", 1) if one else none for one in batches]
     found: list[Rows] = []
     counts = summed(torch.stack([mask.sum().float() for mask in tokens])).tolist()
     for start in range(0, len(batches), window):

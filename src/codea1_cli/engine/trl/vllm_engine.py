@@ -15,7 +15,7 @@ from unittest.mock import patch
 from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.errors import EnvironmentFault, RunFailed, UserError
 from codea1_cli.methods.registry import method_of
-from codea1_cli.planning import VLLM_SEQUENCES, VLLM_SMALLEST_CACHE, find_shape
+from codea1_cli.planning import REFUSAL, VLLM_SEQUENCES, VLLM_SMALLEST_CACHE, find_shape
 from codea1_cli.planning.costs import at_once, rank_memory
 from codea1_cli.recipe.batching import Batches, batches
 from codea1_cli.recipe.schema import Recipe
@@ -165,8 +165,10 @@ def engine_share(
     Raises:
         EnvironmentFault: less is left than the engine's own weights and a small cache need.
     """
-    left = (free - training - still) / engines
     least = weights // 2 + VLLM_SMALLEST_CACHE
+    # Training may take more than is estimated: an engine leaves room for that, unless it could not start then.
+    roomy = (free - REFUSAL * (training + still)) / engines
+    left = max(roomy, min(least, (free - training - still) / engines))
     if left < least:
         other = f", the other policy {still / 2**30:.1f}" if still else ""
         raise EnvironmentFault(
