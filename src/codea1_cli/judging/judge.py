@@ -120,17 +120,26 @@ class Judge:
         be out of time with `patience` have an eighth of the limits, whoever answers them.
         """
 
-        def beside(rest: list[str], limits: Limits) -> list[Answer]:
-            size = math.ceil(len(rest) / self.workers) or 1
-            parts = [rest[start : start + size] for start in range(0, len(rest), size)]
+        def side_by_side(parts: list[list[str]], limits: Limits) -> list[Answer]:
             runs = self.references.side_by_side(lambda part: ask(part, limits), parts)
             return [answer for run in runs for answer in run.answers]
+
+        def beside(rest: list[str], limits: Limits) -> list[Answer]:
+            size = math.ceil(len(rest) / self.workers) or 1
+            return side_by_side([rest[start : start + size] for start in range(0, len(rest), size)], limits)
 
         ask = partial(self.sandbox.run, program, entry_point)
         run = ProgramRun(True)
         if patience:
             full = replace(limits, patience=patience, stop_after=patience)
-            run = ask(calls, replace(full, enough_s=ENOUGH_S) if self.workers > 1 else full)
+            first = replace(full, stop_after=1, enough_s=ENOUGH_S) if self.workers > 1 else full
+            run = ask(calls, first)
+            while (rest := calls[len(run.answers) :]) and _late(run.answers[-1:]):
+                if (left := patience - len(_late(run.answers))) <= 0:
+                    break
+                # The next ones that may be out of time alone, and those after them up to the first that is.
+                parts = [*([call] for call in rest[: left - 1]), rest[left - 1 :]]
+                run.answers += side_by_side([part for part in parts if part], first)
             if len(run.answers) < len(calls) and len(_late(run.answers)) < patience:
                 run.answers += beside(calls[len(run.answers) :], full)
                 # A part that ended early was itself out of patience: up to there no answer is missing.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, cast
 
@@ -161,20 +162,18 @@ class StepJudge:
         return f"its reference gives no usable answer to its own tests ({next(iter(expected.values())).reason})"
 
     def load_candidates(self, problem: Problem, texts: Sequence[str]) -> list[Candidate]:
-        """Extracts and loads; identical programs are loaded once."""
+        """Extracts and loads, side by side; identical programs are loaded once."""
         expected = own_answers(self.judge, problem, self.own_tests) if self.own_tests != 0 else {}
         known = [(call, answer) for call, answer in expected.items() if answer.valid or answer.reason == UNSCORED]
         tests = [BookTest(f"assert {call} == {answer.text}", call, None) for call, answer in known]
         seen: dict[str, tuple[Any, ...]] = {"": (False, "the reply holds no program", ())}
-        candidates = []
-        for text in texts:
-            code = extract_code(text, problem.entry_point, mode=self.rules.mode)
-            if code not in seen:
-                result = self.judge.check(code, problem.entry_point, list(expected), expected)
-                own = judged_book(tests, expected, result.verdicts) if result.loaded else ()
-                seen[code] = (result.loaded, result.load_detail, own)
-            candidates.append(Candidate(text, code, *seen[code]))
-        return candidates
+        codes = [extract_code(text, problem.entry_point, mode=self.rules.mode) for text in texts]
+        check, new = self.judge.check, dict.fromkeys(code for code in codes if code)
+        run = partial(check, entry_point=problem.entry_point, calls=list(expected), expected=expected)
+        for code, result in in_order(run, new, min(len(new), self.workers) or 1):
+            own = judged_book(tests, expected, result.verdicts) if result.loaded else ()
+            seen[code] = (result.loaded, result.load_detail, own)
+        return [Candidate(text, code, *seen[code]) for text, code in zip(texts, codes, strict=True)]
 
     def judge_pool(self, problem: Problem, candidates: Sequence[StepCandidate], pool: Pool, step: int) -> JudgedProblem:
         """Adds this step's wrong candidates to a problem's pool, and runs the members on the calls that count.
