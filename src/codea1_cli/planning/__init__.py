@@ -83,8 +83,10 @@ GENERATE_OVERHEAD = 1.3
 """transformers' generation: its key/value cache grows by copying, one layer at a time."""
 FP32_ACTIVATIONS = 1.4
 """Activations without autocast, relative to those with it."""
-CHUNK = {"vllm": 1024, "transformers": 256}
-"""Sequences sampled together where the recipe leaves `sampling.chunk` open."""
+CHUNK = 256
+"""Sequences that transformers samples together where the recipe leaves `sampling.chunk` open; vLLM takes all."""
+HANDED_OVER = 32
+"""Sequences of whole groups that vLLM's rank hands to the judge together, while the others are sampled."""
 
 VLLM_OVERHEAD = int(1.5 * GIB)
 """vLLM's activations of its profiling run, CUDA graphs and workspaces, within its share."""

@@ -103,7 +103,7 @@ def _sampling(recipe: Recipe, policy: str, shape: ModelShape, batches: Batches, 
     if vllm:
         cache = max(tokens * shape.kv_bytes, c.VLLM_SMALLEST_CACHE)
         return {"vLLM weights": 2 * shape.parameters, "vLLM cache": cache, "vLLM workspace": c.VLLM_OVERHEAD}
-    rows = min(recipe.sampling.chunk or c.CHUNK["transformers"], at_once(recipe, policy) // batches.ranks)
+    rows = min(recipe.sampling.chunk or c.CHUNK, at_once(recipe, policy) // batches.ranks)
     return {
         "key/value cache": int(c.GENERATE_OVERHEAD * rows * tokens * shape.kv_bytes),
         "logits": 3 * 4 * rows * shape.vocabulary,
@@ -243,7 +243,7 @@ def _sampling_s(
 ) -> tuple[float, int]:
     """Seconds of one rank's sampling for a role, and the sequences that it samples together."""
     vllm, mine = engine == "vllm", sampled(recipe, role) / batches.ranks
-    bound = min(mine, recipe.sampling.chunk or c.CHUNK["vllm" if vllm else "transformers"])
+    bound = min(mine, recipe.sampling.chunk or (mine if vllm else c.CHUNK))
     if vllm:
         fitting = cache / (shape.kv_bytes * (lengths.prompt + lengths.completion))
         bound = min(bound, c.VLLM_SEQUENCES[1], fitting)

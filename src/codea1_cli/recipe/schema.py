@@ -134,7 +134,8 @@ class Sampling(Section):
     top_k: Annotated[int, Field(ge=0, le=MOST)] = 0
     chunk: Positive | None = Field(
         None,
-        description="sequences sampled together, judged while the next chunk is sampled; null: 256, with vLLM 1024",
+        description="sequences sampled together, judged while the next chunk is sampled; null: 256, with vLLM all, "
+        "judged as they end",
     )
     seed_by_prompt: bool = Field(
         False,

@@ -1,3 +1,4 @@
+import random
 from collections import defaultdict
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ class FakeTrainer:
     """Samples the prompt's length, sample number and chunk; every third completion is empty."""
 
     processing_class = Tokenizer()
+    use_vllm = False
 
     def __init__(self, scored):
         self.calls, self.scored = [], scored
@@ -53,6 +55,75 @@ def test_every_prompt_gets_its_own_completions_whatever_the_chunks(lengths, n, c
         assert [[len(s) for s in group] for group in logprobs] == [[len(i) for i in group] for group in completions]
     else:
         assert logprobs is None
+
+
+class Engine:
+    """vLLM's, as `LLM.generate` drives it: each step some of the requests end, in an order of their own."""
+
+    def __init__(self, random):
+        self.random, self.open = random, []
+
+    def step(self):
+        self.random.shuffle(self.open)
+        count = self.random.randint(0, len(self.open))
+        outputs, self.open = self.open[:count], self.open[count:]
+        return outputs
+
+
+class VLLMTrainer(FakeTrainer):
+    """As TRL samples with vLLM: one request a row, numbered on from those before, sorted in the end."""
+
+    use_vllm = True
+
+    def __init__(self, random, before):
+        super().__init__(True)
+        self.engine = Engine(random)
+        llm = SimpleNamespace(llm_engine=self.engine, request_counter=SimpleNamespace(counter=before))
+        self.vllm_generation = SimpleNamespace(llm=llm)
+        self.steps = 0
+
+    def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations):
+        ids, scores = super()._generate_single_turn(prompt_ids, images, multimodal_fields, num_generations)
+        counter = self.vllm_generation.llm.request_counter
+        for tokens in ids:
+            request = SimpleNamespace(request_id=str(counter.counter), finished=True)
+            request.outputs = [SimpleNamespace(token_ids=tuple(tokens))]
+            self.engine.open.append(request)
+            counter.counter += 1
+        while self.engine.open:
+            self.engine.step()
+            self.steps += 1
+        return ids, scores
+
+
+@given(
+    lengths=st.lists(st.integers(1, 30), max_size=40),
+    n=st.integers(1, 4),
+    chunk=st.none() | st.integers(1, 60),
+    before=st.integers(0, 9),
+    shuffled=st.randoms(use_true_random=False),
+)
+def test_groups_that_vllm_has_ended_are_handed_over_once_and_as_they_are(lengths, n, chunk, before, shuffled):
+    trainer, seen = VLLMTrainer(shuffled, before), []
+    prompts = [[1] * length for length in lengths]
+    completions, _ = sample_groups(
+        trainer, prompts, n, chunk=chunk, on_chunk=lambda part, groups: seen.extend(zip(part, groups, strict=True))
+    )
+    assert sorted(place for place, _ in seen) == list(range(len(prompts)))
+    assert dict(seen) == dict(enumerate(completions))
+    assert "step" not in vars(trainer.engine), "the engine is as it was"
+    if chunk is None:
+        assert len(trainer.calls) == bool(prompts)
+
+
+def test_vllm_hands_over_while_it_samples(monkeypatch):
+    monkeypatch.setattr("codea1_cli.engine.trl.sampling.HANDED_OVER", 4)
+    trainer, when = VLLMTrainer(random.Random(1), 0), []
+    sample_groups(trainer, [[1]] * 20, 2, chunk=None, on_chunk=lambda part, _: when.append((trainer.steps, len(part))))
+    assert len(when) > 2
+    assert when[0][0] < trainer.steps
+    assert sum(count for _, count in when) == 20
+    assert all(2 * count >= 4 for _, count in when[:-1])
 
 
 def test_a_prompts_samples_depend_on_the_step_and_on_nothing_that_came_before():

@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from codea1_cli.methods.base import Ids
+from codea1_cli.methods.base import Ids, OnChunk
 from codea1_cli.models.sampler import SamplingSettings
-from codea1_cli.planning import CHUNK
+from codea1_cli.planning import CHUNK, HANDED_OVER
 from codea1_cli.recipe.batching import longest
 from codea1_cli.recipe.schema import Recipe
 
@@ -25,15 +25,15 @@ def sample_groups(
     n: int,
     *,
     chunk: int | None,
-    on_chunk: Callable[[list[int], list[list[Ids]]], None] | None = None,
+    on_chunk: OnChunk | None = None,
 ) -> tuple[list[list[Ids]], list[list[list[float]]] | None]:
     """Samples `n` completions for each prompt.
 
     Args:
         prompts: token ids, one list a prompt.
-        chunk: sequences sampled together, rounded down to whole groups; None: 256, with vLLM 1024. Prompts of like
+        chunk: sequences sampled together, rounded down to whole groups; None: 256, with vLLM all. Prompts of like
             length go together, so that little is padded.
-        on_chunk: called after each chunk with the prompts' indices and their completions.
+        on_chunk: called with the prompts' indices and their completions: after each chunk, with vLLM as groups end.
 
     Returns:
         completions[prompt][n] as token ids, never empty, and the sampler's log-probs in the same shape (None when the
@@ -43,12 +43,23 @@ def sample_groups(
     completions: list[list[Ids]] = [[] for _ in prompts]
     logprobs: list[list[list[float]]] = [[] for _ in prompts]
     order = sorted(range(len(prompts)), key=lambda i: -len(prompts[i]))
-    groups = max(1, (chunk or CHUNK["vllm" if trainer.use_vllm else "transformers"]) // n)
+    together = chunk or (max(n * len(order), 1) if trainer.use_vllm else CHUNK)
+    groups = max(1, together // n)
     scored = True
     for start in range(0, len(order), groups):
         part = order[start : start + groups]
+        told: set[int] = set()
+
+        def hand_over(ended: Mapping[int, list[Ids]], part: list[int] = part, told: set[int] = told) -> None:
+            """Groups by their place in the part, those that were not handed over before."""
+            new = [place for place in ended if place not in told]
+            told.update(new)
+            if new and on_chunk is not None:
+                on_chunk([part[place] for place in new], [ended[place] for place in new])
+
         flat = [list(prompts[i]) for i in part for _ in range(n)]
-        ids, scores = trainer._generate_single_turn(flat, None, {}, n)
+        with _as_they_end(trainer, n, eos, hand_over) if trainer.use_vllm and on_chunk else contextlib.nullcontext():
+            ids, scores = trainer._generate_single_turn(flat, None, {}, n)
         scored = scored and scores is not None
         for place, i in enumerate(part):
             rows = range(place * n, (place + 1) * n)
@@ -56,9 +67,35 @@ def sample_groups(
             completions[i] = [list(ids[row]) or [eos] for row in rows]
             if scores is not None:
                 logprobs[i] = [list(scores[row]) or [0.0] for row in rows]
-        if on_chunk is not None:
-            on_chunk(part, [completions[i] for i in part])
+        hand_over({place: completions[i] for place, i in enumerate(part)})
     return completions, logprobs if scored and prompts else None
+
+
+@contextlib.contextmanager
+def _as_they_end(trainer: Any, n: int, eos: int, take: Callable[[dict[int, list[Ids]]], None]) -> Iterator[None]:
+    """While vLLM samples inside: `take` gets groups of n sequences by their number, as soon as all of a group have
+    ended, several at a time. What is judged then is judged beside the sampling of the others."""
+    llm = trainer.vllm_generation.llm
+    engine, first = llm.llm_engine, llm.request_counter.counter
+    step = engine.step
+    ended: dict[int, dict[int, Ids]] = {}
+    whole: dict[int, list[Ids]] = {}
+
+    def watched() -> Any:
+        outputs = step()
+        for output in outputs:
+            if output.finished:
+                place, row = divmod(int(output.request_id) - first, n)
+                ended.setdefault(place, {})[row] = list(output.outputs[0].token_ids) or [eos]
+                if len(ended[place]) == n:
+                    whole[place] = [ended[place][row] for row in range(n)]
+        if n * len(whole) >= HANDED_OVER:
+            take(dict(whole))
+            whole.clear()
+        return outputs
+
+    with patch.object(engine, "step", watched):
+        yield
 
 
 def make_sampler(trainer: Any, recipe: Recipe, role: str, plain: Any) -> None:
