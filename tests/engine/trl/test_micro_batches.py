@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codea1_cli.engine.trl.micro_batches import arranged, columns, of_like_length, row_counts
+from codea1_cli.engine.trl.micro_batches import arranged, columns, of_like_length, row_counts, weighted
 from codea1_cli.engine.trl.objective import set_advantages
 from codea1_cli.methods.base import SamplePlan
 from codea1_cli.recipe.files import load_recipe
@@ -274,3 +274,14 @@ def model():
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(model_path(), dtype=torch.float32)
+
+
+def test_empty_micro_batches_count_on_the_device_of_the_others():
+    """`meta` stands for a GPU: torch puts no two devices together."""
+
+    def summed(counts: torch.Tensor) -> torch.Tensor:
+        assert counts.device.type == "meta"
+        return torch.tensor([0.0, 6.0])
+
+    full = {"completion_mask": torch.ones(2, 3, device="meta")}
+    assert [one.get("weight") for one in weighted([{}, full], 2, summed)] == [None, 1.0]

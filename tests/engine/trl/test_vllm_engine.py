@@ -6,6 +6,7 @@ import pytest
 
 from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings, engine_share
 from codea1_cli.errors import EnvironmentFault, RunFailed
+from codea1_cli.planning import REFUSAL
 from codea1_cli.recipe.batching import batches
 from codea1_cli.recipe.files import load_recipe
 
@@ -19,8 +20,13 @@ def share(**changed):
     return engine_share(**amounts, who="code[0]")
 
 
-def test_an_engine_takes_what_training_leaves():
-    assert share() == pytest.approx((78 - 20) / 80, abs=1e-4)
+def test_an_engine_takes_what_training_leaves_should_it_need_more_than_was_estimated():
+    assert share() == pytest.approx((78 - REFUSAL * 20) / 80, abs=1e-4)
+
+
+def test_where_little_is_left_it_takes_what_it_needs():
+    """Its weights in bf16 and a GiB of cache: 4 GiB of the 8 that training leaves by the estimate, of the 5 and of the 4."""
+    assert share(training=70) == share(training=73) == share(training=74) == pytest.approx(4 / 80)
 
 
 def test_the_recipe_bounds_it():
@@ -30,7 +36,7 @@ def test_the_recipe_bounds_it():
 def test_two_policies_on_a_gpu_leave_room_for_each_other():
     """The first engine counts both trainings and halves the rest; the second finds that half free."""
     first = share(still=26, engines=2)
-    assert first == pytest.approx((78 - 20 - 26) / 2 / 80, abs=1e-4)
+    assert first == pytest.approx((78 - REFUSAL * (20 + 26)) / 2 / 80, abs=1e-4)
     left = 78 - first * 80 - 6  # the second policy's weights have come
     second = share(free=left, training=20, still=20)
     assert first * 80 + second * 80 + 20 + 20 + 6 <= 78.1
