@@ -246,7 +246,11 @@ def test_a_candidate_that_keeps_running_out_of_time_goes_on_side_by_side() -> No
     calls = [f"f({n})" for n in (1, 9000, 9001, 2, 9002, 9003, 3, 9004, 4)]
     known = {call: Expected(call, True, 1, "1", wire="1", seconds=0.001) for call in calls}
     verdicts = []
-    for late, runs in ((0, [(9, 3), (1, 3), (6, 3), (2, 0), (2, 0)]), (2, [(9, 1), (3, 0), (3, 0), (1, 0)]), (3, [(3, 0)] * 3)):
+    for late, runs in (
+        (0, [(9, 3), (1, 3), (6, 3), (2, 0), (2, 0)]),
+        (2, [(9, 1), (3, 0), (3, 0), (1, 0)]),
+        (3, [(3, 0)] * 3),
+    ):
         box = Clocked()
         found = Judge(box, limits=Limits(time_s=2.0)).check("c", "f", calls, known, late=late)
         assert box.patience[0] == runs[0]
