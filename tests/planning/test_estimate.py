@@ -37,11 +37,11 @@ def test_a_code_llm_that_samples_ahead_keeps_nobody_waiting_for_its_samples():
         return PolicyTime(sampling, updating, 1, 1.0, 1.0, 1)
 
     times = [policy(30.0, 20.0), policy(40.0, 10.0)]
-    tail = (1 - c.JUDGE_HIDDEN) * 8.0
+    tail = (1 - c.JUDGE_HIDDEN) * 8.0 + c.STRAGGLERS_S
     assert step_seconds(times, 8.0, shared=False) == pytest.approx(40 + tail + 50)
     assert step_seconds(times, 8.0, shared=False, ahead=1) == pytest.approx(max(40 + tail + 10, 50))
     assert step_seconds(times[:1], 50.0, shared=False, ahead=1) == pytest.approx(30 + 20)
-    assert step_seconds(times[:1], 50.0, shared=False) == pytest.approx(30 + 20 + (50 - 30))
+    assert step_seconds(times[:1], 50.0, shared=False) == pytest.approx(30 + 20 + (50 - 30) + c.STRAGGLERS_S)
 
 
 def test_adam_on_fp32_is_sixteen_bytes_a_parameter():

@@ -96,24 +96,30 @@ VLLM_SEQUENCES = (256, 512)
 steps do; more than the most gain little, and each size has its CUDA graph."""
 
 # -- time --------------------------------------------------------------------------------------------------------------
-TRAIN_UTILISATION = 0.35
+TRAIN_UTILISATION = 0.25
 """Share of the peak that forward and backward passes reach."""
 PREFILL_UTILISATION = 0.4
 DECODE_BANDWIDTH = 0.6
 """Share of the memory's bandwidth that decoding reaches."""
-TRAIN_LAYER_OVERHEAD_S = 0.0012
-"""Launching one layer's kernels, forward, backward and again, for one micro-batch: what bounds small models."""
+TRAIN_LAYER_OVERHEAD_S = 0.004
+"""Launching one layer's kernels in one pass over one micro-batch: what bounds small models."""
 UPDATE_OVERHEAD_S = 0.05
 """One optimizer step: clipping, logging, collectives."""
-DECODE_STEP_S = {"vllm": 0.006, "transformers": 0.030, "cpu": 0.004}
+DECODE_STEP_S = {"vllm": 0.0022, "transformers": 0.030, "cpu": 0.004}
 """One decoding step of a batch beyond what the memory's bandwidth costs: scheduling, launching, sampling."""
-SYNC_S_PER_GIB = 0.5
+DECODE_ROW_S = 0.000021
+"""What each sequence adds to a decoding step of vLLM, whose one Python thread looks after all of them."""
+LONGEST = 4
+"""A step's longest completion, in mean ones, where the recipe's limit allows it."""
+SYNC_S_PER_GIB = 0.2
 """Weights from the trainer into vLLM, once per step."""
 JUDGE_CANDIDATE_S = 0.006
 JUDGE_SUITE_S = 0.0015
 """CPU seconds of one worker for a candidate's fork and for each suite on it (docs/judge.md)."""
 JUDGE_HIDDEN = 0.8
 """Share of the judging that runs while suites are sampled, at most as long as that takes."""
+STRAGGLERS_S = 1.0
+"""What a step waits for its slowest programs: candidates that load, and calls of the last suites that never end."""
 MEAN_COMPLETION = 400
 MEAN_PROMPT = {"code": 400, "test": 700}
 """Tokens assumed where the recipe's limits are larger; `codea1 plan --mean-completion` and `--mean-prompt` set them."""

@@ -247,17 +247,18 @@ def _sampling_s(
     if vllm:
         fitting = cache / (shape.kv_bytes * (lengths.prompt + lengths.completion))
         bound = min(bound, c.VLLM_SEQUENCES[1], fitting)
-    at_once = max(1, int(bound))
-    # A batch decodes as long as its longest row when nothing can take a finished row's place.
-    steps = lengths.completion if vllm else recipe.role(role).max_completion_tokens
-    width = 2 if vllm else 4
-    reads = width * shape.working_parameters + at_once * shape.kv_bytes * (lengths.prompt + lengths.completion / 2)
-    compute = 2 * shape.working_parameters * at_once / (device.flops * c.PREFILL_UTILISATION)
-    one = c.DECODE_STEP_S[engine] + max(reads / (device.bandwidth * c.DECODE_BANDWIDTH), compute)
-    group = method_of(recipe).plan(recipe.game, role).group
-    prompts = mine / group if vllm else mine  # vLLM reads a group's prompt once
-    prefill = prompts * lengths.prompt * shape.forward_flops(lengths.prompt) / (device.flops * c.PREFILL_UTILISATION)
-    return steps * one * mine / at_once + prefill, at_once
+    at_once, mean, most = max(1, int(bound)), lengths.completion, recipe.role(role).max_completion_tokens
+    waves = mine / at_once
+    bandwidth, flops = device.bandwidth * c.DECODE_BANDWIDTH, device.flops * c.PREFILL_UTILISATION
+    step = c.DECODE_STEP_S[engine] + (2 if vllm else 4) * shape.working_parameters / bandwidth
+    row, compute = shape.kv_bytes * (lengths.prompt + mean / 2) / bandwidth, 2 * shape.working_parameters / flops
+    if vllm:  # others take the place of a finished row; at last the longest decodes almost alone
+        rest = min(most, c.LONGEST * mean) - mean
+        decoding = (waves * mean + rest) * step + mine * mean * max(row + c.DECODE_ROW_S, compute)
+    else:
+        decoding = waves * most * (step + at_once * max(row, compute))
+    prompts = mine / (method_of(recipe).plan(recipe.game, role).group if vllm else 1)  # vLLM reads a group's once
+    return decoding + prompts * lengths.prompt * shape.forward_flops(lengths.prompt) / flops, at_once
 
 
 def _updating_s(
@@ -267,7 +268,7 @@ def _updating_s(
     passes = update_passes(recipe, updates, engine) + recipe.train.gradient_checkpointing
     flops = passes * batches.rows_per_rank * length * shape.forward_flops(length)
     layers = micro_batches(recipe, batches, length) * shape.layers
-    launching = layers * c.TRAIN_LAYER_OVERHEAD_S if engine != "cpu" else 0.0
+    launching = passes * layers * c.TRAIN_LAYER_OVERHEAD_S if engine != "cpu" else 0.0
     return max(flops / (device.flops * c.TRAIN_UTILISATION), launching) + updates * c.UPDATE_OVERHEAD_S
 
 
@@ -291,7 +292,7 @@ def step_seconds(times: Sequence[PolicyTime], judging: float, *, shared: bool, a
     so while the second samples and the judge works.
     """
     last = times[-1]
-    tail = max(judging - last.sampling, (1 - c.JUDGE_HIDDEN) * judging)
+    tail = max(judging - last.sampling, (1 - c.JUDGE_HIDDEN) * judging) + (c.STRAGGLERS_S if judging else 0.0)
     if shared or len(times) == 1:
         waited = max(tail - times[0].sampling, 0.0) if ahead else tail
         return sum(time.sampling + time.updating for time in times) + waited
