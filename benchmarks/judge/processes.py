@@ -90,7 +90,7 @@ def on_nodes(counts: list[int], workers: int) -> int:
 def measure(recipe, steps, problems, repeat) -> list:
     """Judges the steps and prints what it took; what they came to."""
     suites = repeat * sum(len(row["suites"]) for _, rows in steps for row in rows)
-    spent, outcomes, count = [0.0] * 4, [], 0
+    spent, outcomes, count = [0.0] * 5, [], 0
     for _ in range(repeat):
         with tempfile.TemporaryDirectory() as folder:
             replay = Replay(recipe, problems, RunDir(Path(folder)))
@@ -98,13 +98,14 @@ def measure(recipe, steps, problems, repeat) -> list:
             count = len(replay.judge.processes) if isinstance(replay.judge, SpreadJudge) else 0
             replay.judge.close()
             spent = [total + part for total, part in zip(spent, seconds, strict=True)]
-    wall, arena, others, programs = spent
+    wall, arena, others, programs, pools = spent
     per_suite = ", ".join(f"{1000 * part / suites:.2f}" for part in (arena, others, programs))
     limit = (arena + others + programs) / max(arena, others / max(count, 1))
     print(
         f"{recipe.judge.workers:>3} workers, {1 + count} processes: {suites / wall:6.1f} suites per second, "
         f"{(arena + others + programs) / wall:4.1f} cores busy; {per_suite} ms of processor per suite in the arena's threads, "
-        f"other processes of the judge, programs: at {limit:.0f} cores a process is the limit",
+        f"other processes of the judge, programs: at {limit:.0f} cores a process is the limit; "
+        f"pools, step by step: {pools:.1f} s",
         file=sys.stderr,  # stdout belongs to a log while Ray runs
     )
     return outcomes
@@ -138,24 +139,23 @@ class Replay:
         return [time.perf_counter(), self.worked + time.thread_time(), others, programs]
 
     def all(self, steps) -> tuple[list, list[float]]:
-        """What the steps come to, and what `clocks` counted meanwhile."""
+        """What the steps come to; what `clocks` counted while suites were judged, and the seconds of the pools."""
         self.judge.canary()
         ids = {row["problem_id"] for _, rows in steps for row in rows}
         list(
             self.threads.map(self.judge.reference_fault, [self.problems[pid] for pid in ids])
         )  # as before a first step
         before = self.clocks()
-        found = asyncio.run(self.steps(steps))
-        spent = [after - start for start, after in zip(before, self.clocks(), strict=True)]
-        return [*found, self.writer.books, self.writer.pools], spent
+        found, between = asyncio.run(self.steps(steps))
+        spent = [after - start for start, after in zip(before, between, strict=True)]
+        return [*found, self.writer.books, self.writer.pools], [*spent, time.perf_counter() - between[0]]
 
-    async def steps(self, steps) -> list[dict]:
-        """Rewards and selection of each step, by problem. Suites of all steps are judged together, so that no step waits
-        for the slowest program of the one before; pools and rewards follow step by step."""
-        found = []
-        for finish in await asyncio.gather(*(self.step(number, rows) for number, rows in steps)):
-            found.append(await finish())
-        return found
+    async def steps(self, steps) -> tuple[list[dict], list[float]]:
+        """Rewards and selection of each step, by problem, and the clocks when all suites were judged: together, so that
+        no step waits for the slowest program of the one before. Pools and rewards follow step by step."""
+        judged = await asyncio.gather(*(self.step(number, rows) for number, rows in steps))
+        between = self.clocks()
+        return [await finish() for finish in judged], between
 
     async def step(self, number: int, rows):
         """Judges a step's suites; what judges the pools and scores it then."""

@@ -278,6 +278,29 @@ def test_a_slow_candidates_other_calls_are_answered_side_by_side(enough: int) ->
     assert sorted(split) == {1: [2, 4, 4], 3: [2, 3, 3]}.get(enough, [1, 6])
 
 
+@given(
+    kinds=st.lists(st.sampled_from([1, 100, 9000]), max_size=30),
+    late=st.integers(0, 4),
+    workers=st.integers(1, 4),
+    enough=st.integers(-1, 12),
+)
+def test_whoever_answers_three_late_calls_have_the_whole_limit_and_those_after_them_an_eighth(
+    kinds: list[int], late: int, workers: int, enough: int
+) -> None:
+    calls = [f"f({kind + place})" for place, kind in enumerate(kinds)]
+    known = {call: Expected(call, True, 1, "1", wire="1", seconds=0.001) for call in calls}
+    box = Clocked(enough)
+    box.workers = workers
+    found = Judge(box, limits=Limits(time_s=2.0)).check("c", "f", calls, known, late=late)
+    passed = []
+    for call, kind in zip(calls, kinds, strict=True):
+        if kind == 1 or (kind == 100 and late < 3):
+            passed.append(call)
+        late += kind == 9000
+    assert list(found.verdicts) == calls
+    assert [call for call, test in found.verdicts.items() if test.verdict is Verdict.PASSED] == passed
+
+
 def test_a_fault_reaches_everybody_who_waits() -> None:
     class Broken:
         def run(self, *_: object) -> ProgramRun:

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codea1_cli.errors import UserError
-from codea1_cli.recipe.batching import batches, fitted, fullest, micro_batches
+from codea1_cli.recipe.batching import batches, filled, fitted, fullest, micro_batches
 from codea1_cli.recipe.files import load_recipe, recipe_names
 
 
@@ -74,6 +74,18 @@ def test_micro_batches_are_bounded_by_tokens_and_counted_by_rows_of_mean_length(
     equal = load_recipe("1.5b", ["optim.loss=bnpo", "train.tokens_per_micro_batch=20000"])
     assert fullest(equal, "code", batches(equal, "code", 4))[0] == 2 * full
     assert micro_batches(equal, batches(equal, "code", 4), 1) == own.steps_per_generation
+
+
+def test_pairs_share_a_micro_batch_by_the_longest_of_them():
+    recipe = load_recipe("135m", ["method=sft", "train.problems_per_step=32", "train.tokens_per_micro_batch=10000"])
+    own = batches(recipe, "code", 1)
+    assert (own.micro_batch, own.gradient_accumulation) == (4, 8)
+    full = filled(recipe, own, 500)
+    assert (full.micro_batch, full.gradient_accumulation, full.steps_per_generation) == (16, 2, 2)
+    assert filled(recipe, own, 312).micro_batch == 32
+    assert filled(recipe, own, 20_000).micro_batch == 1
+    assert micro_batches(recipe, own, 250) == 2, "by the longest, which is taken for twice the mean"
+    assert fullest(recipe, "code", own) == (10_000, 10_000)
 
 
 def test_the_published_batch():

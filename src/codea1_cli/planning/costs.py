@@ -253,7 +253,7 @@ def _sampling_s(
     step = c.DECODE_STEP_S[engine] + (2 if vllm else 4) * shape.working_parameters / bandwidth
     row, compute = shape.kv_bytes * (lengths.prompt + mean / 2) / bandwidth, 2 * shape.working_parameters / flops
     if vllm:  # others take the place of a finished row; at last the longest decodes almost alone
-        rest = min(most, c.LONGEST * mean) - mean
+        rest = min(most, c.LONGEST * mean) - mean if mine else 0.0
         decoding = (waves * mean + rest) * step + mine * mean * max(row + c.DECODE_ROW_S, compute)
     else:
         decoding = waves * most * (step + at_once * max(row, compute))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
@@ -15,7 +15,7 @@ from codea1_cli.recipe.schema import Recipe
 @dataclass(frozen=True)
 class Batches:
     """One policy's batch arithmetic; a row is one completion with its prompt. Micro-batches are counted as if all rows
-    were of full length: of shorter rows more share one (`engine/trl/micro_batches.py`)."""
+    were of full length: of shorter rows more share one (`engine/trl/micro_batches.py`; of pairs, `filled`)."""
 
     group: int  # rows that TRL samples together: those compared with each other, or all of a problem for several roles
     groups_per_problem: int
@@ -67,19 +67,27 @@ def batches(recipe: Recipe, policy: str, ranks: int) -> Batches:
             hint="choose train.updates_per_step as a divisor of train.problems_per_step",
         )
     per_update = per_rank // updates
-    fits = max(1, train.tokens_per_micro_batch // sum(longest(recipe, policy)))
-    micro = next(size for size in range(min(fits, per_update), 0, -1) if per_update % size == 0)
-    return Batches(
+    found = Batches(
         group=group,
         groups_per_problem=groups,
         ranks=ranks,
         rows_per_step=rows,
         rows_per_rank=per_rank,
-        micro_batch=micro,
-        steps_per_generation=per_rank // micro,
-        gradient_accumulation=per_update // micro,
+        micro_batch=1,
+        steps_per_generation=per_rank,
+        gradient_accumulation=per_update,
         updates_per_step=updates,
     )
+    return filled(recipe, found, sum(longest(recipe, policy)))
+
+
+def filled(recipe: Recipe, batches: Batches, length: int) -> Batches:
+    """The same steps in the largest equal micro-batches that hold rows of up to `length` tokens in all."""
+    per_rank, updates = batches.rows_per_rank, batches.updates_per_step
+    fits = max(1, recipe.train.tokens_per_micro_batch // length)
+    micro = next(size for size in range(min(fits, per_rank // updates), 0, -1) if per_rank // updates % size == 0)
+    sizes = {"steps_per_generation": per_rank // micro, "gradient_accumulation": per_rank // updates // micro}
+    return replace(batches, micro_batch=micro, **sizes)
 
 
 def fullest(recipe: Recipe, policy: str, batches: Batches) -> tuple[int, int]:
@@ -93,15 +101,17 @@ def fullest(recipe: Recipe, policy: str, batches: Batches) -> tuple[int, int]:
 
 
 def micro_batches(recipe: Recipe, batches: Batches, length: float) -> int:
-    """Micro-batches of a step on one rank, whose rows have `length` tokens on average."""
+    """Micro-batches of a step on one rank, whose rows have `length` tokens on average; pairs up to twice as many."""
     most = batches.gradient_accumulation
     fewest = ceil(batches.micro_batch * most * length / recipe.train.tokens_per_micro_batch)
+    if method_of(recipe).pairs:
+        fewest = filled(recipe, batches, ceil(2 * length)).gradient_accumulation
     return batches.updates_per_step * (min(most, fewest) if _by_tokens(recipe) else most)
 
 
 def _by_tokens(recipe: Recipe) -> bool:
-    """Whether micro-batches have as many rows as their tokens allow, and not all the same number."""
-    return not method_of(recipe).pairs and recipe.optim.loss != "bnpo"
+    """Whether micro-batches have as many rows as their own tokens allow."""
+    return method_of(recipe).pairs or recipe.optim.loss != "bnpo"
 
 
 def warmup_recipe(recipe: Recipe) -> Recipe | None:

@@ -21,7 +21,7 @@ from codea1_cli.methods.base import Rollouts
 from codea1_cli.methods.registry import method_of
 from codea1_cli.models.loading import render, resolve_model
 from codea1_cli.models.sampler import plain_generation
-from codea1_cli.recipe.batching import Batches, longest
+from codea1_cli.recipe.batching import Batches, filled, longest
 from codea1_cli.recipe.schema import Recipe
 
 
@@ -127,12 +127,13 @@ def build_pairs_trainer(
         "labels": [[-100] * len(prompt) + completion for prompt, completion in order],
     }
     plain = plain_generation(recipe.model_of(spec.policy), tokenizer)
-    shared = {field.name for field in fields(TrainingArguments)}
-    settings = trainer_arguments(recipe, spec.policy, batches, len(schedule), output_dir, False, spec.ranks)
-    settings = {name: value for name, value in settings.items() if name in shared} | {
+    longest = max(len(prompt) + len(completion) for prompt, completion in order)
+    batches = filled(recipe, batches, longest)
+    given = trainer_arguments(recipe, spec.policy, batches, len(schedule), output_dir, False, spec.ranks)
+    settings = {field.name: given[field.name] for field in fields(TrainingArguments) if field.name in given} | {
         "learning_rate": recipe.sft.rate(recipe.optim.learning_rate),
         "max_length": None,  # pairs that are too long are left out, never cut
-        "model_init_kwargs": settings["model_init_kwargs"] | {"generation_config": plain},
+        "model_init_kwargs": given["model_init_kwargs"] | {"generation_config": plain},
         "train_sampling_strategy": "sequential",  # the schedule is the order
     }
     with _loading(recipe, spec.policy):
