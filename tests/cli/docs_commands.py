@@ -135,6 +135,7 @@ COMMANDS: dict[str, Typed] = {
     "plan --recipe 1.5b data.train=problems.jsonl": Typed("GiB"),
     "train --recipe 1.5b data.train=problems.jsonl": PLAN,
     "plan --gpu h200 --mean-completion 2048": Typed("GiB", "--recipe 1.5b"),
+    "plan --gpu h200 --mean-prompt 180 --mean-completion 512": Typed("GiB", "--recipe 1.5b"),
     "judge FILE.jsonl '[--json]' '[--workers' 'N]' '[--python' 'PATH]' '[--require' 'LAYER]' '[--sandbox' fusion --endpoint 'URL]'": Typed(
         "passed", instead="judge FILE.jsonl"
     ),

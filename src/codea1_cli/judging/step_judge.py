@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from typing import Any, cast
 
@@ -168,9 +167,11 @@ class StepJudge:
         tests = [BookTest(f"assert {call} == {answer.text}", call, None) for call, answer in known]
         seen: dict[str, tuple[Any, ...]] = {"": (False, "the reply holds no program", ())}
         codes = [extract_code(text, problem.entry_point, mode=self.rules.mode) for text in texts]
-        check, new = self.judge.check, dict.fromkeys(code for code in codes if code)
-        run = partial(check, entry_point=problem.entry_point, calls=list(expected), expected=expected)
-        for code, result in in_order(run, new, min(len(new), self.workers) or 1):
+        check, entry, new = self.judge.check, problem.entry_point, dict.fromkeys(code for code in codes if code)
+        runs = in_order(
+            lambda code: check(code, entry, list(expected), expected), new, min(len(new), self.workers) or 1
+        )
+        for code, result in runs:
             own = judged_book(tests, expected, result.verdicts) if result.loaded else ()
             seen[code] = (result.loaded, result.load_detail, own)
         return [Candidate(text, code, *seen[code]) for text, code in zip(texts, codes, strict=True)]

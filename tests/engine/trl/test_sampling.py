@@ -1,3 +1,4 @@
+import gc
 import random
 from collections import defaultdict
 from types import SimpleNamespace
@@ -114,6 +115,19 @@ def test_groups_that_vllm_has_ended_are_handed_over_once_and_as_they_are(lengths
     assert "step" not in vars(trainer.engine), "the engine is as it was"
     if chunk is None:
         assert len(trainer.calls) == bool(prompts)
+
+
+@pytest.mark.parametrize("vllm", [True, False])
+def test_no_garbage_is_collected_while_vllm_samples(vllm):
+    trainer, seen = FakeTrainer(True), []
+    trainer.use_vllm, single = vllm, trainer._generate_single_turn
+    trainer._generate_single_turn = lambda *asked: seen.append(gc.isenabled()) or single(*asked)
+    sample_groups(trainer, [[1]], 1, chunk=None)
+    trainer._generate_single_turn = lambda *_: seen.append(gc.isenabled())
+    with pytest.raises(TypeError):
+        sample_groups(trainer, [[1]], 1, chunk=None)
+    assert seen == [not vllm, not vllm]
+    assert gc.isenabled()
 
 
 def test_vllm_hands_over_while_it_samples(monkeypatch):
