@@ -265,12 +265,12 @@ def _parts(memory: RankMemory) -> dict[str, dict[str, int]]:
 
 def _split(estimate: RunEstimate, than: Recipe) -> str:
     """A way to share the GPUs, with what it changes in the recipe."""
-    groups, train, sleep = list(estimate.gpus.values()), estimate.recipe.train, estimate.recipe.sampling.vllm_sleep
+    groups, size = list(estimate.gpus.values()), estimate.recipe.train.problems_per_step
     shared = len(estimate.loads) < sum(map(len, groups))
     what = f"both on {len(groups[0])}:" if shared else "+".join(str(len(group)) for group in groups)
     changed = [f"{policy}.gpus=[{','.join(map(str, ids))}]" for policy, ids in estimate.gpus.items() if shared]
-    changed += [f"train.problems_per_step={train.problems_per_step}"] * (train != than.train)
-    changed += ["sampling.vllm_sleep=true"] * (sleep != than.sampling.vllm_sleep)
+    changed += [f"train.problems_per_step={size}"] * (size != than.train.problems_per_step)
+    changed += ["sampling.vllm_sleep=true"] * (estimate.recipe.sampling.vllm_sleep != than.sampling.vllm_sleep)
     return f"{what} {seconds(estimate.step_s)}" + (f" ({' '.join(changed)})" if changed else "")
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.engine.client import RankReport
 from codea1_cli.engine.preflight import preflight
 from codea1_cli.engine.trl.rank import fault_at
-from codea1_cli.errors import RunFailed
+from codea1_cli.errors import RunFailed, UserError
 from codea1_cli.planning import find_shape
 from codea1_cli.planning.costs import update_passes
 from codea1_cli.planning.gpu_assignment import known_device
@@ -146,13 +147,16 @@ def _machine() -> dict[str, float]:
 
 
 def _peak_share(rank: TrainingRank) -> dict[str, float]:
-    """The share of the GPU's bf16 peak that updating reached (model FLOPs utilisation): what a step's rows need,
-    not what checkpointing computes twice, by the time that they took; nothing where the peak is not known."""
+    """The share of the GPU's bf16 peak that updating reached (model FLOPs utilisation): what a step's rows need, not
+    what checkpointing computes twice, by the time that they took. Nothing where the peak or the model's shape is not
+    known."""
     import torch
 
     device = known_device(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
-    spec, recipe = rank.spec, rank.recipe
-    shape, seconds = find_shape(recipe.model_of(spec.policy)), rank.seconds.get(f"{spec.policy}_updating")
+    spec, recipe, shape = rank.spec, rank.recipe, None
+    seconds = rank.seconds.get(f"{spec.policy}_updating")
+    with contextlib.suppress(UserError):  # no decoder of the Llama family
+        shape = find_shape(recipe.model_of(spec.policy))
     if device is None or shape is None or not seconds or rank.rollouts is None:
         return {}
     tokens = rank.trainer.state.num_input_tokens_seen - rank.tokens_seen
