@@ -222,8 +222,7 @@ def rank_specs(
     recipe: Recipe, run: RunDir, ranks: dict[str, list[Gpu | None]], nodes: Sequence[Node] = (), ray: Any = None
 ) -> list[RankSpec]:
     """One spec per rank; each policy has its own port, because two trainers on one port collide."""
-    on_cpu = sum(gpu is None for group in ranks.values() for gpu in group)
-    threads = recipe.train.threads or cpu_threads(cores(), on_cpu)
+    threads = recipe.train.threads or cpu_threads(cores(), sum(map(len, ranks.values())))
     specs = []
     policies = method_of(recipe).policies
     placed = place(ranks, nodes) if nodes else {}
