@@ -14,7 +14,7 @@ import reprlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import lru_cache, wraps
+from functools import cache, lru_cache, wraps
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
@@ -60,11 +60,13 @@ _WORDS = {
 def _checked(function: Callable[P, R]) -> Callable[P, R]:
     """The function, which refuses an argument of another kind before it does anything."""
 
+    signature, hints_of = inspect.signature(function), cache(get_type_hints)
+
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        hints, given = get_type_hints(function), {}
+        hints, given = hints_of(function), {}
         with suppress(TypeError):  # which the call says better
-            given = inspect.signature(function).bind(*args, **kwargs).arguments
+            given = signature.bind(*args, **kwargs).arguments
         for name, value in given.items():
             _expect(f"{function.__name__}: {name}", value, hints[name])
             if isinstance(value, SandboxOptions):

@@ -125,8 +125,7 @@ class StepJudge:
         if found != {"right": Verdict.PASSED, "wrong": Verdict.FAILED}:
             what = f"the sandbox cannot judge: a right program is {found['right']}, a wrong one {found['wrong']}"
             raise self.outage(what)
-        layers = getattr(self.sandbox, "layers", {})
-        return {"missing": [name for name, fault in layers.items() if fault]}
+        return {"missing": [name for name, fault in getattr(self.sandbox, "layers", {}).items() if fault]}
 
     def outage(self, what: str) -> EnvironmentFault:
         """The error for what the sandbox's failure came to; it names a service and what went wrong there."""
@@ -179,18 +178,17 @@ class StepJudge:
     def judge_pool(self, problem: Problem, candidates: Sequence[StepCandidate], pool: Pool, step: int) -> JudgedProblem:
         """Adds this step's wrong candidates to a problem's pool, and runs the members on the calls that count.
 
-        Most candidates have answered their own suites' calls already. One marked `later` has not: it answers them here,
-        together with the calls of the others' suites, in one process. Earlier members are run until the pool is full.
+        Most candidates have answered their own suites' calls already. One marked `later` answers them here, with those
+        of the others' suites, in one process. Earlier members are run until the pool is full.
         """
-        entry, check = problem.entry_point, self.judge.check
+        entry, check, room = problem.entry_point, self.judge.check, self.workers
         suites = [suite for one in candidates for suite in one.game.suites]
         calls = [str(test.call) for suite in suites for test in counting_tests(self.rules, suite)]
         late = {one.game.code: one.game for one in candidates if one.later}
         own = {call: known for call, known in own_answers(self.judge, problem, OWN_CALLS).items() if known.valid}
         asked = {code: [*open_calls(game), *calls] for code, game in late.items()}
         expected = reference_answers(self.judge, problem, [*calls, *chain.from_iterable(asked.values())]) | own
-        runs = in_order(lambda code: check(code, entry, asked[code], expected), late, min(len(late), self.workers) or 1)
-        found = dict(runs)
+        found = dict(in_order(lambda one: check(one, entry, asked[one], expected), late, min(len(late), room) or 1))
         games = [answered(one.game, found[one.game.code].verdicts) if one.later else one.game for one in candidates]
         known, count = known_answers(games), dict.fromkeys([*calls, *own])
 
@@ -202,8 +200,11 @@ class StepJudge:
 
         new = wrong_candidates(games, step)
         members = [*new, *(member for member in pool if member.code not in {one.code for one in new})]
+        size = self.rules.pool_size  # so many are asked in any case: side by side
+        told = dict(in_order(answers_of, [one.code for one in members[:size]], min(size, room)))
+        after = judged_pool(members, lambda code: told[code] if code in told else answers_of(code), size)
         judged = [replace(one, game=game, later=False) for one, game in zip(candidates, games, strict=True)]
-        return JudgedProblem(judged, judged_pool(members, answers_of, self.rules.pool_size))
+        return JudgedProblem(judged, after)
 
     def owners(self, candidates: Sequence[Candidate]) -> list[int]:
         """For each candidate the one whose suites it is judged by: itself, or the first identical one if they share."""
@@ -214,10 +215,9 @@ class StepJudge:
 
     def attacked(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Which candidates the Test LLM writes suites for: by default those that load, in paper mode all."""
-        owners = self.owners(candidates)
         return [
-            owners[index] == index and (self.rules.paper or candidate.loaded is True)
-            for index, candidate in enumerate(candidates)
+            owner == index and (self.rules.paper or candidates[index].loaded is True)
+            for index, owner in enumerate(self.owners(candidates))
         ]
 
     def judge_suites(
