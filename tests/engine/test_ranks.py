@@ -104,19 +104,22 @@ def test_an_interpreter_in_a_folder_with_a_space_starts_an_actor(tmp_path):
     assert runtime_env({"A": "1"}, "/usr/bin/python3") == {"env_vars": {"A": "1"}}
 
 
-def built(code: list[int], test: list[int], vllm: bool) -> list[list[str]]:
+def built(code: list[int], test: list[int], vllm: bool, *changes: str) -> list[list[str]]:
     def spec(policy: str, rank: int, gpu: int, other: list[int]) -> RankSpec:
         others = (("test" if policy == "code" else "code", len(other)),) if gpu in other else ()
         return RankSpec(policy, rank, 2, str(gpu), 1, 0, "run", vllm, others=others)
 
     specs = [spec("code", rank, gpu, test) for rank, gpu in enumerate(code)]
-    return build_order([*specs, *(spec("test", rank, gpu, code) for rank, gpu in enumerate(test))])
+    specs += [spec("test", rank, gpu, code) for rank, gpu in enumerate(test)]
+    return build_order(specs, load_recipe("1.5b", ["sampling.vllm_compile=false", *changes]))
 
 
-def test_engines_come_up_side_by_side_but_on_a_shared_gpu():
+def test_engines_come_up_side_by_side_but_on_a_shared_gpu_and_where_they_are_compiled():
     together = [["code[0]", "code[1]", "test[0]", "test[1]"]]
     in_turn = [["code[0]", "code[1]"], ["test[0]", "test[1]"]]
     assert built([0, 1], [2, 3], vllm=True) == together
     assert built([0, 1], [0, 1], vllm=True) == in_turn
+    assert built([0, 1], [2, 3], True, "sampling.vllm_compile=true") == in_turn
+    assert built([0, 1], [2, 3], True, "sampling.vllm_compile=true", "sampling.vllm_eager=true") == together
     assert built([0, 1], [1, 2], vllm=True) == in_turn
     assert built([0, 1], [0, 1], vllm=False) == together

@@ -83,7 +83,8 @@ def test_a_sleeping_engine_leaves_its_room_to_the_update():
 def test_the_engines_cache_takes_what_is_left_up_to_its_share():
     plan = estimate("1.5b")
     load = plan.loads[0]
-    assert load.peak(0.8) == load.total
+    spare = (c.REFUSAL - 1) * load.ranks["code"].training
+    assert load.peak(0.8) == pytest.approx(load.total - spare, rel=1e-6), "training may need more"
     small = load.cache(load.ranks["code"], 0.1)
     assert load.ranks["code"].sampling["vLLM cache"] <= small < load.cache(load.ranks["code"], 0.8)
 

@@ -168,7 +168,7 @@ class Driver:
         self.view.phase("building its trainer" if self.single else "building both trainers")
         # Model-written text is all that a policy needs besides the questions: references stay in the arena.
         public = {pid: public_problem(problem) for pid, problem in problems.items()}
-        for group in build_order(self.specs):
+        for group in build_order(self.specs, self.recipe):
             asked = self.recipe, schedule, last, public, self.setup.pairs
             building = {label: self.workers[label].build.remote(*asked) for label in group}
             told = self._gather(building, "building", self._patience)

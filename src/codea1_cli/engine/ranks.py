@@ -170,7 +170,7 @@ def meeting_points(ray: Any, placed: Mapping[str, Sequence[Node]]) -> dict[str, 
 
 
 def threads_on(node: Node, placed: Mapping[str, Sequence[Node]]) -> int:
-    """CPU threads for each of the ranks on a node of CPUs."""
+    """CPU threads for each of the ranks on a node."""
     return cpu_threads(node.cores, sum(other.id == node.id for group in placed.values() for other in group))
 
 
@@ -252,10 +252,12 @@ def rank_specs(
     return specs
 
 
-def build_order(specs: Sequence[RankSpec]) -> list[list[str]]:
-    """The labels of the ranks that build together: all, but where policies share a GPU. There a vLLM engine measures
-    the free memory as it comes up, so the policies follow one another; the ranks of one policy need each other."""
-    if not any(spec.use_vllm and spec.others for spec in specs):
+def build_order(specs: Sequence[RankSpec], recipe: Recipe) -> list[list[str]]:
+    """The labels of the ranks that build together; the ranks of one policy need each other. Policies follow one another
+    where they share a GPU, whose free memory a vLLM engine measures as it comes up, or where engines are compiled, into
+    one cache."""
+    compiles = recipe.sampling.vllm_compile and not recipe.sampling.vllm_eager
+    if not any(spec.use_vllm and (spec.others or compiles) for spec in specs):
         return [[spec.label for spec in specs]]
     policies = dict.fromkeys(spec.policy for spec in specs)
     return [[spec.label for spec in specs if spec.policy == policy] for policy in policies]

@@ -83,14 +83,22 @@ GENERATE_OVERHEAD = 1.3
 """transformers' generation: its key/value cache grows by copying, one layer at a time."""
 FP32_ACTIVATIONS = 1.4
 """Activations without autocast, relative to those with it."""
-CHUNK = 256
-"""Sequences that transformers samples together where the recipe leaves `sampling.chunk` open; vLLM takes all."""
+CHUNK = {"vllm": 4096, "transformers": 256}
+"""Sequences sampled together where the recipe leaves `sampling.chunk` open; vLLM keeps each token's log-prob until all
+of them have ended, half a KiB of the host's memory."""
 HANDED_OVER = 32
 """Sequences of whole groups that vLLM's rank hands to the judge together, while the others are sampled."""
 
 VLLM_OVERHEAD = int(1.5 * GIB)
 """vLLM's activations of its profiling run, CUDA graphs and workspaces, within its share."""
 VLLM_SMALLEST_CACHE = 1 * GIB
+
+
+def engines_part(surplus: float, training: float) -> float:
+    """The engines' part of the bytes that nobody needs: trainings may take more than is estimated. In bytes."""
+    return surplus - min((REFUSAL - 1) * training, surplus / 2)
+
+
 VLLM_SEQUENCES = (256, 512)
 """The least and the most sequences that an engine is made for. Evaluations of small runs sample more at once than their
 steps do; more than the most gain little, and each size has its CUDA graph."""

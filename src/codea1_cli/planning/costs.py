@@ -31,13 +31,17 @@ class RankMemory:
         return sum(self.held.values()) + sum(self.update.values())
 
     @property
+    def idle(self) -> int:
+        """Bytes of its training between two updates."""
+        return sum(self.held.values()) - self.held.get("gradients", 0)
+
+    @property
     def smallest(self) -> int:
         """Bytes without which the rank cannot work: the higher of its two heights, or both where vLLM stays awake."""
         sampling = sum(self.sampling.values())
         if self.engine == "vllm" and not self.sleeps:
             return self.training + sampling
-        freed = self.held.get("gradients", 0)
-        return max(self.training, sum(self.held.values()) - freed + sampling)
+        return max(self.training, self.idle + sampling)
 
 
 def rank_memory(
@@ -103,7 +107,7 @@ def _sampling(recipe: Recipe, policy: str, shape: ModelShape, batches: Batches, 
     if vllm:
         cache = max(tokens * shape.kv_bytes, c.VLLM_SMALLEST_CACHE)
         return {"vLLM weights": 2 * shape.parameters, "vLLM cache": cache, "vLLM workspace": c.VLLM_OVERHEAD}
-    rows = min(recipe.sampling.chunk or c.CHUNK, at_once(recipe, policy) // batches.ranks)
+    rows = min(recipe.sampling.chunk or c.CHUNK["transformers"], at_once(recipe, policy) // batches.ranks)
     return {
         "key/value cache": int(c.GENERATE_OVERHEAD * rows * tokens * shape.kv_bytes),
         "logits": 3 * 4 * rows * shape.vocabulary,
@@ -144,9 +148,10 @@ class GpuLoad:
             return memory.sampling["key/value cache"]
         smallest = memory.sampling["vLLM cache"]
         engines = sum(other.engine == "vllm" for other in self.ranks.values())
-        left = smallest + max(0, self.total - self.needed) // engines
+        surplus, training = max(0, self.total - self.needed), sum(other.training for other in self.ranks.values())
+        left = smallest + int(c.engines_part(surplus, training)) // engines
         if memory.sleeps:
-            left = max(left, self.total - self.needed + memory.smallest - sum(memory.held.values()))
+            left = max(left, self.total - self.needed + memory.smallest - memory.idle)
         bound = int(most * self.total) - memory.sampling["vLLM weights"] - memory.sampling["vLLM workspace"]
         return max(smallest, min(left, bound))
 
@@ -212,7 +217,7 @@ def policy_time(
     """
     method = method_of(recipe)
     parts = {
-        role: _sampling_s(recipe, role, shape, batches, device, lengths[role], cache, engine)
+        role: _sampling_s(recipe, role, shape, batches.ranks, device, lengths[role], cache, engine)
         for role in method.roles_of(policy)
     }
     sync = c.SYNC_S_PER_GIB * 2 * shape.parameters / c.GIB if engine == "vllm" else 0.0
@@ -232,33 +237,26 @@ def policy_time(
 
 
 def _sampling_s(
-    recipe: Recipe,
-    role: str,
-    shape: ModelShape,
-    batches: Batches,
-    device: c.Device,
-    lengths: Lengths,
-    cache: int,
-    engine: str,
+    recipe: Recipe, role: str, shape: ModelShape, ranks: int, device: c.Device, length: Lengths, cache: int, engine: str
 ) -> tuple[float, int]:
     """Seconds of one rank's sampling for a role, and the sequences that it samples together."""
-    vllm, mine = engine == "vllm", sampled(recipe, role) / batches.ranks
-    bound = min(mine, recipe.sampling.chunk or (mine if vllm else c.CHUNK))
+    vllm, mine = engine == "vllm", sampled(recipe, role) / ranks
+    bound = min(mine, recipe.sampling.chunk or c.CHUNK["vllm" if vllm else "transformers"])
     if vllm:
-        fitting = cache / (shape.kv_bytes * (lengths.prompt + lengths.completion))
+        fitting = cache / (shape.kv_bytes * (length.prompt + length.completion))
         bound = min(bound, c.VLLM_SEQUENCES[1], fitting)
-    at_once, mean, most = max(1, int(bound)), lengths.completion, recipe.role(role).max_completion_tokens
+    at_once, mean, most = max(1, int(bound)), length.completion, recipe.role(role).max_completion_tokens
     waves = mine / at_once
     bandwidth, flops = device.bandwidth * c.DECODE_BANDWIDTH, device.flops * c.PREFILL_UTILISATION
     step = c.DECODE_STEP_S[engine] + (2 if vllm else 4) * shape.working_parameters / bandwidth
-    row, compute = shape.kv_bytes * (lengths.prompt + mean / 2) / bandwidth, 2 * shape.working_parameters / flops
+    row, compute = shape.kv_bytes * (length.prompt + mean / 2) / bandwidth, 2 * shape.working_parameters / flops
     if vllm:  # others take the place of a finished row; at last the longest decodes almost alone
         rest = min(most, c.LONGEST * mean) - mean if mine else 0.0
         decoding = (waves * mean + rest) * step + mine * mean * max(row + c.DECODE_ROW_S, compute)
     else:
         decoding = waves * most * (step + at_once * max(row, compute))
     prompts = mine / (method_of(recipe).plan(recipe.game, role).group if vllm else 1)  # vLLM reads a group's once
-    return decoding + prompts * lengths.prompt * shape.forward_flops(lengths.prompt) / flops, at_once
+    return decoding + prompts * length.prompt * shape.forward_flops(length.prompt) / flops, at_once
 
 
 def _updating_s(
@@ -276,7 +274,8 @@ def update_passes(recipe: Recipe, updates: int, engine: str) -> int:
     """What a trained token takes, in forward passes: its own and the backward one, the policy's log-prob, where it is
     compared with vLLM's or several updates share it, and the reference model's."""
     backward = 2 if recipe.lora is None else 1  # an adapter's frozen weights have no gradient
-    return 1 + backward + (updates > 1 or engine == "vllm") + (recipe.optim.kl > 0)
+    compared = engine == "vllm" and recipe.sampling.importance_correction
+    return 1 + backward + (updates > 1 or compared) + (recipe.optim.kl > 0)
 
 
 def judging_s(recipe: Recipe, workers: int) -> float:

@@ -117,8 +117,7 @@ class Train(Section):
     )
     threads: Positive | None = Field(
         None,
-        description="CPU threads per rank; null: the cores, shared by the ranks on the CPU; "
-        "both of two cores for one rank a side",
+        description="CPU threads per rank; null: the cores, shared by the ranks; both of two cores for one rank a side",
     )
 
     @property
@@ -134,7 +133,7 @@ class Sampling(Section):
     top_k: Annotated[int, Field(ge=0, le=MOST)] = 0
     chunk: Positive | None = Field(
         None,
-        description="sequences sampled together, judged while the next chunk is sampled; null: 256, with vLLM all, "
+        description="sequences sampled together, judged while the next chunk is sampled; null: 256, with vLLM 4096, "
         "judged as they end",
     )
     seed_by_prompt: bool = Field(

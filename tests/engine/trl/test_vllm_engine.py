@@ -4,9 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings, engine_share
+from codea1_cli.engine.ranks import RankSpec
+from codea1_cli.engine.trl.vllm_engine import WeightCheck, engine_settings, engine_share, rank_memory_there
 from codea1_cli.errors import EnvironmentFault, RunFailed
-from codea1_cli.planning import REFUSAL
+from codea1_cli.planning import DEVICES, REFUSAL
+from codea1_cli.planning.costs import GpuLoad
 from codea1_cli.recipe.batching import batches
 from codea1_cli.recipe.files import load_recipe
 
@@ -15,7 +17,7 @@ GIB = 2**30
 
 
 def share(**changed):
-    numbers = {"total": 80, "free": 78, "training": 20, "still": 0, "engines": 1, "weights": 6, "most": 0.9} | changed
+    numbers = {"total": 80, "free": 78, "training": 20, "still": 0, "engines": 1, "least": 4, "most": 0.9} | changed
     amounts = {k: v if k in ("engines", "most") else v * GIB for k, v in numbers.items()}
     return engine_share(**amounts, who="code[0]")
 
@@ -24,9 +26,10 @@ def test_an_engine_takes_what_training_leaves_should_it_need_more_than_was_estim
     assert share() == pytest.approx((78 - REFUSAL * 20) / 80, abs=1e-4)
 
 
-def test_where_little_is_left_it_takes_what_it_needs():
-    """Its weights in bf16 and a GiB of cache: 4 GiB of the 8 that training leaves by the estimate, of the 5 and of the 4."""
-    assert share(training=70) == share(training=73) == share(training=74) == pytest.approx(4 / 80)
+def test_where_little_is_left_half_of_what_it_does_not_need_stays_free():
+    assert [share(training=training) for training in (70, 73, 74)] == pytest.approx(
+        [6 / 80, 4.5 / 80, 4 / 80], abs=1e-4
+    )
 
 
 def test_the_recipe_bounds_it():
@@ -122,3 +125,47 @@ def test_an_engine_compiles_unless_the_recipe_wants_it_up_sooner(monkeypatch, wo
     assert asked["enforce_eager"] is eager
     assert ("compilation_config" in asked) is graphs
     assert asked["max_num_seqs"] == 256
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "ranks", "sleeps"),
+    [
+        *(
+            (*one, sleeps)
+            for one in [("7b", "h200", 4), ("3b", "h100", 4), ("1.5b", "h200", 1)]
+            for sleeps in (False, True)
+        ),
+        *(("7b", "h100", 8, True), ("135m", "a100-40", 2, False)),
+    ],
+)
+def test_engines_start_and_leave_room_wherever_the_plan_says_that_policies_fit_on_a_gpu(
+    name, device, ranks, sleeps, monkeypatch
+):
+    from trl.generation import vllm_generation
+
+    changes = ["data.train=x.jsonl", "train.problems_per_step=32", "train.tokens_per_micro_batch=8192"]
+    recipe = load_recipe(name, [*changes, f"sampling.vllm_sleep={str(sleeps).lower()}"])
+    total = DEVICES[device].memory
+    there = {p: rank_memory_there(recipe, p, batches(recipe, p, ranks), ranks) for p in ("code", "test")}
+    load = GpuLoad({policy: memory for policy, (memory, _) in there.items()}, total)
+    assert load.fits
+    free, taken = total, {}
+    for policy, other in (("code", "test"), ("test", "code")):
+        memory, already = there[policy]
+        free -= already
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda free=free: (int(free), total))
+        monkeypatch.setattr(vllm_generation, "LLM", lambda **settings: settings, raising=False)
+        spec = RankSpec(policy, 0, ranks, "0", 1, 0, "run", True, others=((other, ranks),))
+        told = {}
+        with engine_settings(recipe, batches(recipe, policy, ranks), spec, told):
+            vllm_generation.LLM()
+        taken[policy] = told["vllm_share"] * total
+        assert taken[policy] > 0.999 * sum(memory.sampling.values())
+        free -= 0 if sleeps else taken[policy]
+    if sleeps:
+        heights = {policy: max(m.training, m.idle + taken[policy]) for policy, (m, _) in there.items()}
+        # One of them learns, or has its engine awake; the other does the one or the other, or waits.
+        assert heights["code"] + there["test"][0].training < 1.001 * total
+        assert heights["test"] + there["code"][0].training < 1.001 * total
+    else:
+        assert sum(m.training + taken[policy] for policy, (m, _) in there.items()) < 1.001 * total

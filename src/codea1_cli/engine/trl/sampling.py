@@ -45,7 +45,7 @@ def sample_groups(
 
     Args:
         prompts: token ids, one list a prompt.
-        chunk: sequences sampled together, rounded down to whole groups; None: 256, with vLLM all. Prompts of like
+        chunk: sequences sampled together, rounded down to whole groups; None: 256, with vLLM 4096. Prompts of like
             length go together, so that little is padded.
         on_chunk: called with the prompts' indices and their completions: after each chunk, with vLLM as groups end.
 
@@ -57,8 +57,7 @@ def sample_groups(
     completions: list[list[Ids]] = [[] for _ in prompts]
     logprobs: list[list[list[float]]] = [[] for _ in prompts]
     order = sorted(range(len(prompts)), key=lambda i: -len(prompts[i]))
-    together = chunk or (max(n * len(order), 1) if trainer.use_vllm else CHUNK)
-    groups = max(1, together // n)
+    groups = max(1, (chunk or CHUNK["vllm" if trainer.use_vllm else "transformers"]) // n)
     scored = True
     for start in range(0, len(order), groups):
         part = order[start : start + groups]
@@ -104,9 +103,11 @@ def _as_they_end(trainer: Any, n: int, eos: int, take: Callable[[dict[int, list[
         for output in outputs:
             if output.finished:
                 place, row = divmod(int(output.request_id) - first, n)
-                ended.setdefault(place, {})[row] = list(output.outputs[0].token_ids) or [eos]
-                if len(ended[place]) == n:
-                    whole[place] = [ended[place][row] for row in range(n)]
+                group = ended.setdefault(place, {})
+                group[row] = list(output.outputs[0].token_ids) or [eos]
+                if len(group) == n:
+                    whole[place] = [group[row] for row in range(n)]
+                    del ended[place]
         if n * len(whole) >= HANDED_OVER:
             take(dict(whole))
             whole.clear()

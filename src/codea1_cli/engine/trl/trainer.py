@@ -127,7 +127,7 @@ def build_pairs_trainer(
         "labels": [[-100] * len(prompt) + completion for prompt, completion in order],
     }
     plain = plain_generation(recipe.model_of(spec.policy), tokenizer)
-    batches = filled(recipe, batches, max(len(prompt) + len(completion) for prompt, completion in order))
+    batches = filled(recipe, batches, max(len(prompt) + len(completion) for prompt, completion in tokens.values()))
     given = trainer_arguments(recipe, spec.policy, batches, len(schedule), output_dir, False, spec.ranks)
     settings = {field.name: given[field.name] for field in fields(TrainingArguments) if field.name in given} | {
         "learning_rate": recipe.sft.rate(recipe.optim.learning_rate),

@@ -15,8 +15,8 @@ from unittest.mock import patch
 from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.errors import EnvironmentFault, RunFailed, UserError
 from codea1_cli.methods.registry import method_of
-from codea1_cli.planning import REFUSAL, VLLM_SEQUENCES, VLLM_SMALLEST_CACHE, find_shape
-from codea1_cli.planning.costs import at_once, rank_memory
+from codea1_cli.planning import VLLM_SEQUENCES, engines_part, find_shape
+from codea1_cli.planning.costs import RankMemory, at_once, rank_memory
 from codea1_cli.recipe.batching import Batches, batches
 from codea1_cli.recipe.schema import Recipe
 
@@ -39,21 +39,23 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: RankSpec, told: dict[s
         yield
         return
     build: Callable[..., Any] = vllm_generation.LLM
-    training, weights = training_to_come(recipe, spec.policy, shape, spec.ranks)
+    memory, there = rank_memory_there(recipe, spec.policy, shape, spec.ranks)
+    # Its own updates come while the engine sleeps, if it does.
+    training, least = (memory.idle if memory.sleeps else memory.training) - there, sum(memory.sampling.values())
     still = 0
     engines = 1
     policies = method_of(recipe).policies
     for other, ranks in spec.others:  # the other policy's training begins only when both engines are up
-        later, its_weights = training_to_come(recipe, other, batches(recipe, other, ranks), ranks)
+        its, already = rank_memory_there(recipe, other, batches(recipe, other, ranks), ranks)
         comes_later = policies.index(other) > policies.index(spec.policy)
-        still += later + (its_weights if comes_later else 0)
-        engines += comes_later
+        still += (its.smallest if its.sleeps else its.training) - (0 if comes_later else already)
+        engines += comes_later and not its.sleeps
 
     fewest, most = VLLM_SEQUENCES
 
     def engine(**settings: Any) -> Any:
         free, total = torch.cuda.mem_get_info()
-        share = engine_share(total, free, training, still, engines, weights, recipe.sampling.vllm_memory, spec.label)
+        share = engine_share(total, free, training, still, engines, least, recipe.sampling.vllm_memory, spec.label)
         told.update(vllm_share=share, free_gib=round(free / 2**30, 1), total_gib=round(total / 2**30, 1))
         settings |= {
             "gpu_memory_utilization": share,
@@ -70,8 +72,8 @@ def engine_settings(recipe: Recipe, shape: Batches, spec: RankSpec, told: dict[s
         yield
 
 
-def training_to_come(recipe: Recipe, policy: str, shape: Batches, ranks: int) -> tuple[int, int]:
-    """Bytes that training will still take on a rank's GPU when its engine comes up, and bytes of its weights there.
+def rank_memory_there(recipe: Recipe, policy: str, shape: Batches, ranks: int) -> tuple[RankMemory, int]:
+    """A rank's memory, and how many bytes of it are on its GPU before its engine comes up.
 
     Raises:
         UserError: the model's configuration does not describe a decoder.
@@ -82,10 +84,9 @@ def training_to_come(recipe: Recipe, policy: str, shape: Batches, ranks: int) ->
             f"the shape of {recipe.model_of(policy)} is not known", hint="give a local folder: model=FOLDER"
         )
     memory = rank_memory(recipe, policy, model, shape, vllm=True, gpu=True)
-    sharded = recipe.train.sharding == "fsdp2" and ranks > 1
     # Under FSDP2 the weights stay on the CPU until training begins; else they and CUDA are there already.
-    there = memory.held["CUDA"] + (0 if sharded else memory.held["weights"])
-    return memory.training - there, memory.held["weights"]
+    sharded = recipe.train.sharding == "fsdp2" and ranks > 1
+    return memory, memory.held["CUDA"] + (0 if sharded else memory.held["weights"])
 
 
 class WeightCheck:
@@ -150,25 +151,22 @@ def _sum(tensor: Any, dtype: Any) -> Any:
 
 
 def engine_share(
-    total: int, free: int, training: int, still: int, engines: int, weights: int, most: float, who: str
+    total: int, free: int, training: int, still: int, engines: int, least: int, most: float, who: str
 ) -> float:
     """The share of a GPU's memory for one vLLM engine.
 
     Args:
         total, free: bytes of the GPU, before this engine.
         training: bytes that training will still take for this policy.
-        still: bytes that another policy on this GPU will still take, its engine left out.
+        still: bytes that another policy on this GPU will still take, its engine left out where it does not sleep.
         engines: engines that have to come up on this GPU, this one included.
-        weights: bytes of its own weights in fp32.
+        least: bytes without which the engine does not start.
         most: upper bound, the recipe's `sampling.vllm_memory`.
 
     Raises:
-        EnvironmentFault: less is left than the engine's own weights and a small cache need.
+        EnvironmentFault: less is left than the engine needs.
     """
-    least = weights // 2 + VLLM_SMALLEST_CACHE
-    # Training may take more than is estimated: an engine leaves room for that, unless it could not start then.
-    roomy = (free - REFUSAL * (training + still)) / engines
-    left = max(roomy, min(least, (free - training - still) / engines))
+    left = (free - training - still) / engines
     if left < least:
         other = f", the other policy {still / 2**30:.1f}" if still else ""
         raise EnvironmentFault(
@@ -177,7 +175,7 @@ def engine_share(
             hint="lower train.tokens_per_micro_batch or max_completion_tokens, give the policy more GPUs with "
             "train.sharding=fsdp2, or train an adapter (lora)",
         )
-    return round(min(most, left / total), 4)
+    return round(min(most, (least + engines_part(left - least, (training + still) / engines)) / total), 4)
 
 
 def engine_line(label: str, chosen: dict[str, Any]) -> str:
