@@ -114,6 +114,7 @@ def test_what_existing_tests_say_of_any_function_is_told_and_a_folder_of_them_is
     assert "test_*.py or *_test.py in it" in done.err
 
 
+@pytest.mark.slow
 def test_a_second_call_has_nothing_to_add(written, tmp_path):
     first, _ = written("--json")
     [file] = first.data["files"]
@@ -137,6 +138,7 @@ def test_a_file_of_that_name_that_is_somebody_elses_is_refused(written, tmp_path
     assert (tmp_path / "tests" / "test_mine_generated.py").read_text() == "assert True\n"
 
 
+@pytest.mark.slow
 def test_alarms_are_shown_with_their_evidence_and_nothing_is_written(written, tmp_path, monkeypatch):
     """Those that two samples agree on; what one alone says is counted."""
     monkeypatch.setitem(REPLIES, "sign", [*REPLIES["sign"], "assert sign(-3) == 1\nassert sign(-7) == 1"])

@@ -206,6 +206,7 @@ def test_verification_is_done_once_and_used_again(tmp_path, rows, monkeypatch):
     assert len(checked) == 23 + 22  # other limits, another verification
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tmp_path, capsys):
     source = write(tmp_path / "s.jsonl", map(row, range(150)))
     assert prepare(capsys, source, tmp_path / "whole")[0] == 0

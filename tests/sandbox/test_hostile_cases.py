@@ -54,7 +54,7 @@ def complaint(report: dict[str, Any], case: dict[str, Any]) -> str:
     return "" if report["status"] in statuses or all(passes) else f"status {report['status']}"
 
 
-@pytest.mark.parametrize("surrounded", [False, True], ids=["alone", "in a batch"])
+@pytest.mark.parametrize("surrounded", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["alone", "in a batch"])
 def test_every_case_gets_an_allowed_verdict(shared: Path, sandbox: LocalSandbox, surrounded: bool) -> None:
     if sandbox.layers["pids_cgroup"] and sandbox.layers["user_namespace"]:
         pytest.skip("no process limit here: a fork bomb must not run")

@@ -98,6 +98,7 @@ def other_work(tasks: int) -> Iterator[None]:
             process.kill()
 
 
+@pytest.mark.slow
 def test_other_work_of_the_same_user_makes_no_verdict() -> None:
     forks = "import os, threading\ndef f(x):\n    if os.fork() == 0: os._exit(0)\n    os.wait()\n    t = threading.Thread()\n    t.start()\n    t.join()\n    return x"
     waits = forks.replace("    if", "    import time; time.sleep(3)\n    if", 1)
