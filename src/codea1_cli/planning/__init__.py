@@ -96,7 +96,7 @@ VLLM_SMALLEST_CACHE = 1 * GIB
 
 def engines_part(surplus: float, training: float) -> float:
     """The engines' part of the bytes that nobody needs: trainings may take more than is estimated. In bytes."""
-    return surplus - min((REFUSAL - 1) * training, surplus / 2)
+    return surplus - max(0.0, min((REFUSAL - 1) * training, surplus / 2))
 
 
 VLLM_SEQUENCES = (256, 512)

@@ -50,6 +50,7 @@ def test_too_little_is_said_with_its_numbers():
         EnvironmentFault, match=r"code\[0\]: 22.0 GiB of the GPU are free, training needs 20.0.*at least 4.0"
     ):
         share(free=22)
+    assert share(free=23.5) == pytest.approx(3.5 / 80, abs=1e-4), "less than the estimate is tried"
 
 
 class Generation:

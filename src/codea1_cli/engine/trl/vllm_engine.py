@@ -15,7 +15,7 @@ from unittest.mock import patch
 from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.errors import EnvironmentFault, RunFailed, UserError
 from codea1_cli.methods.registry import method_of
-from codea1_cli.planning import VLLM_SEQUENCES, engines_part, find_shape
+from codea1_cli.planning import VLLM_OVERHEAD, VLLM_SEQUENCES, engines_part, find_shape
 from codea1_cli.planning.costs import RankMemory, at_once, rank_memory
 from codea1_cli.recipe.batching import Batches, batches
 from codea1_cli.recipe.schema import Recipe
@@ -160,14 +160,14 @@ def engine_share(
         training: bytes that training will still take for this policy.
         still: bytes that another policy on this GPU will still take, its engine left out where it does not sleep.
         engines: engines that have to come up on this GPU, this one included.
-        least: bytes without which the engine does not start.
+        least: bytes that the engine needs, its workspace, which may turn out smaller, among them.
         most: upper bound, the recipe's `sampling.vllm_memory`.
 
     Raises:
         EnvironmentFault: less is left than the engine needs.
     """
     left = (free - training - still) / engines
-    if left < least:
+    if left < least - VLLM_OVERHEAD:
         other = f", the other policy {still / 2**30:.1f}" if still else ""
         raise EnvironmentFault(
             f"{who}: {free / 2**30:.1f} GiB of the GPU are free, training needs {training / 2**30:.1f} of them{other}, "
