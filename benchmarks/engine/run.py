@@ -195,14 +195,14 @@ def trained(wish: argparse.Namespace, arm: str) -> dict[str, object] | None:
             + phase["judge_tail_s"]
         )
     busy = {role: (phase[f"{role}_sampling_s"] + phase[f"{role}_updating_s"]) / step for role in ("code", "test")}
-    peak = {role: middle([line[role].get("mfu", 0.0) for line in lines]) for role in busy}
+    peak = [f"{role} {middle([line[role]['mfu'] for line in lines]):.0%}" for role in busy if "mfu" in lines[0][role]]
     start = lines[0]["time"] - timing[0]["step_s"] - began
     parts = ", ".join(f"{key[:-2].replace('_', ' ')} {value:.2f}" for key, value in phase.items() if key != "step_s")
     tails = [one["judge_tail_s"] / one["step_s"] for one in timing[SKIPPED:]]
     return {
         "step_s": step,
         "rest": f"{step / path:.2f} of its critical path; busy: code {busy['code']:.0%}, test {busy['test']:.0%}; judge's tail {statistics.median(tails):.1%}, at most {max(tails):.1%}; "
-        f"of the peak in updates: code {peak['code']:.0%}, test {peak['test']:.0%}; first step after {start:.0f} s ({parts})",
+        f"of the peak in updates: {', '.join(peak) or 'not known'}; first step after {start:.0f} s ({parts})",
     }
 
 

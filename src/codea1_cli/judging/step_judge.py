@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from typing import Any, cast
 
@@ -45,7 +46,7 @@ from codea1_cli.judging.judge import (
     own_calls,
 )
 from codea1_cli.problems.problem import Problem
-from codea1_cli.sandbox.base import in_order
+from codea1_cli.sandbox.base import B, in_order
 from codea1_cli.sandbox.verdicts import Expected, Verdict
 
 OWN_CALLS = 8
@@ -167,10 +168,7 @@ class StepJudge:
         seen: dict[str, tuple[Any, ...]] = {"": (False, "the reply holds no program", ())}
         codes = [extract_code(text, problem.entry_point, mode=self.rules.mode) for text in texts]
         check, entry, new = self.judge.check, problem.entry_point, dict.fromkeys(code for code in codes if code)
-        runs = in_order(
-            lambda code: check(code, entry, list(expected), expected), new, min(len(new), self.workers) or 1
-        )
-        for code, result in runs:
+        for code, result in self._each(lambda code: check(code, entry, list(expected), expected), new).items():
             own = judged_book(tests, expected, result.verdicts) if result.loaded else ()
             seen[code] = (result.loaded, result.load_detail, own)
         return [Candidate(text, code, *seen[code]) for text, code in zip(texts, codes, strict=True)]
@@ -181,17 +179,18 @@ class StepJudge:
         Most candidates have answered their own suites' calls already. One marked `later` answers them here, with those
         of the others' suites, in one process. Earlier members are run until the pool is full.
         """
-        entry, check, room = problem.entry_point, self.judge.check, self.workers
+        entry, check = problem.entry_point, self.judge.check
         suites = [suite for one in candidates for suite in one.game.suites]
         calls = [str(test.call) for suite in suites for test in counting_tests(self.rules, suite)]
         late = {one.game.code: one.game for one in candidates if one.later}
         own = {call: known for call, known in own_answers(self.judge, problem, OWN_CALLS).items() if known.valid}
         asked = {code: [*open_calls(game), *calls] for code, game in late.items()}
         expected = reference_answers(self.judge, problem, [*calls, *chain.from_iterable(asked.values())]) | own
-        found = dict(in_order(lambda one: check(one, entry, asked[one], expected), late, min(len(late), room) or 1))
+        found = self._each(lambda code: check(code, entry, asked[code], expected), late)
         games = [answered(one.game, found[one.game.code].verdicts) if one.later else one.game for one in candidates]
         known, count = known_answers(games), dict.fromkeys([*calls, *own])
 
+        @cache
         def answers_of(code: str) -> Answers:
             told = {**(found[code].given if code in found else {}), **known.get(code, {})}
             if missing := [call for call in count if call not in told]:
@@ -200,11 +199,13 @@ class StepJudge:
 
         new = wrong_candidates(games, step)
         members = [*new, *(member for member in pool if member.code not in {one.code for one in new})]
-        size = self.rules.pool_size  # so many are asked in any case: side by side
-        told = dict(in_order(answers_of, [one.code for one in members[:size]], min(size, room)))
-        after = judged_pool(members, lambda code: told[code] if code in told else answers_of(code), size)
+        self._each(answers_of, [one.code for one in members[: self.rules.pool_size]])  # asked anyway: side by side
         judged = [replace(one, game=game, later=False) for one, game in zip(candidates, games, strict=True)]
-        return JudgedProblem(judged, after)
+        return JudgedProblem(judged, judged_pool(members, answers_of, self.rules.pool_size))
+
+    def _each(self, function: Callable[[str], B], codes: Collection[str]) -> dict[str, B]:
+        """By program, what `function` makes of it, as many at once as there is room for."""
+        return dict(in_order(function, codes, min(len(codes), self.workers) or 1))
 
     def owners(self, candidates: Sequence[Candidate]) -> list[int]:
         """For each candidate the one whose suites it is judged by: itself, or the first identical one if they share."""
@@ -225,8 +226,7 @@ class StepJudge:
     ) -> StepCandidate:
         """Runs the suites and the replayed book on one candidate. With `later` one that is wrong waits for
         `judge_pool`, which runs it anyway: that costs one process in place of two."""
-        later = later and self.rules.has_pool and candidate.is_wrong
-        rules, entry = self.rules, problem.entry_point
+        rules, entry, later = self.rules, problem.entry_point, later and self.rules.has_pool and candidate.is_wrong
         suites = [parse_suite(text, entry, cap=rules.cap, mode=rules.mode) for text in texts]
         replayed = [test for source in book if (test := read_book_test(source)) is not None]
         if rules.validation:

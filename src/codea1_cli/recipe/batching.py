@@ -103,9 +103,10 @@ def fullest(recipe: Recipe, policy: str, batches: Batches) -> tuple[int, int]:
 def micro_batches(recipe: Recipe, batches: Batches, length: float) -> int:
     """Micro-batches of a step on one rank, whose rows have `length` tokens on average; pairs up to twice as many."""
     most = batches.gradient_accumulation
-    fewest = ceil(batches.micro_batch * most * length / recipe.train.tokens_per_micro_batch)
     if method_of(recipe).pairs:
         fewest = filled(recipe, batches, ceil(2 * length)).gradient_accumulation
+    else:
+        fewest = ceil(batches.micro_batch * most * length / recipe.train.tokens_per_micro_batch)
     return batches.updates_per_step * (min(most, fewest) if _by_tokens(recipe) else most)
 
 

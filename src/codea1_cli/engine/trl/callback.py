@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from codea1_cli.engine.client import RankReport
 from codea1_cli.engine.preflight import preflight
 from codea1_cli.engine.trl.rank import fault_at
 from codea1_cli.errors import RunFailed, UserError
-from codea1_cli.planning import find_shape
+from codea1_cli.planning import ModelShape, find_shape
 from codea1_cli.planning.costs import update_passes
 from codea1_cli.planning.gpu_assignment import known_device
 from codea1_cli.recipe.batching import batches
@@ -153,16 +154,24 @@ def _peak_share(rank: TrainingRank) -> dict[str, float]:
     import torch
 
     device = known_device(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
-    spec, recipe, shape = rank.spec, rank.recipe, None
+    spec, recipe = rank.spec, rank.recipe
     seconds = rank.seconds.get(f"{spec.policy}_updating")
-    with contextlib.suppress(UserError):  # no decoder of the Llama family
-        shape = find_shape(recipe.model_of(spec.policy))
-    if device is None or shape is None or not seconds or rank.rollouts is None:
+    if device is None or not seconds or rank.rollouts is None:
+        return {}
+    if (shape := _shape(recipe.model_of(spec.policy))) is None:
         return {}
     tokens = rank.trainer.state.num_input_tokens_seen - rank.tokens_seen
     length = tokens / batches(recipe, spec.policy, spec.ranks).rows_per_step
     passes = update_passes(recipe, rank.updates_per_step, "vllm" if spec.use_vllm else "transformers")
     return {"mfu": passes * tokens * shape.forward_flops(length) / (seconds * spec.ranks * device.flops)}
+
+
+@cache
+def _shape(model: str) -> ModelShape | None:
+    """A model's shape, read once; None where it is no decoder of the Llama family."""
+    with contextlib.suppress(UserError):
+        return find_shape(model)
+    return None
 
 
 def _check_finite(rank: TrainingRank, step: int) -> None:
