@@ -35,11 +35,11 @@ class Replayed:
         whole_length(trainer, trainer.args.max_completion_length)
         return super().rollout(prompts, trainer)
 
-    def sample_groups(self, role, prompts, post):
+    def sample_groups(self, role, prompts, post, more=None):
         def real(texts):
             post({key: list(islice(cycle(self.real(role, key)), len(group))) for key, group in texts.items()})
 
-        return super().sample_groups(role, prompts, real)
+        return super().sample_groups(role, prompts, real, more)
 
     @staticmethod
     def real(role, key):

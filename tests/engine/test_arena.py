@@ -179,7 +179,7 @@ def test_each_candidate_of_a_shared_group_keeps_its_own_reply(tmp_path, monkeypa
         arena = Arena(load_recipe("tiny", settings), str(run.path), ["code[0]", "test[0]"])
         await arena.start(Schedule((("h",),), 1), {"h": problem}, [], 0, 1)
         await arena.post_candidates(1, {"h": replies})
-        views = (await arena.get_candidates(1, ["h"]))["h"]
+        views = (await arena.next_candidates(1, ["h"]))["h"]
         await arena.post_suites(1, [("h", 0, ["```python\nassert h() == 1\n```"] * 2)])
         await arena.finish_suites(1, ["h"])
         rewards = await arena.finish_candidates(1, ["h"])

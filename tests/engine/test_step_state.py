@@ -65,6 +65,24 @@ def shown(sparring, number=1, pool=POOL):
     return asyncio.run(play())
 
 
+def test_the_candidates_that_are_loaded_first_are_told_without_the_others():
+    async def play():
+        async def at_once(function, *arguments):
+            return function(*arguments)
+
+        step = StepState(1, Judge(Game()), dict.fromkeys("pq"), at_once, lambda _: (), lambda _: (), 7)
+        asked = [asyncio.create_task(step.first_views("pq")) for _ in range(2)]
+        await asyncio.sleep(0)
+        asked.pop().cancel()  # whoever gives up waiting takes nothing from the others
+        assert not asked[0].done()
+        await step.load_candidates({"q": [""]})
+        first, again = await asked[0], await step.first_views("pq")
+        await step.load_candidates({"p": [""]})
+        return list(first), list(again), list(await step.first_views("pq"))
+
+    assert asyncio.run(play()) == (["q"], ["q"], ["p", "q"])
+
+
 def test_only_candidates_that_seem_right_give_up_their_place():
     codes, records = shown(sparring=2)
     replaced = [index for index, code in enumerate(codes) if code != CANDIDATES[index].code]

@@ -4,6 +4,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from ray.exceptions import GetTimeoutError
 
 from codea1_cli.engine.client import ArenaClient
 from codea1_cli.engine.run_setup import Schedule
@@ -73,7 +74,7 @@ class Arena:
     def on_substitutes(self, step):
         return self.instead
 
-    def on_get_candidates(self, step, ids):
+    def on_next_candidates(self, step, ids):
         return {pid: self.candidates[pid] for pid in ids}
 
     def on_post_suites(self, step, groups):
@@ -94,7 +95,7 @@ class Arena:
 
 @pytest.fixture(autouse=True)
 def no_ray(monkeypatch):
-    monkeypatch.setattr("ray.get", lambda value: value)
+    monkeypatch.setattr("ray.get", lambda value, timeout=None: value)
 
 
 def problem(name):
@@ -137,6 +138,43 @@ def test_selected_groups_come_back_in_order_with_their_rewards():
     assert made.reward(None, None, row_reward=rows["row_reward"]) == rows["row_reward"]
     assert set(arena.suites) == {("p", 0), ("p", 1), ("q", 0), ("q", 1)}
     assert arena.suites["p", 0] == ["a", "b"]
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_where_prompts_may_join_a_problem_waits_for_its_own_candidates_alone(monkeypatch, early):
+    """`early`: the second problem is loaded while suites against the first are sampled; else when they all are."""
+    arena = Arena(
+        {pid: [CandidateView(f"{pid.upper()}0", True), CandidateView("x" * 500, True)] for pid in "pq"},
+        {pid: SuiteResults([[0.1, 0.2], []], [0]) for pid in "pq"},
+    )
+    monkeypatch.setattr(Arena, "on_next_candidates", lambda self, step, ids: {ids[0]: self.candidates[ids[0]]})
+
+    def get(value, timeout=None):
+        if timeout == 0 and not early:
+            raise GetTimeoutError
+        return value
+
+    def sample(role, prompts, n, on_chunk, more):
+        on_chunk(list(range(len(prompts))), [[[ord("a")]] * n for _ in prompts])
+        rounds.append([len(prompts), len(new := more())])
+        assert more() == [], "nobody is asked twice for what has come"
+        on_chunk([len(prompts) + i for i in range(len(new))], [[[ord("b")]] * n for _ in new])
+        return [[[ord("a")]] * n for _ in prompts] + [[[ord("b")]] * n for _ in new], None
+
+    monkeypatch.setattr("ray.get", get)
+    rounds = []
+    made = side(TestRollouts, arena, "test.max_prompt_tokens=200")
+    made.rank.trainer.use_vllm, made.rank.sample = True, sample
+    made.rank.trainer._last_loaded_step = 0
+    made.rank.log_probs = lambda asked, found: [[[-1.0]] * N for _ in asked]
+    rows = rollout(made)
+    assert rounds == ([[1, 1]] if early else [[1, 0], [1, 0]])
+    assert rows["row_reward"] == [0.1, 0.2, 0.1, 0.2]
+    assert arena.suites == {("p", 0): ["a", "a"], ("q", 0): ["b", "b"] if early else ["a", "a"]}
+    assert arena.skipped == [("p", 1), ("q", 1)]
+    shown = ["".join(map(chr, ids)) for ids in rows["prompt_ids"]]
+    assert [[name in text for name in ("P0", "Q0")] for text in shown] == [[True, False]] * 2 + [[False, True]] * 2
+    assert arena.calls.count("next_candidates") == 2
 
 
 def test_a_problem_without_a_candidate_to_attack_gives_full_masked_rows():
@@ -293,5 +331,5 @@ def test_self_play_returns_each_problems_candidates_and_then_its_selected_suites
     assert set(arena.suites) == {("p", 0), ("p", 1), ("q", 0), ("q", 1)}
     assert made.rank.sampled_tokens == {"code": 4, "test": 12}
     order = [call for call in arena.calls if call not in ("heartbeat", "substitutes")]
-    assert order == ["post_candidates", "get_candidates", "post_suites", "finish_suites"]
+    assert order == ["post_candidates", "next_candidates", "post_suites", "finish_suites"]
     assert made.rank.trainer.longest == [7, load_recipe("tiny").test.max_completion_tokens]

@@ -159,9 +159,9 @@ class Arena:
             pid: list(outcome.code_rewards) for pid, outcome in (await self.step(step).scored).items() if pid in ids
         }
 
-    async def get_candidates(self, step: int, ids: Sequence[str]) -> dict[str, list[CandidateView]]:
-        """The candidates of these problems as the Test LLM sees them."""
-        return {pid: await self.step(step).views(pid) for pid in ids}
+    async def next_candidates(self, step: int, ids: Sequence[str]) -> dict[str, list[CandidateView]]:
+        """Of these problems, the candidates that are loaded as the Test LLM sees them; waits for those of one."""
+        return await self.step(step).first_views(ids)
 
     async def post_suites(self, step: int, groups: Sequence[tuple[str, int, list[str]]]) -> None:
         """Takes suites as they are sampled; judging starts at once."""

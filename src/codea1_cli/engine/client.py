@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -62,12 +62,16 @@ class ArenaClient(Exchange):
             texts = {pid: self._real(pid, group) for pid, group in texts.items()}
         super().post_candidates(step, texts)
 
-    def get_candidates(self, step: int, ids: Sequence[str]) -> dict[str, list[CandidateView]]:
+    def next_candidates(self, step: int, ids: Sequence[str]) -> Callable[[bool], dict[str, list[CandidateView]]]:
         """As `Exchange`."""
-        found = super().get_candidates(step, ids)
+        answer = super().next_candidates(step, ids)
         if self.names is None:
-            return found
-        return {pid: [replace(view, code=self._shown(pid, view.code)) for view in found[pid]] for pid in found}
+            return answer
+
+        def shown(pid: str, views: Sequence[CandidateView]) -> list[CandidateView]:
+            return [replace(view, code=self._shown(pid, view.code)) for view in views]
+
+        return lambda wait: {pid: shown(pid, views) for pid, views in answer(wait).items()}
 
     def post_suites(self, step: int, groups: Sequence[tuple[str, int, list[str]]]) -> None:
         """As `Exchange`."""

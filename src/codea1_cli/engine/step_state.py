@@ -94,6 +94,12 @@ class StepState:
         """A problem's candidates; waits until all are extracted and loaded."""
         return await _slot(self._candidates, problem_id)
 
+    async def first_views(self, ids: Sequence[str]) -> dict[str, list[CandidateView]]:
+        """`views` of those of the problems whose candidates are loaded; waits until it is one of them at least."""
+        slots = {pid: _slot(self._candidates, pid) for pid in ids}
+        await asyncio.wait(slots.values(), return_when=asyncio.FIRST_COMPLETED)
+        return {pid: await self.views(pid) for pid, slot in slots.items() if slot.done()}
+
     async def views(self, problem_id: str) -> list[CandidateView]:
         """What the Test LLM sees in the place of each of the problem's candidates."""
         candidates = await self.candidates(problem_id)

@@ -139,6 +139,11 @@ def known_answers(candidates: Iterable[JudgedCandidate]) -> dict[str, dict[str, 
     return known
 
 
+def may_be_member(answers: Answers) -> bool:
+    """Whether what a program has answered so far leaves it a place in the pool: it has ended each call."""
+    return {verdict for verdict, _ in answers.values()} <= {Verdict.PASSED, Verdict.UNSCORED, *SHOWS_WRONG}
+
+
 def judged_pool(members: Sequence[PoolMember], answers_of: Callable[[str], Answers | None], size: int) -> JudgedPool:
     """The first `size` members that differ in behaviour, and what breaks them.
 

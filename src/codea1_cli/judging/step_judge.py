@@ -32,6 +32,7 @@ from codea1_cli.game.pool import (
     evidence,
     judged_pool,
     known_answers,
+    may_be_member,
     wrong_candidates,
 )
 from codea1_cli.game.rules import Game
@@ -55,8 +56,7 @@ OWN_CALLS = 8
 
 @dataclass(frozen=True)
 class Candidate:
-    """One completion of the Code LLM; `loaded` is None when the sandbox failed. `own`: the problem's own tests on it,
-    as many as the method asks for."""
+    """One completion of the Code LLM; `loaded` is None when the sandbox failed. `own`: the problem's tests on it."""
 
     completion: str
     code: str
@@ -174,11 +174,9 @@ class StepJudge:
         return [Candidate(text, code, *seen[code]) for text, code in zip(texts, codes, strict=True)]
 
     def judge_pool(self, problem: Problem, candidates: Sequence[StepCandidate], pool: Pool, step: int) -> JudgedProblem:
-        """Adds this step's wrong candidates to a problem's pool, and runs the members on the calls that count.
-
-        Most candidates have answered their own suites' calls already. One marked `later` answers them here, with those
-        of the others' suites, in one process. Earlier members are run until the pool is full.
-        """
+        """Adds this step's wrong candidates to a problem's pool, and runs the members on the calls that count, side by
+        side where it has room for them. Most candidates have answered their own suites' calls already; one marked
+        `later` answers them here, with those of the others' suites, in one process."""
         entry, check = problem.entry_point, self.judge.check
         suites = [suite for one in candidates for suite in one.game.suites]
         calls = [str(test.call) for suite in suites for test in counting_tests(self.rules, suite)]
@@ -186,20 +184,24 @@ class StepJudge:
         own = {call: known for call, known in own_answers(self.judge, problem, OWN_CALLS).items() if known.valid}
         asked = {code: [*open_calls(game), *calls] for code, game in late.items()}
         expected = reference_answers(self.judge, problem, [*calls, *chain.from_iterable(asked.values())]) | own
-        found = self._each(lambda code: check(code, entry, asked[code], expected), late)
-        games = [answered(one.game, found[one.game.code].verdicts) if one.later else one.game for one in candidates]
-        known, count = known_answers(games), dict.fromkeys([*calls, *own])
+        known, count = known_answers([one.game for one in candidates]), dict.fromkeys([*calls, *own])
+        run = cache(lambda code: check(code, entry, asked[code], expected))
 
         @cache
         def answers_of(code: str) -> Answers:
-            told = {**(found[code].given if code in found else {}), **known.get(code, {})}
-            if missing := [call for call in count if call not in told]:
-                told |= check(code, entry, missing, expected, stop_late=True).given  # it is no member then
-            return {call: answer for call, answer in told.items() if call in count}
+            told = {**(run(code).given if code in late else {}), **known.get(code, {})}
+            told = {call: answer for call, answer in told.items() if call in count}
+            if may_be_member(told) and (missing := [call for call in count if call not in told]):
+                told |= check(code, entry, missing, expected, stop_late=True).given
+            return told
 
+        likely = [member.code for member in pool if member.code not in late][: max(self.rules.pool_size - len(late), 0)]
+        self._each(lambda code: run(code) if code in late else answers_of(code), [*late, *likely])
+        games = [answered(one.game, run(one.game.code).verdicts) if one.later else one.game for one in candidates]
+        known |= known_answers(games)
         new = wrong_candidates(games, step)
         members = [*new, *(member for member in pool if member.code not in {one.code for one in new})]
-        self._each(answers_of, [one.code for one in members[: self.rules.pool_size]])  # asked anyway: side by side
+        self._each(answers_of, [one.code for one in members[: self.rules.pool_size]])
         judged = [replace(one, game=game, later=False) for one, game in zip(candidates, games, strict=True)]
         return JudgedProblem(judged, judged_pool(members, answers_of, self.rules.pool_size))
 
@@ -269,10 +271,8 @@ class StepJudge:
         )
 
     def suite_on_wrong(self, problem: Problem, wrong: str, text: str) -> SuiteResult:
-        """One suite on one wrong program; only the first K asserts count, so that long suites gain nothing.
-
-        The reference decides, also for a game that plays without it: figures of two games can be compared.
-        """
+        """One suite on one wrong program; only the first K asserts count, so that long suites gain nothing. The
+        reference decides, also for a game that plays without it: figures of two games can be compared."""
         if not self.rules.validation:
             rules = self.rules.model_copy(update={"validation": True})
             return StepJudge(rules, self.judge).suite_on_wrong(problem, wrong, text)

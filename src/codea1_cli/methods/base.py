@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Ids = list[int]
 OnChunk = Callable[[list[int], list[list[Ids]]], None]
+More = Callable[[], list[Ids]]  # prompts that have come since it was called last
 
 
 @dataclass(frozen=True)
@@ -42,21 +43,16 @@ class Step(Protocol):
 
     async def candidates(self, problem_id: str) -> list[Candidate]:
         """The problem's candidates in the order sampled, loaded; waits until they are posted."""
-        ...
 
     async def judge_suites(self, problem_id: str, index: int, texts: Sequence[str]) -> None:
         """Runs the suites `texts` and the replayed Mistake Book on candidate `index`; on one that goes into the pool
         `judge_pool` does."""
-        ...
 
     async def judged(self, problem_id: str, index: int) -> StepCandidate:
         """What `judge_suites` came to for candidate `index`; waits until its suites are posted and judged."""
-        ...
 
     async def judge_pool(self, problem_id: str, candidates: Sequence[StepCandidate]) -> JudgedProblem:
-        """The problem's candidates with all that ran on them, and its pool with this step's wrong ones in it, run on
-        the calls that count; without a pool in a game that has none."""
-        ...
+        """The problem's candidates with all that ran on them, and its pool, in a game that has one."""
 
     def attacked(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Which of a problem's candidates the Test LLM writes suites for."""
@@ -89,14 +85,13 @@ class Exchange:
         self._arena = arena
 
     @staticmethod
-    def _wait(answer: Any) -> Any:
+    def _wait(answer: Any, timeout: float | None = None) -> Any:
         import ray
 
-        return ray.get(answer)
+        return ray.get(answer, timeout=timeout)
 
     def substitutes(self, step: int) -> dict[str, str]:
-        """By the id of a problem that has left the schedule, which one is played in its place. Known when the step
-        before is scored."""
+        """By id of a problem that has left, the one played in its place; known once the step before is scored."""
         return self._wait(self._arena.substitutes.remote(step))
 
     def post_candidates(self, step: int, texts: dict[str, list[str]]) -> None:
@@ -107,9 +102,19 @@ class Exchange:
         """After a rank's last candidate: the rewards of these problems' candidates, when the whole step is scored."""
         return self._wait(self._arena.finish_candidates.remote(step, ids))
 
-    def get_candidates(self, step: int, ids: Sequence[str]) -> dict[str, list[CandidateView]]:
-        """The candidates of these problems, when they have been posted."""
-        return self._wait(self._arena.get_candidates.remote(step, ids))
+    def next_candidates(self, step: int, ids: Sequence[str]) -> Callable[[bool], dict[str, list[CandidateView]]]:
+        """Asks for candidates of these problems. The answer waits for those loaded first, or with False for none."""
+        from ray.exceptions import GetTimeoutError
+
+        asked = self._arena.next_candidates.remote(step, ids)
+
+        def answer(wait: bool) -> dict[str, list[CandidateView]]:
+            try:
+                return self._wait(asked, None if wait else 0)
+            except GetTimeoutError:
+                return {}
+
+        return answer
 
     def post_suites(self, step: int, groups: Sequence[tuple[str, int, list[str]]]) -> None:
         """Posts (problem id, candidate, suites); judging starts at once, and nobody waits."""
@@ -173,11 +178,15 @@ class Rank(Protocol):
     def sync_weights(self) -> None:
         """Brings the policy's weights into the sampling engine. A collective under FSDP2: every rank calls it."""
 
+    @property
+    def takes_more(self) -> bool:
+        """Whether prompts may join those that are being sampled."""
+
     def sample(
-        self, role: str, prompts: Sequence[Ids], n: int, on_chunk: OnChunk | None = None
+        self, role: str, prompts: Sequence[Ids], n: int, on_chunk: OnChunk | None = None, more: More | None = None
     ) -> tuple[list[list[Ids]], list[list[list[float]]] | None]:
         """`n` completions per prompt, as long as the role's may be: token ids [prompt][n][tokens], and log-probs in the
-        same shape or None."""
+        same shape or None. Those for prompts that `more` gave come last."""
 
     def log_probs(self, prompts: Sequence[Ids], completions: Sequence[Sequence[Ids]]) -> list[list[list[float]]]:
         """The policy's log-probs of completions [prompt][n][tokens], in the same shape."""
@@ -195,8 +204,7 @@ class Rollouts(ABC):
 
     @abstractmethod
     def reward(self, *args: Any, **kwargs: Any) -> list[float | None]:
-        """TRL's reward function, called with the rollout's columns by name: one reward per completion, None where it is
-        unscored."""
+        """TRL's reward function, given the rollout's columns by name: a reward per completion, None where unscored."""
 
     def state(self) -> dict[str, Any] | None:
         """What a checkpoint keeps for the next step, as JSON; None for nothing."""
@@ -221,8 +229,7 @@ class Method(ABC):
     """Whether a problem without a reference solution is an error."""
 
     pairs: ClassVar[bool] = False
-    """Whether it learns from pairs of prompt and completion (`data.pairs`) in place of what the policies sample: then
-    it has no rollouts, and nothing is judged but held-out samples."""
+    """Whether it learns from pairs (`data.pairs`): it has no rollouts then, and only held-out samples are judged."""
 
     @classmethod
     def of(cls, recipe: Named) -> Method:
@@ -231,13 +238,11 @@ class Method(ABC):
 
     @classmethod
     def also_ignores(cls, keys: Mapping[str, Any]) -> dict[str, str]:
-        """Keys and sections beside `ignores` that the settings in a recipe's nested `keys` leave without a use, and
-        which setting does."""
+        """Keys and sections beside `ignores` that settings in a recipe's nested `keys` leave unused, and which does."""
         return {}
 
     def policy(self, role: str) -> str:
-        """The policy that plays a role. It bears the name of the first role that it plays, whose section of the recipe
-        has its model, GPUs and learning rate."""
+        """The policy that plays a role, named as the first that it plays, whose section of the recipe is its own."""
         return role
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from codea1_cli.errors import RunFailed
@@ -68,23 +69,36 @@ class RoleRollouts(Rollouts):
         }
 
     def sample_groups(
-        self, role: str, prompts: Mapping[K, Ids], post: Callable[[dict[K, list[str]]], None]
+        self,
+        role: str,
+        prompts: Mapping[K, Ids],
+        post: Callable[[dict[K, list[str]]], None],
+        more: Callable[[], Mapping[K, Ids]] | None = None,
     ) -> dict[K, Group]:
-        """Samples a role's group of completions for each prompt; `post` gets the texts as they come."""
-        rank, keys = self.rank, list(prompts)
+        """Samples a role's group of completions for each prompt; `post` gets the texts as they come, and `more` gives
+        prompts that join the others."""
+        rank, asked = self.rank, dict(prompts)
 
         def on_chunk(part: list[int], completions: list[list[Ids]]) -> None:
             rank.count_tokens(role, [reply for group in completions for reply in group])
+            keys = list(asked)
             post({keys[i]: self.texts(group) for i, group in zip(part, completions, strict=True)})
 
-        asked = list(prompts.values())
+        def joining() -> list[Ids]:
+            new = more() if more is not None else {}
+            asked.update(new)
+            return list(new.values())
+
         with rank.sampling(role):
             rank.sync_weights()
-            found, scores = rank.sample(role, asked, rank.plans[role].group, on_chunk)
+            found, scores = rank.sample(
+                role, list(asked.values()), rank.plans[role].group, on_chunk, joining if more is not None else None
+            )
             if scores is None and rank.reports_logprobs:
-                scores = rank.log_probs(asked, found)
+                scores = rank.log_probs(list(asked.values()), found)
         return {
-            key: Group(prompts[key], found[i], scores[i] if scores is not None else None) for i, key in enumerate(keys)
+            key: Group(prompt, found[i], scores[i] if scores is not None else None)
+            for i, (key, prompt) in enumerate(asked.items())
         }
 
     def texts(self, completions: Sequence[Ids]) -> list[str]:
@@ -100,21 +114,40 @@ class RoleRollouts(Rollouts):
 
     def sample_suites(self, step: int, ids: Sequence[str]) -> dict[tuple[str, int], Group]:
         """Samples the suites against every candidate that is attacked, by problem and candidate, and posts them as they
-        are sampled."""
-        rank = self.rank
-        with rank.waiting("test"):
-            candidates = rank.arena.get_candidates(step, ids)
-        attacked = [(pid, i, view) for pid in ids for i, view in enumerate(candidates[pid]) if view.attack]
-        prompts = {(pid, i): self._attack(pid, view) for pid, i, view in attacked}
-        longest = rank.max_prompt_tokens["test"]
-        if too_long := [key for key, prompt in prompts.items() if len(prompt) > longest]:
-            rank.arena.skip_suites(step, too_long)
-        fitting = {key: prompt for key, prompt in prompts.items() if len(prompt) <= longest}
+        are sampled. Where prompts may join others, a problem waits for its own candidates alone."""
+        rank, left, asked = self.rank, list(ids), None
+
+        def come(wait: bool) -> dict[tuple[str, int], Ids]:
+            nonlocal asked
+            if not left:
+                return {}
+            asked = asked or rank.arena.next_candidates(step, list(left))
+            if not (found := asked(wait)):
+                return {}
+            asked, left[:] = None, [pid for pid in left if pid not in found]
+            return self._attacks(step, found)
 
         def post(texts: dict[tuple[str, int], list[str]]) -> None:
             rank.arena.post_suites(step, [(*key, group) for key, group in texts.items()])
 
-        return self.sample_groups("test", fitting, post)
+        sampled: dict[tuple[str, int], Group] = {}
+        while True:
+            with rank.waiting("test"):
+                prompts = come(wait=True)
+                while left and not rank.takes_more:
+                    prompts |= come(wait=True)
+            sampled |= self.sample_groups("test", prompts, post, partial(come, False) if rank.takes_more else None)
+            if not left:
+                return sampled
+
+    def _attacks(self, step: int, found: Mapping[str, Sequence[CandidateView]]) -> dict[tuple[str, int], Ids]:
+        """The prompts against the candidates that are attacked; those too long for the Test LLM get no suites."""
+        attacked = [(pid, i, view) for pid in found for i, view in enumerate(found[pid]) if view.attack]
+        prompts = {(pid, i): self._attack(pid, view) for pid, i, view in attacked}
+        longest = self.rank.max_prompt_tokens["test"]
+        if too_long := [key for key, prompt in prompts.items() if len(prompt) > longest]:
+            self.rank.arena.skip_suites(step, too_long)
+        return {key: prompt for key, prompt in prompts.items() if len(prompt) <= longest}
 
     def _attack(self, pid: str, view: CandidateView) -> Ids:
         game, rank = self.rank.game, self.rank

@@ -58,61 +58,94 @@ def test_every_prompt_gets_its_own_completions_whatever_the_chunks(lengths, n, c
         assert logprobs is None
 
 
-class Engine:
-    """vLLM's, as `LLM.generate` drives it: each step some of the requests end, in an order of their own."""
+class LLM:
+    """vLLM's `LLM`: requests are numbered as they come, each step some of them end, in an order of their own, and what
+    `generate` returns is sorted by number, whatever was enqueued meanwhile."""
 
-    def __init__(self, random):
-        self.random, self.open = random, []
+    def __init__(self, random, before):
+        self.llm_engine, self.request_counter = self, SimpleNamespace(counter=before)
+        self.random, self.open, self.asked, self.settings, self.steps = random, [], [], [], 0
+
+    def enqueue(self, prompts, sampling_params=None, use_tqdm=True):
+        self.settings.append((sampling_params, use_tqdm))
+        for prompt in prompts:
+            tokens, number = prompt["prompt_token_ids"], self.request_counter.counter
+            request = SimpleNamespace(request_id=str(number), finished=True)
+            row = len(self.asked)
+            request.outputs = [SimpleNamespace(token_ids=(len(tokens), row) if row % 3 else ())]
+            self.open.append(request)
+            self.asked.append(tokens)
+            self.request_counter.counter += 1
 
     def step(self):
+        self.steps += 1
         self.random.shuffle(self.open)
         count = self.random.randint(0, len(self.open))
         outputs, self.open = self.open[:count], self.open[count:]
         return outputs
 
+    def generate(self, prompts, sampling_params, use_tqdm):
+        self.enqueue(prompts, sampling_params, use_tqdm)
+        outputs = []
+        while self.open:
+            outputs += self.llm_engine.step()
+        return sorted(outputs, key=lambda output: int(output.request_id))
+
 
 class VLLMTrainer(FakeTrainer):
-    """As TRL samples with vLLM: one request a row, numbered on from those before, sorted in the end."""
+    """As TRL samples with vLLM: one request a row, and what `LLM.generate` returns."""
 
     use_vllm = True
 
     def __init__(self, random, before):
         super().__init__(True)
-        self.engine = Engine(random)
-        llm = SimpleNamespace(llm_engine=self.engine, request_counter=SimpleNamespace(counter=before))
-        self.vllm_generation = SimpleNamespace(llm=llm)
-        self.steps = 0
+        self.vllm_generation = SimpleNamespace(llm=LLM(random, before))
 
     def _generate_single_turn(self, prompt_ids, images, multimodal_fields, num_generations):
-        ids, scores = super()._generate_single_turn(prompt_ids, images, multimodal_fields, num_generations)
-        counter = self.vllm_generation.llm.request_counter
-        for tokens in ids:
-            request = SimpleNamespace(request_id=str(counter.counter), finished=True)
-            request.outputs = [SimpleNamespace(token_ids=tuple(tokens))]
-            self.engine.open.append(request)
-            counter.counter += 1
-        while self.engine.open:
-            self.engine.step()
-            self.steps += 1
-        return ids, scores
+        self.calls.append(prompt_ids)
+        prompts = [{"prompt_token_ids": ids} for ids in prompt_ids]
+        outputs = self.vllm_generation.llm.generate(prompts, sampling_params="as TRL says", use_tqdm=False)
+        ids = [list(output.outputs[0].token_ids) for output in outputs]
+        return ids, [[-0.5] * len(i) for i in ids]
 
 
 @given(
     lengths=st.lists(st.integers(1, 30), max_size=40),
+    late=st.lists(st.lists(st.integers(1, 30), max_size=5), max_size=6),
     n=st.integers(1, 4),
     chunk=st.none() | st.integers(1, 60),
     before=st.integers(0, 9),
-    shuffled=st.randoms(use_true_random=False),
+    seed=st.integers(0, 99),
 )
-def test_groups_that_vllm_has_ended_are_handed_over_once_and_as_they_are(lengths, n, chunk, before, shuffled):
-    trainer, seen = VLLMTrainer(shuffled, before), []
+def test_groups_that_vllm_has_ended_are_handed_over_once_and_as_they_are(lengths, late, n, chunk, before, seed):
+    trainer, seen, coming = VLLMTrainer(random.Random(seed), before), [], list(late)
+    joined = []
+
+    def more():
+        new = coming.pop(0) if coming else []
+        joined.extend(new)
+        return [[1] * length for length in new]
+
     prompts = [[1] * length for length in lengths]
-    completions, _ = sample_groups(
-        trainer, prompts, n, chunk=chunk, on_chunk=lambda part, groups: seen.extend(zip(part, groups, strict=True))
+    completions, logprobs = sample_groups(
+        trainer,
+        prompts,
+        n,
+        chunk=chunk,
+        on_chunk=lambda part, groups: seen.extend(zip(part, groups, strict=True)),
+        more=more if late else None,
     )
-    assert sorted(place for place, _ in seen) == list(range(len(prompts)))
+    lengths = [*lengths, *joined]
+    assert len(completions) == len(lengths)
+    assert sorted(place for place, _ in seen) == list(range(len(lengths)))
     assert dict(seen) == dict(enumerate(completions))
-    assert "step" not in vars(trainer.engine), "the engine is as it was"
+    for length, group, scores in zip(lengths, completions, logprobs or [], strict=bool(prompts)):
+        assert len(group) == n
+        assert all(ids == [EOS] or ids[0] == length for ids in group)
+        assert [len(ids) for ids in group] == [len(row) for row in scores]
+    llm = trainer.vllm_generation.llm
+    assert set(llm.settings) <= {("as TRL says", False)}, "what joins is sampled as the others"
+    assert {"step", "generate"}.isdisjoint(vars(llm)), "the engine is as it was"
     if chunk is None:
         assert len(trainer.calls) == bool(prompts)
 
@@ -131,11 +164,12 @@ def test_no_garbage_is_collected_while_vllm_samples(vllm):
 
 
 def test_vllm_hands_over_while_it_samples(monkeypatch):
-    monkeypatch.setattr("codea1_cli.engine.trl.sampling.HANDED_OVER", 4)
+    monkeypatch.setattr("codea1_cli.engine.trl.vllm_engine.HANDED_OVER", 4)
     trainer, when = VLLMTrainer(random.Random(1), 0), []
-    sample_groups(trainer, [[1]] * 20, 2, chunk=None, on_chunk=lambda part, _: when.append((trainer.steps, len(part))))
+    llm = trainer.vllm_generation.llm
+    sample_groups(trainer, [[1]] * 20, 2, chunk=None, on_chunk=lambda part, _: when.append((llm.steps, len(part))))
     assert len(when) > 2
-    assert when[0][0] < trainer.steps
+    assert when[0][0] < llm.steps
     assert sum(count for _, count in when) == 20
     assert all(2 * count >= 4 for _, count in when[:-1])
 

@@ -19,7 +19,7 @@ from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.trl import sampling
 from codea1_cli.evals.benchmark import EvalSet
 from codea1_cli.files import kept_json
-from codea1_cli.methods.base import Ids, OnChunk, Rollouts
+from codea1_cli.methods.base import Ids, More, OnChunk, Rollouts
 from codea1_cli.methods.registry import method_of
 from codea1_cli.models.sampler import SamplingSettings, cut_at_stop
 from codea1_cli.problems.problem import Problem
@@ -135,6 +135,12 @@ class TrainingRank:
         self.sampled_tokens[role] += sum(map(len, completions))
 
     # -- sampling --------------------------------------------------------------------------------------------------
+    @property
+    def takes_more(self) -> bool:
+        """As `Rank`: vLLM takes prompts at any time. On a CPU, where a step is repeated to the bit, nothing may depend
+        on what comes first; and an engine that sleeps would be woken for each few."""
+        return bool(self.trainer.use_vllm) and not self.recipe.sampling.vllm_sleep
+
     def sync_weights(self) -> None:
         """As `sampling.sync_weights`."""
         sampling.sync_weights(self.trainer)
@@ -145,11 +151,13 @@ class TrainingRank:
         prompts: Sequence[Ids],
         n: int,
         on_chunk: OnChunk | None = None,
+        more: More | None = None,
         settings: SamplingSettings | None = None,
     ) -> tuple[list[list[Ids]], list[list[list[float]]] | None]:
         """As `sampling.sample_groups`, with the role's length or other settings."""
+        chunk = self.recipe.sampling.chunk
         with sampling.sampling_as(self.trainer, settings or self.recipe.role(role).max_completion_tokens):
-            return sampling.sample_groups(self.trainer, prompts, n, chunk=self.recipe.sampling.chunk, on_chunk=on_chunk)
+            return sampling.sample_groups(self.trainer, prompts, n, chunk=chunk, on_chunk=on_chunk, more=more)
 
     def log_probs(self, prompts: Sequence[Ids], completions: Sequence[Sequence[Ids]]) -> list[list[list[float]]]:
         """As `sampling.log_probs`."""
@@ -173,7 +181,7 @@ class TrainingRank:
         sampling.sync_weights(self.trainer)
         seed += self.recipe.seed * 1000 + self.spec.rank
         with sampling.beside_training(self.trainer, seed):
-            return self.sample(role, prompts, n, on_chunk, settings)[0]
+            return self.sample(role, prompts, n, on_chunk, settings=settings)[0]
 
     # -- a step begins, is saved around, is evaluated --------------------------------------------------------------
     def step_begins(self) -> None:

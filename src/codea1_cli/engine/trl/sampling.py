@@ -9,13 +9,14 @@ import contextlib
 import copy
 import gc
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from codea1_cli.methods.base import Ids, OnChunk
+from codea1_cli.engine.trl.vllm_engine import as_they_end
+from codea1_cli.methods.base import Ids, More, OnChunk
 from codea1_cli.models.sampler import SamplingSettings
-from codea1_cli.planning import CHUNK, HANDED_OVER
+from codea1_cli.planning import CHUNK
 from codea1_cli.recipe.batching import longest
 from codea1_cli.recipe.schema import Recipe
 
@@ -40,6 +41,7 @@ def sample_groups(
     *,
     chunk: int | None,
     on_chunk: OnChunk | None = None,
+    more: More | None = None,
 ) -> tuple[list[list[Ids]], list[list[list[float]]] | None]:
     """Samples `n` completions for each prompt.
 
@@ -48,6 +50,8 @@ def sample_groups(
         chunk: sequences sampled together, rounded down to whole groups; None: 256, with vLLM 4096. Prompts of like
             length go together, so that little is padded.
         on_chunk: called with the prompts' indices and their completions: after each chunk, with vLLM as groups end.
+        more: with vLLM, asked again and again while the last chunk is sampled; its prompts join that, and their indices
+            come after those of `prompts`.
 
     Returns:
         completions[prompt][n] as token ids, never empty, and the sampler's log-probs in the same shape (None when the
@@ -70,12 +74,21 @@ def sample_groups(
             if new and on_chunk is not None:
                 on_chunk([part[place] for place in new], [ended[place] for place in new])
 
+        def taken_up(part: list[int] = part) -> list[Ids]:
+            new = more() if more is not None else []
+            for _ in new:
+                part.append(len(completions))
+                completions.append([])
+                logprobs.append([])
+            return new
+
         flat = [list(prompts[i]) for i in part for _ in range(n)]
         with contextlib.ExitStack() as stack:
             if trainer.use_vllm:
                 stack.enter_context(without_gc())
-            if trainer.use_vllm and on_chunk:
-                stack.enter_context(_as_they_end(trainer, n, eos, hand_over))
+            if trainer.use_vllm and (on_chunk or more):
+                last = start + groups >= len(order)
+                stack.enter_context(as_they_end(trainer, n, eos, hand_over, taken_up if more and last else None))
             ids, scores = trainer._generate_single_turn(flat, None, {}, n)
         scored = scored and scores is not None
         for place, i in enumerate(part):
@@ -86,35 +99,6 @@ def sample_groups(
                 logprobs[i] = [list(scores[row]) or [0.0] for row in rows]
         hand_over({place: completions[i] for place, i in enumerate(part)})
     return completions, logprobs if scored and prompts else None
-
-
-@contextlib.contextmanager
-def _as_they_end(trainer: Any, n: int, eos: int, take: Callable[[dict[int, list[Ids]]], None]) -> Iterator[None]:
-    """While vLLM samples inside: `take` gets groups of n sequences by their number, as soon as all of a group have
-    ended, several at a time. What is judged then is judged beside the sampling of the others."""
-    llm = trainer.vllm_generation.llm
-    engine, first = llm.llm_engine, llm.request_counter.counter
-    step = engine.step
-    ended: dict[int, dict[int, Ids]] = {}
-    whole: dict[int, list[Ids]] = {}
-
-    def watched() -> Any:
-        outputs = step()
-        for output in outputs:
-            if output.finished:
-                place, row = divmod(int(output.request_id) - first, n)
-                group = ended.setdefault(place, {})
-                group[row] = list(output.outputs[0].token_ids) or [eos]
-                if len(group) == n:
-                    whole[place] = [group[row] for row in range(n)]
-                    del ended[place]
-        if n * len(whole) >= HANDED_OVER:
-            take(dict(whole))
-            whole.clear()
-        return outputs
-
-    with patch.object(engine, "step", watched):
-        yield
 
 
 def make_sampler(trainer: Any, recipe: Recipe, role: str, plain: Any) -> None:

@@ -2,7 +2,8 @@
 
 TRL builds the engine inside its trainer. There is no setting for a seed per run, for a share of memory that follows
 from what is free, or for a check that the weights arrived. This module adds the three at TRL's names
-`vllm_generation.LLM`, `VLLMGeneration.sync_weights` and `VLLMGeneration._iter_named_params`, pinned by a test.
+`vllm_generation.LLM`, `VLLMGeneration.sync_weights` and `VLLMGeneration._iter_named_params`, pinned by a test; and it
+listens to vLLM's `LLM.generate` and `LLMEngine.step`, to hand over what has ended and to add what has come.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from unittest.mock import patch
 
 from codea1_cli.engine.ranks import RankSpec
 from codea1_cli.errors import EnvironmentFault, RunFailed, UserError
+from codea1_cli.methods.base import Ids, More
 from codea1_cli.methods.registry import method_of
-from codea1_cli.planning import VLLM_OVERHEAD, VLLM_SEQUENCES, engines_part, find_shape
+from codea1_cli.planning import HANDED_OVER, VLLM_OVERHEAD, VLLM_SEQUENCES, engines_part, find_shape
 from codea1_cli.planning.costs import RankMemory, at_once, rank_memory
 from codea1_cli.recipe.batching import Batches, batches
 from codea1_cli.recipe.schema import Recipe
@@ -148,6 +150,44 @@ def _sum(tensor: Any, dtype: Any) -> Any:
     import torch
 
     return tensor.detach().to(dtype).sum(dtype=torch.float32)
+
+
+@contextlib.contextmanager
+def as_they_end(
+    trainer: Any, n: int, eos: int, take: Callable[[dict[int, list[Ids]]], None], more: More | None
+) -> Iterator[None]:
+    """While vLLM samples inside: `take` gets groups of n sequences by their number, as soon as all of a group have
+    ended, several at a time. What is judged then is judged beside the sampling of the others. Prompts of `more` join
+    what is sampled, n times each, as if they had been the last of those asked for."""
+    llm = trainer.vllm_generation.llm
+    engine, first = llm.llm_engine, llm.request_counter.counter
+    step, generate, settings = engine.step, llm.generate, dict[str, Any]()
+    ended: dict[int, dict[int, Ids]] = {}
+    whole: dict[int, list[Ids]] = {}
+
+    def watched() -> Any:
+        outputs = step()
+        for output in outputs:
+            if output.finished:
+                place, row = divmod(int(output.request_id) - first, n)
+                group = ended.setdefault(place, {})
+                group[row] = list(output.outputs[0].token_ids) or [eos]
+                if len(group) == n:
+                    whole[place] = [group[row] for row in range(n)]
+                    del ended[place]
+        if n * len(whole) >= HANDED_OVER:
+            take(dict(whole))
+            whole.clear()
+        if new := [{"prompt_token_ids": list(ids)} for ids in (more() if more else []) for _ in range(n)]:
+            llm.enqueue(new, **settings)
+        return outputs
+
+    def noted(prompts: Any, **given: Any) -> Any:
+        settings.update(given)
+        return generate(prompts, **given)
+
+    with patch.object(engine, "step", watched), patch.object(llm, "generate", noted):
+        yield
 
 
 def engine_share(
