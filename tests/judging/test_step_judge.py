@@ -293,7 +293,7 @@ def test_this_steps_wrong_programs_and_earlier_ones_are_the_pool(judge):
     assert pool.after(before) == pool.members
 
 
-def test_alike_programs_and_those_that_run_out_of_time_are_no_members(judge):
+def test_alike_programs_and_those_that_run_out_of_time_are_no_members(judge, monkeypatch):
     one = judge("judge.time_limit_s=1")
     alike = "```python\ndef double(n):\n    return n * n\n```"
     loops = f"```python\n{LOOPS}```"
@@ -302,9 +302,14 @@ def test_alike_programs_and_those_that_run_out_of_time_are_no_members(judge):
         PoolMember(LOOPS, "assert double(3) == 6", True, 1),
         PoolMember(SQUARE, "assert double(4) == 8", False, 1),
     )
+    asked, check = [], one.judge.check
+    monkeypatch.setattr(
+        one.judge, "check", lambda code, *rest, **more: asked.append(code) or check(code, *rest, **more)
+    )
     pool = one.judge_pool(DOUBLE, problem, before, 2).pool
     assert [member.code for member in pool.members] == [problem[0].candidate.code]
     assert pool.after(before) == pool.members
+    assert LOOPS not in asked, "what is known to run out of time is not run again"
 
 
 def test_a_member_on_which_the_sandbox_fails_stays_and_counts_for_nothing(judge, monkeypatch):
