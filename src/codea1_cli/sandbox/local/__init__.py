@@ -31,7 +31,7 @@ from codea1_cli.sandbox.base import (
 )
 from codea1_cli.sandbox.local import cgroup
 from codea1_cli.sandbox.local.child_monitor import ChildReport
-from codea1_cli.sandbox.local.programs import run_module, run_program
+from codea1_cli.sandbox.local.programs import Packages, run_module, run_program
 from codea1_cli.sandbox.local.worker import STAGE, Worker, WorkerLost
 
 T = TypeVar("T")
@@ -43,8 +43,8 @@ class LocalSandbox:
     workers: how many programs may run at once for each hash seed. python: the candidates' interpreter (3.10 or
     newer), default this one. require: layers that must work, names of `base.LAYERS`. without: layers to leave out.
     apart: give every call a fork of its own, also where a program keeps no state. environment: what else programs find
-    around them. Raises EnvironmentFault when the interpreter does not start or a required layer is missing, UserError
-    for an unknown layer.
+    around them. compiling: have the packages that programs import compiled (`Packages`). Raises EnvironmentFault when
+    the interpreter does not start or a required layer is missing, UserError for an unknown layer.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class LocalSandbox:
         warm: Iterable[str] = ("numpy",),
         apart: bool = False,
         environment: SandboxEnvironment = SandboxEnvironment(),
+        compiling: bool = True,
     ) -> None:
         self.workers = max(1, workers)
         self.python = python or sys.executable
@@ -83,6 +84,7 @@ class LocalSandbox:
         self.hello = first.hello
         self._working.discard(first)
         self._give(0, first)
+        self._packages = Packages(self.python, first.hello["path"] if compiling else (), first.hello["tag"])
         self.layers = layer_report(first.hello["layers"], parents, without)
         try:
             demand_layers(self.layers, require)
@@ -148,6 +150,7 @@ class LocalSandbox:
         given: str = "null",
     ) -> ProgramRun:
         """Loads a program and evaluates calls in it. Our own failure gives `loaded` None and `unscored` answers."""
+        self._packages.prepare(program)
         began = time.monotonic()
         head = json.dumps({"program": program, "entry": entry_point, "calls": list(calls), "apart": self.apart})
         job = f'{head[:-1]}, "given": {given}}}'.encode()  # `given` is text already: it may be long
@@ -162,6 +165,8 @@ class LocalSandbox:
 
         Our own failure gives `loaded` None and `unscored` outcomes.
         """
+        for text in (module.code, module.tests):
+            self._packages.prepare(text)
         began = time.monotonic()
         job, head = module.encode()
         run = self._try_twice(job, hash_seed, lambda watch: run_module(watch, module, head, limits))

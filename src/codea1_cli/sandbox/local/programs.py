@@ -1,20 +1,32 @@
-"""One program's run, or one unittest module's, put together from what the children answered."""
+"""One program's run, or one unittest module's, put together from what the children answered; before it, the bytecode of
+the packages that the program imports."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import importlib.metadata
 import math
 import os
+import re
 import signal
-from collections.abc import Callable
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from codea1_cli.environment import program_environment
 from codea1_cli.sandbox.base import Limits, ProgramRun, UnitModule, UnitRun
 from codea1_cli.sandbox.local.child_monitor import ChildReport, Frame, Kind
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, TestOutcome, Value, Verdict
 
 _CLOCK = 8  # digits before a value: the microseconds that it took (`jailed/child.py`)
 _RELOAD_LIMITS = 3  # a program may spend this many load limits on being loaded again
+_COMPILE_S = 60.0  # sympy takes 2 s; what a giant on a slow file system has not by then is left to its programs
+_WORD = re.compile(r"\w+")
 
 
 class Watch(Protocol):
@@ -157,3 +169,125 @@ def _outcome(frame: Frame) -> TestOutcome:
         return TestOutcome(Verdict.SKIPPED) if detail == "skip" else TestOutcome(Verdict.PASSED)
     verdict = Verdict.TAMPERED if frame.kind is Kind.UNENCODABLE else Verdict[frame.kind.name]
     return TestOutcome(verdict, detail)
+
+
+class Packages:
+    """The installed packages that programs may import. Thread-safe.
+
+    No program can keep bytecode, so one that nobody compiled would be compiled at every run, which counts as loading.
+    The interpreter compiles it here, once, with what it requires, its tests left out; nothing of it is run. Import
+    statements alone tell what a program imports: `__import__("sympy")` is compiled by its program, as ever.
+
+    python: the programs' interpreter. path: its `sys.path`. tag: what it calls its bytecode.
+    """
+
+    def __init__(self, python: str, path: Sequence[str], tag: str) -> None:
+        self._python, self._tag = python, tag
+        # What else is on the path no program sees (`namespaces.readable_paths`).
+        self._folders = [p for p in path if os.path.basename(p) in ("site-packages", "dist-packages")]
+        names: set[str] = set()
+        for folder in self._folders:
+            with contextlib.suppress(OSError):
+                names.update(entry.partition(".")[0] for entry in os.listdir(folder))
+        self._pending = names - sys.stdlib_module_names
+
+    def prepare(self, program: str) -> None:
+        """Has the packages compiled that a program imports, and waits for it, outside of the program's time. Each is
+        looked at once; where it cannot be done the program does without."""
+        if "import" not in program or self._pending.isdisjoint(_WORD.findall(program)):
+            return
+        from codea1_cli.extract.source import imports, parse
+
+        tree = parse(program)
+        for name in self._pending & (imports(tree) if tree else set()):
+            with contextlib.suppress(Exception):
+                self._compile(name)
+            self._pending.discard(name)
+
+    def _compile(self, name: str) -> None:
+        """Other threads and processes that want the package wait for the one that compiles it."""
+        if not self._uncompiled([name]):
+            return
+        deadline = time.monotonic() + _COMPILE_S
+        lock = os.open(self._places(name)[0], os.O_RDONLY)
+        try:
+            while not _locked(lock):
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(0.05)
+            if files := self._uncompiled(self._required(name)):  # another may have done it meanwhile
+                subprocess.run(
+                    [self._python, "-I", "-X", "utf8", "-m", "compileall", "-q", "-i", "-"], cwd="/", umask=0o022,
+                    input=os.fsencode("\n".join(files)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                    env=program_environment(0), timeout=max(deadline - time.monotonic(), 0.0),
+                )  # fmt: skip
+        finally:
+            os.close(lock)
+
+    def _places(self, name: str) -> list[str]:
+        """Where a package or module lies: a namespace package in several folders."""
+        places = [os.path.join(folder, name + end) for folder in self._folders for end in ("", ".py")]
+        return [place for place in places if os.path.exists(place)]
+
+    def _uncompiled(self, names: Iterable[str]) -> list[str]:
+        """The sources without bytecode, in order, where it could be written."""
+        found = []
+        for place in (place for name in names for place in self._places(name)):
+            alone = [(os.path.dirname(place), list[str](), [os.path.basename(place)])]
+            for folder, below, files in alone if os.path.isfile(place) else os.walk(place):
+                below[:] = sorted(set(below) - {"tests", "__pycache__"})
+                cache = os.path.join(folder, "__pycache__")
+                stems = [file[:-3] for file in files if file.endswith(".py")]
+                missing = [
+                    f"{folder}/{stem}.py"
+                    for stem in stems
+                    if not _is_compiled(f"{folder}/{stem}.py", f"{cache}/{stem}.{self._tag}.pyc")
+                ]
+                if missing and os.access(cache if os.path.isdir(cache) else folder, os.W_OK):
+                    found += missing
+        return found
+
+    def _required(self, name: str) -> list[str]:
+        """The modules of what a package requires, of what that requires and so on, and the package at the end."""
+        modules: dict[str, set[str]] = {}
+        requires: dict[str, list[str]] = {}
+        for one in importlib.metadata.distributions(path=self._folders):
+            listed = (one.read_text("top_level.txt") or "").split()
+            own = listed or [file.parts[0].partition(".")[0] for file in one.files or ()]
+            known = _normal(one.metadata["Name"] or "")
+            modules[known] = self._pending.intersection(own)
+            requires[known] = [_normal(line) for line in one.requires or () if "extra" not in line.partition(";")[2]]
+        order: dict[str, None] = {}
+        todo = [known for known, own in modules.items() if name in own]
+        while todo:
+            if (known := todo.pop(0)) in modules and known not in order:
+                order[known] = None
+                todo += requires[known]
+        required = [module for known in reversed(order) for module in sorted(modules[known]) if module != name]
+        return [*dict.fromkeys(required), name]
+
+
+def _normal(requirement: str) -> str:
+    """A distribution's name as it is compared, without what may follow in a requirement."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement, maxsplit=1)[0]).lower()
+
+
+def _is_compiled(source: str, compiled: str) -> bool:
+    """Whether Python would take this bytecode: by the source's time and size, unless a flag says else (PEP 552)."""
+    try:
+        with open(compiled, "rb") as file:
+            flags, *made_of = struct.unpack("<4xIII", file.read(16))
+        status = os.stat(source)
+    except (OSError, struct.error):
+        return False
+    return bool(flags) or made_of == [int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF]
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: what is compiled twice does no harm
+        pass
+    return True

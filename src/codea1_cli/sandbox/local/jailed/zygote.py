@@ -111,8 +111,8 @@ class Zygote:
         if not self.jail.alone:  # what the child started would outlive a zygote that is killed outright
             signal.signal(signal.SIGTERM, lambda *_: self.leave())
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
-        layers = self.jail.layers
-        self.reply(layers=layers, python=sys.version.split()[0], failed=failed, user=os.getuid())
+        known = {"python": sys.version.split()[0], "path": sys.path, "tag": sys.implementation.cache_tag}
+        self.reply(layers=self.jail.layers, failed=failed, user=os.getuid(), **known)
 
     def reply(self, **fields) -> None:
         """Sends one message to the parent."""
