@@ -17,7 +17,7 @@ from codea1_cli.extract.pytests import convert_tests
 from codea1_cli.extract.source import imports, parse
 from codea1_cli.judging.compare import same
 from codea1_cli.judging.references import NEED_FACTOR, ReferenceCache, References, call_limit
-from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox
+from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox, at_most
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected, Value, Verdict, verdict_of
 
 if TYPE_CHECKING:  # a judge needs the standard library alone
@@ -72,7 +72,7 @@ class Judge:
     def __init__(
         self, sandbox: Sandbox, *, limits: Limits, tolerance: float = 1e-6, cache: ReferenceCache | None = None
     ) -> None:
-        self.sandbox, self.workers = sandbox, getattr(sandbox, "workers", 1)
+        self.sandbox, self.most = sandbox, at_most(sandbox)
         self.limits = limits
         self.tolerance = tolerance
         self.cache = cache if cache is not None else ReferenceCache()
@@ -125,14 +125,14 @@ class Judge:
             return [answer for run in runs for answer in run.answers]
 
         def beside(rest: list[str], limits: Limits) -> list[Answer]:
-            size = math.ceil(len(rest) / self.workers) or 1
+            size = math.ceil(len(rest) / self.most) or 1
             return side_by_side([rest[start : start + size] for start in range(0, len(rest), size)], limits)
 
         ask = partial(self.sandbox.run, program, entry_point)
         run = ProgramRun(True)
         if patience:
             full = replace(limits, patience=patience, stop_after=patience)
-            first = replace(full, stop_after=1, enough_s=ENOUGH_S) if self.workers > 1 else full
+            first = replace(full, stop_after=1, enough_s=ENOUGH_S) if self.most > 1 else full
             run = ask(calls, first)
             while (rest := calls[len(run.answers) :]) and _late(run.answers[-1:]):
                 if (left := patience - len(_late(run.answers))) <= 0:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codea1_cli.judging.compare import same
-from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox
+from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox, at_most
 from codea1_cli.sandbox.values import Unreadable, decode, show
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected
 
@@ -56,7 +56,8 @@ class References:
         self._settings = f"{tolerance!r} {limits.time_s!r} {limits.memory_mb} cpu"
         self._guard = threading.Lock()
         self._asked: dict[tuple[str, str, str, float], Future[Expected]] = {}  # what is being answered
-        self._threads = ThreadPoolExecutor(getattr(sandbox, "workers", 1), thread_name_prefix="reference")
+        self._parts = max(2, min(at_most(sandbox), 8))  # into which the calls go after one that is out of time
+        self._threads = ThreadPoolExecutor(at_most(sandbox), thread_name_prefix="reference")
 
     def answers(
         self, reference: str, entry_point: str, calls: Sequence[str], own: Iterable[str] = ()
@@ -109,7 +110,7 @@ class References:
     def _ask(self, question: _Question, calls: list[str], first: dict[str, Answer]) -> None:
         """Has the reference answer `calls` of a question, under the second hash seed those that are in `first`.
 
-        A call that runs out of time ends the run: the calls after it go on in two halves, in other threads.
+        A call that runs out of time ends the run: the calls after it go on in parts, in other threads.
         """
         seed = HASH_SEEDS[1] if first else HASH_SEEDS[0]
         limits = replace(self.limits, cpu_s=question.limit, stop_after=1)
@@ -117,9 +118,9 @@ class References:
         try:
             run = self.sandbox.run(question.reference, question.entry_point, calls, limits, seed)
             rest = calls[len(run.answers) :]
-            for part in (rest[: len(rest) // 2], rest[len(rest) // 2 :]):
-                if part:
-                    self._threads.submit(self._ask, question, part, {c: first[c] for c in part} if first else {})
+            size = math.ceil(len(rest) / self._parts) or 1
+            for part in (rest[start : start + size] for start in range(0, len(rest), size)):
+                self._threads.submit(self._ask, question, part, {c: first[c] for c in part} if first else {})
             for call, answer in zip(calls, run.answers, strict=False):
                 if not first and answer.kind is AnswerKind.VALUE:
                     again[call] = answer

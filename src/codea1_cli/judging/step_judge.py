@@ -207,7 +207,7 @@ class StepJudge:
 
     def _each(self, function: Callable[[str], B], codes: Collection[str]) -> dict[str, B]:
         """By program, what `function` makes of it, as many at once as there is room for."""
-        return dict(in_order(function, codes, min(len(codes), self.workers) or 1))
+        return dict(in_order(function, codes, min(len(codes), self.judge.most) or 1))
 
     def owners(self, candidates: Sequence[Candidate]) -> list[int]:
         """For each candidate the one whose suites it is judged by: itself, or the first identical one if they share."""

@@ -136,9 +136,10 @@ class Sandbox(Protocol):
     missing, empty where it works.
 
     What else a backend has is used: `run_unit(module, limits, hash_seed)` (unittest modules: a `UnitRun`), `hello`
-    (`python`: the version that programs have), `cpu_seconds()` (of its programs so far), `requests` (what it runs at
-    once, where several callers share a request), `trouble` and `hint` (its last failure and the way out, as texts),
-    `failures` (how many of each kind so far) and `check(module)` (the canaries of a module, run where programs run).
+    (`python`: the version that programs have), `cpu_seconds()` (of its programs so far), `most` (callers that it keeps
+    busy where some wait for long), `requests` (what it runs at once, where several callers share a request), `trouble`
+    and `hint` (its last failure and the way out, as texts), `failures` (how many of each kind so far) and
+    `check(module)` (the canaries of a module, run where programs run).
     """
 
     workers: int
@@ -161,6 +162,11 @@ class Sandbox(Protocol):
 
     def close(self) -> None:
         """Ends what the backend holds; a program that is asked for afterwards is unscored."""
+
+
+def at_most(sandbox: Sandbox) -> int:
+    """How many callers of `run` a backend keeps busy at the most."""
+    return getattr(sandbox, "most", getattr(sandbox, "workers", 1))
 
 
 A = TypeVar("A")

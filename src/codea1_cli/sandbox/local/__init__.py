@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from queue import LifoQueue
+from queue import Empty, LifoQueue
 from typing import TypeVar
 
 import codea1_cli
@@ -36,11 +37,15 @@ from codea1_cli.sandbox.local.worker import STAGE, Worker, WorkerLost
 
 T = TypeVar("T")
 
+_LONG_S = 0.1  # most programs take milliseconds: who has waited twice as long for a place waits for one that never ends
+_SPARE = 2  # for each place, how many more there may be while processors have nothing to do
+
 
 class LocalSandbox:
     """Runs programs in jailed forks of warm interpreters on this machine. Thread-safe.
 
-    workers: how many programs may run at once for each hash seed. python: the candidates' interpreter (3.10 or
+    workers: how many programs may run at once for each hash seed, `most` while programs hold all these places for long
+    and the machine has processors to spare. python: the candidates' interpreter (3.10 or
     newer), default this one. require: layers that must work, names of `base.LAYERS`. without: layers to leave out.
     apart: give every call a fork of its own, also where a program keeps no state. environment: what else programs find
     around them. compiling: have the packages that programs import compiled (`Packages`). Raises EnvironmentFault when
@@ -59,6 +64,7 @@ class LocalSandbox:
         compiling: bool = True,
     ) -> None:
         self.workers = max(1, workers)
+        self.most = self.workers * (1 + _SPARE)
         self.python = python or sys.executable
         self.apart = apart
         without = check_layers(without)
@@ -78,6 +84,8 @@ class LocalSandbox:
         self._working: set[Worker] = set()
         self._all: weakref.WeakSet[Worker] = weakref.WeakSet()
         self._idle: dict[int, LifoQueue[Worker | None]] = {}
+        self._spare: dict[int, list[Worker | None]] = {}  # places that are not lent
+        self._lent: list[float] = []  # when places were lent, the last of them
         # A zygote is told to end with the thread that started it, so one thread that stays starts them all.
         self._starts = ThreadPoolExecutor(1, thread_name_prefix="codea1-sandbox")
         first = self._take(0)
@@ -109,8 +117,8 @@ class LocalSandbox:
                 self._idle[seed] = LifoQueue()
                 for _ in range(self.workers):
                     self._idle[seed].put(None)  # a place whose zygote is started when it is first needed
-            queue = self._idle[seed]
-        worker = queue.get()
+                self._spare[seed] = [None] * (self.most - self.workers)
+        worker = self._place(seed)
         try:
             if self._closed:
                 raise WorkerLost("the sandbox is closed")
@@ -119,11 +127,26 @@ class LocalSandbox:
                 worker = None
             worker = worker or self._start(seed)
         except BaseException:
-            queue.put(None)
+            self._give(seed, None)
             raise
         self._working.add(worker)
         self._all.add(worker)
         return worker
+
+    def _place(self, seed: int) -> Worker | None:
+        """A place, and the zygote in it. Where all are held for long while processors have nothing to do, one is lent:
+        programs that never end do not keep the others waiting. Half of what idles is left to other processes."""
+        since, idle = time.monotonic(), math.inf
+        while True:
+            with contextlib.suppress(Empty):
+                return self._idle[seed].get(timeout=_LONG_S)
+            now, idles = time.monotonic(), cgroup.idle_seconds()
+            with self._lock:
+                lent = sum(when > since for when in self._lent)
+                if self._spare[seed] and (idles - idle) / (now - since) / 2 >= 1 + lent:
+                    self._lent = [*self._lent[-self.most :], now]
+                    return self._spare[seed].pop()
+            since, idle = now, idles
 
     def pids(self) -> list[int]:
         """The zygotes that are at work now."""
@@ -137,6 +160,10 @@ class LocalSandbox:
         if self._closed and worker is not None:
             worker.close()
             worker = None
+        with self._lock:
+            if len(self._spare[seed]) < self.most - self.workers:  # one is lent: it is taken back
+                self._spare[seed].append(worker)
+                return
         self._idle[seed].put(worker)
 
     def run(
@@ -215,6 +242,11 @@ class LocalSandbox:
                     if worker is not None:
                         worker.close()
                     queue.put(None)
+        for spare in self._spare.values():
+            for place, worker in enumerate(spare):
+                if worker is not None:
+                    worker.close()
+                    spare[place] = None
         self._starts.shutdown(wait=False)
 
     def __enter__(self) -> LocalSandbox:

@@ -30,6 +30,19 @@ def _own_folders() -> dict[str, Path]:
     return folders
 
 
+def idle_seconds() -> float:
+    """For how long the processors that this process may use have had nothing to do, added up since the machine started;
+    0 where nobody tells, and where a quota bounds how much of them we get."""
+    try:
+        quota = (ROOT / "cpu.max").read_text(encoding="ascii") if (ROOT / "cpu.max").exists() else "max"
+        ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        lines = [line.split() for line in Path("/proc/stat").read_text(encoding="ascii").splitlines()]
+        ticks = sum(int(line[4]) + int(line[5]) for line in lines if line and line[0] in ours)
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    return ticks / os.sysconf("SC_CLK_TCK") if quota.startswith("max") else 0.0
+
+
 def find_parents() -> dict[str, Path]:
     """Where groups can be made: {"pids": folder, "memory": folder}, without what this host does not grant."""
     found = {}

@@ -25,7 +25,7 @@ from codea1_cli.sandbox.verdicts import Answer, AnswerKind, TestOutcome, Value, 
 
 _CLOCK = 8  # digits before a value: the microseconds that it took (`jailed/child.py`)
 _RELOAD_LIMITS = 3  # a program may spend this many load limits on being loaded again
-_COMPILE_S = 60.0  # sympy takes 2 s; what a giant on a slow file system has not by then is left to its programs
+_COMPILE_S = 20.0  # sympy takes 2 s; what a giant on a slow file system has not by then is left to its programs
 _WORD = re.compile(r"\w+")
 
 
