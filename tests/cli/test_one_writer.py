@@ -2,13 +2,17 @@
 
 import json
 import os
+import threading
 
 import pytest
 
 from codea1_cli.cli import app
 from codea1_cli.cli.console import run_app
+from codea1_cli.cli.make_pairs import made_of, pairs_folder, recipe_pairs
 from codea1_cli.data import WorkFolder
+from codea1_cli.data.pairs import identity
 from codea1_cli.durable import only_writer
+from codea1_cli.recipe.files import load_recipe
 from tests.cli.fake_run import make_run
 from tests.evals.evalplus.conftest import TASKS
 
@@ -69,3 +73,27 @@ def test_runs_and_prepared_data(inputs, capsys):
         refused(capsys, "runs", "prune", "--run", "first", "--yes")
     with WorkFolder(inputs / "data" / ".work").locked():
         refused(capsys, "prepare-data", "own.py", "--out", "data", "--no-verify", "--no-decontaminate")
+
+
+def test_pairs_that_another_run_makes_are_waited_for(inputs):
+    rows = [
+        {"id": f"p{i}", "question": "The double.", "entry_point": f"f{i}", "declaration": f"def f{i}(n):", "tests": [f"assert f{i}({i + 2}) == {2 * i + 4}"],
+         "reference": f"def f{i}(n):\n    return 2 * n\n"}
+        for i in range(2)
+    ]  # fmt: skip
+    (inputs / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe = load_recipe("tiny", ["method=sft", "sft.role=code", "data.train=train.jsonl", "data.heldout=null"])
+    problems, options, source = made_of(recipe, "code", None)
+    held = only_writer(pairs_folder(identity(problems, options, source), "code"))
+    held.__enter__()
+    released = threading.Event()
+
+    def release():
+        released.set()
+        held.__exit__(None, None, None)
+
+    threading.Timer(0.5, release).start()
+    pairs = recipe_pairs(recipe, ["code"])
+    assert released.is_set()
+    assert pairs
+    assert recipe_pairs(recipe, ["code"]) == pairs

@@ -68,7 +68,7 @@ def test_a_recipe_brings_its_data(cli: Cli, shared: Path, tmp_path: Path, monkey
         with monkeypatch.context() as at_second_use:
             for name, value in env.items():
                 at_second_use.setenv(name, value)
-            recipe, problems = fetched(load_recipe(str(tmp_path / "recipe.yaml"), small), {}, wait=False)
+            recipe, problems = fetched(load_recipe(str(tmp_path / "recipe.yaml"), small), {})
         assert len(problems) == card["splits"]["train"]
         assert recipe.data.heldout
         assert hub.asked == [], "a second use needs no network"

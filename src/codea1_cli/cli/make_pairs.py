@@ -193,8 +193,8 @@ _TURNS = 3  # of a pair in a warm-up: fewer problems need no pairs, which take a
 
 
 # -- a recipe's pairs --------------------------------------------------------------------------------------------------
-def recipe_pairs(recipe: "Recipe", roles: Sequence[str], needed: int | None = None, wait: bool = False) -> "list[Pair]":
-    """The pairs of these policies: of the files that the recipe names, else made of its training problems and kept.
+def recipe_pairs(recipe: "Recipe", roles: Sequence[str], needed: int | None = None) -> "list[Pair]":
+    """The pairs of these policies: of the recipe's files, else made once of its training problems and kept for all.
 
     needed: pairs that a warm-up takes of each policy, each `_TURNS` times at most where there are problems enough;
     None: all that can be made.
@@ -216,7 +216,7 @@ def recipe_pairs(recipe: "Recipe", roles: Sequence[str], needed: int | None = No
                 of = counted(len(problems), "problem")
                 console.note(f"making the {role} policy's pairs of {of}, kept in {folder}")
                 with judge_of(recipe, every_core=True) as judge:
-                    card = make_shown(folder, problems, options, source, f"sft.{role}: null", judge, wait=wait)
+                    card = make_shown(folder, problems, options, source, f"sft.{role}: null", judge, wait=True)
                 found = f"{counted(card['pairs'], 'pair')} of {counted(card['with_pairs'], 'problem')}"
                 console.note(f"{found}; {folder / 'README.md'} is their card")
             pairs += read_pairs(folder / PAIRS, role)

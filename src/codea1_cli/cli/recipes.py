@@ -156,7 +156,7 @@ def _source(recipe: "Recipe") -> str | None:
 
 
 # -- a recipe's data.source --------------------------------------------------------------------------------------------
-def with_training_data(recipe: "Recipe", wait: bool = False, look: bool = False) -> "Recipe":
+def with_training_data(recipe: "Recipe", look: bool = False) -> "Recipe":
     """The recipe with the problems that its `data.source` describes: as they were prepared before, else prepared now. A
     look ahead prepares nothing, and takes what was prepared without some benchmark too.
 
@@ -167,7 +167,7 @@ def with_training_data(recipe: "Recipe", wait: bool = False, look: bool = False)
     if source is None or (train is not None and (not train.startswith(str(_made())) or Path(train).is_dir())):
         return recipe
     try:
-        folder = _prepared(source, wait, look)
+        folder = _prepared(source, look)
     except CodeA1Error as fault:  # in the words of a recipe, not of prepare-data's command line
         what, hint = (in_keys(text or "") for text in (fault.what, fault.hint))
         raise type(fault)(f"data.source: {what}" if isinstance(fault, UserError) else what, hint=hint or None) from None
@@ -180,7 +180,7 @@ def with_training_data(recipe: "Recipe", wait: bool = False, look: bool = False)
     return recipe.model_copy(update={"data": data})
 
 
-def _prepared(source: "DataSource", wait: bool, look: bool) -> Path | None:
+def _prepared(source: "DataSource", look: bool) -> Path | None:
     """The folder with what `data.source` describes; None for a look ahead where it is not prepared yet."""
     from dataclasses import replace
 
@@ -201,14 +201,12 @@ def _prepared(source: "DataSource", wait: bool, look: bool) -> Path | None:
             console.note(f"preparing the recipe's training data ({source.name}), kept in {folder}")
             options = replace(options, tokenizer=options.tokenizer or options.solve_rate)
             words = [f"data.source.{key}={value}" for key, value in source.model_dump(exclude_none=True).items()]
-            card, _ = prepare_shown(chosen, options, folder, " ".join(words), tasks, without(missing), wait)
+            card, _ = prepare_shown(chosen, options, folder, " ".join(words), tasks, without(missing), wait=True)
             console.note(f"{card.kept} of {counted(card.read, 'row')} kept; {folder / 'README.md'} is the data card")
     return folder
 
 
-def fetched(
-    recipe: "Recipe", ranks: "GpuAssignment", wait: bool, run: "RunDir | None" = None
-) -> "tuple[Recipe, list[Any]]":
+def fetched(recipe: "Recipe", ranks: "GpuAssignment", run: "RunDir | None" = None) -> "tuple[Recipe, list[Any]]":
     """The recipe with its training data named, and the problems, or pairs, once its models and its data are here; the
     pairs that `run` keeps, for one that goes on.
 
@@ -227,7 +225,7 @@ def fetched(
         estimate_here(*first_use(recipe, None, [])[:2], ranks, tell=False)
     for policy in method_of(recipe).policies:
         check_model(recipe.model_of(policy))
-    recipe, method = with_training_data(recipe, wait), method_of(recipe)
+    recipe, method = with_training_data(recipe), method_of(recipe)
     if not method.pairs:
         problems = training_problems(recipe)
         for line in guessed(recipe, problems):
@@ -235,7 +233,7 @@ def fetched(
         return recipe, problems
     if run is not None and (run.path / "pairs").is_dir():
         return recipe, kept_pairs(run)
-    return recipe, recipe_pairs(recipe, method.roles, wait=wait)
+    return recipe, recipe_pairs(recipe, method.roles)
 
 
 def _kept(source: "DataSource") -> list[Path]:

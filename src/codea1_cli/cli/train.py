@@ -102,7 +102,7 @@ def train(
         else:
             demand_linux("training", "--dry-run works here")
             ranks, to_hold_out = assign_gpus(chosen, visible_gpus(), cores()) if address is None else {}, 0
-            chosen, problems = fetched(chosen, ranks, wait, directory if resume else None)
+            chosen, problems = fetched(chosen, ranks, directory if resume else None)
             count = most_rows(problems) - len(unread_problems(chosen, problems))
         # A broken held-out file or a missing benchmark shall be found now, not after an hour.
         notes += split_notes(chosen, count, heldout_problems(chosen), to_hold_out)
