@@ -31,7 +31,7 @@ def test_calls_go_out_under_their_own_names():
 
     sent: list[str] = []
     client = ArenaClient(Remote())
-    client._wait = lambda answer, timeout=None: answer  # type: ignore[method-assign]
+    client._wait = lambda answer: answer  # type: ignore[method-assign]
     for name in CALLS:
         count = len(inspect.signature(getattr(ArenaClient, name)).parameters) - 1
         getattr(client, name)(*[None] * count)
@@ -47,7 +47,7 @@ def test_names_change_on_the_way_for_a_model_that_knows_one():
     code, own = "def total(xs):\n    return total(xs[1:])", "def solve(xs):\n    return solve(xs[1:])"
     answers = {"next_candidates": {"p": [CandidateView(code, True)]}, "preflight_programs": {"p": code}}
     client = ArenaClient(Remote(), KnownNames("solve"), {"p": "total"})
-    client._wait = lambda answer, timeout=None: answer  # type: ignore[method-assign]
+    client._wait = lambda answer: answer  # type: ignore[method-assign]
     client.post_candidates(1, {"p": [own]})
     client.post_suites(1, [("p", 0, ["assert solve([]) == 0"])])
     client.post_preflight("code[0]", "code", None, [("p", [own])])

@@ -4,7 +4,6 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from ray.exceptions import GetTimeoutError
 
 from codea1_cli.engine.client import ArenaClient
 from codea1_cli.engine.run_setup import Schedule
@@ -95,7 +94,7 @@ class Arena:
 
 @pytest.fixture(autouse=True)
 def no_ray(monkeypatch):
-    monkeypatch.setattr("ray.get", lambda value, timeout=None: value)
+    monkeypatch.setattr("ray.get", lambda value: value)
 
 
 def problem(name):
@@ -149,11 +148,6 @@ def test_where_prompts_may_join_a_problem_waits_for_its_own_candidates_alone(mon
     )
     monkeypatch.setattr(Arena, "on_next_candidates", lambda self, step, ids: {ids[0]: self.candidates[ids[0]]})
 
-    def get(value, timeout=None):
-        if timeout == 0 and not early:
-            raise GetTimeoutError
-        return value
-
     def sample(role, prompts, n, on_chunk, more):
         on_chunk(list(range(len(prompts))), [[[ord("a")]] * n for _ in prompts])
         rounds.append([len(prompts), len(new := more())])
@@ -161,7 +155,7 @@ def test_where_prompts_may_join_a_problem_waits_for_its_own_candidates_alone(mon
         on_chunk([len(prompts) + i for i in range(len(new))], [[[ord("b")]] * n for _ in new])
         return [[[ord("a")]] * n for _ in prompts] + [[[ord("b")]] * n for _ in new], None
 
-    monkeypatch.setattr("ray.get", get)
+    monkeypatch.setattr("ray.wait", lambda answers, timeout: (answers if early else [], []))
     rounds = []
     made = side(TestRollouts, arena, "test.max_prompt_tokens=200")
     made.rank.trainer.use_vllm, made.rank.sample = True, sample
@@ -175,6 +169,22 @@ def test_where_prompts_may_join_a_problem_waits_for_its_own_candidates_alone(mon
     shown = ["".join(map(chr, ids)) for ids in rows["prompt_ids"]]
     assert [[name in text for name in ("P0", "Q0")] for text in shown] == [[True, False]] * 2 + [[False, True]] * 2
     assert arena.calls.count("next_candidates") == 2
+
+
+def test_where_none_may_join_prompts_stand_in_the_schedules_order_whichever_problem_is_loaded_first(monkeypatch):
+    """A run on a CPU is repeatable to the bit."""
+    views = {pid: [CandidateView(f"{pid.upper()}0", True), CandidateView(f"{pid.upper()}1", True)] for pid in "pq"}
+    results = {pid: SuiteResults([[0.0, 1.0], [0.0, 1.0]], [0]) for pid in "pq"}
+    asked = {}
+    for first in (0, -1):
+        monkeypatch.setattr(
+            Arena, "on_next_candidates", lambda self, step, ids, first=first: {ids[first]: self.candidates[ids[first]]}
+        )
+        made = side(TestRollouts, arena := Arena(views, results))
+        rollout(made)
+        assert arena.calls.count("next_candidates") == 2
+        asked[first] = made.rank.trainer.prompts
+    assert asked[0] == asked[-1]
 
 
 def test_a_problem_without_a_candidate_to_attack_gives_full_masked_rows():

@@ -66,9 +66,9 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The packages that are looked at."""
     names: list[str] = []
 
-    def look(self: Packages, name: str) -> None:
+    def look(self: Packages, name: str, deadline: float) -> bool:
         names.append(name)
-        compile_it(self, name)
+        return compile_it(self, name, deadline)
 
     compile_it = Packages._compile
     monkeypatch.setattr(Packages, "_compile", look)
@@ -157,8 +157,30 @@ programs.Packages(sys.executable, [sys.argv[1]], sys.implementation.cache_tag).p
 """
 
 
-def test_two_processes_compile_a_package_once(site: Path) -> None:
-    lock = os.open(site / "hair", os.O_RDONLY)
+def test_what_cannot_be_read_of_a_distribution_hinders_no_other(site: Path) -> None:
+    odd = site / "odd-1.dist-info"
+    odd.mkdir()
+    (odd / "METADATA").write_bytes(b"Name: odd\nRequires-Dist: \xff\xfe\n")
+    (odd / "RECORD").write_bytes(b"\xff,,\n")
+    Packages(sys.executable, [str(site)], TAG).prepare("import red")
+    assert compiled(site) == ALL
+
+
+def test_whoever_waited_in_vain_asks_again(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = Packages(sys.executable, [str(site)], TAG)
+    with monkeypatch.context() as patch:
+        patch.setattr("codea1_cli.sandbox.local.programs._locked", lambda _: False)
+        patch.setattr("codea1_cli.sandbox.local.programs._COMPILE_S", 0.1)
+        packages.prepare("import red")
+        assert compiled(site) == []
+    packages.prepare("import red")
+    assert compiled(site) == ALL
+
+
+def test_two_processes_compile_a_package_once(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEA1_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    lock = os.open(tmp_path / "cache" / "bytecode.lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
     both = [
         subprocess.Popen([sys.executable, "-c", RACE, str(site)], stdout=subprocess.PIPE, text=True) for _ in range(2)

@@ -191,7 +191,7 @@ def test_workers_that_died_without_work_cost_no_program_its_verdict() -> None:
     with LocalSandbox(2, warm=()) as box:
         workers = [box._take(0) for _ in range(2)]
         for one in workers:
-            box._give(0, one)
+            box._places[0].give(one)
             one.process.kill()
             one.process.wait()
         assert [box.run("def f(): return 1", "f", ["f()"], QUICK).loaded for _ in range(2)] == [True] * 2

@@ -10,10 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from codea1_cli.environment import cores
 from codea1_cli.sandbox.base import Limits, ProgramRun, SandboxEnvironment
 from codea1_cli.sandbox.local import LocalSandbox
-from codea1_cli.sandbox.local.cgroup import idle_seconds
 from codea1_cli.sandbox.local.child_monitor import ChildReport, follow
 from codea1_cli.sandbox.local.worker import Worker, WorkerLost
 from codea1_cli.sandbox.verdicts import AnswerKind
@@ -296,7 +294,7 @@ def test_close_ends_every_process() -> None:
     workers = [box._take(0), box._take(1)]
     pids = [worker.process.pid for worker in workers]
     for seed, worker in enumerate(workers):
-        box._give(seed, worker)
+        box._places[seed].give(worker)
     box.close()
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -312,7 +310,7 @@ def test_nothing_of_a_job_reaches_the_zygote(sandbox: LocalSandbox) -> None:
         assert secret not in memory_of(worker.process.pid)
     finally:
         sandbox._working.discard(worker)
-        sandbox._give(0, worker)
+        sandbox._places[0].give(worker)
 
 
 def memory_of(pid: int) -> bytes:
@@ -360,28 +358,3 @@ def test_a_module_that_starts_a_thread_when_it_is_imported_is_left_to_the_progra
         run = box.run(program, "f", ["f()"], replace(QUICK, time_s=20.0))
         assert run.answers[0].value is not None, run
         assert run.answers[0].value.data == [not threads, True]
-
-
-@pytest.mark.parametrize("idle", [0.0, 4.0])
-def test_a_place_is_lent_while_processors_idle_and_taken_back(monkeypatch, idle):
-    """`idle`: processors that have nothing to do."""
-    monkeypatch.setattr("codea1_cli.sandbox.local.cgroup.idle_seconds", lambda: idle * time.monotonic())
-    sleeps, quick = "import time\ndef f():\n    time.sleep(2)\n", "def f():\n    return 1\n"
-    with LocalSandbox(1) as box, ThreadPoolExecutor(3) as threads:
-        late = threads.submit(box.run, sleeps, "f", ["f()"], Limits(time_s=9.0))
-        time.sleep(0.2)
-        first = [threads.submit(box.run, quick, "f", ["f()"], Limits()) for _ in range(2)]
-        assert [one.result().answers[0].kind for one in first] == [AnswerKind.VALUE] * 2
-        assert late.done() is (idle == 0)
-        assert late.result().answers[0].kind is AnswerKind.VALUE
-        assert len(box._spare[0]) == box.most - 1
-        assert box._idle[0].qsize() == 1, "as many places as before"
-        assert any(worker is not None for worker in box._spare[0]) is (idle > 0), "zygotes are kept"
-        zygotes = [worker.process for worker in box._all]
-    assert all(process.poll() is not None for process in zygotes)
-
-
-def test_idle_seconds_grow_by_what_no_program_uses():
-    before, began = idle_seconds(), time.monotonic()
-    time.sleep(0.1)
-    assert 0 <= idle_seconds() - before <= (time.monotonic() - began + 0.05) * cores()

@@ -196,7 +196,7 @@ class StepJudge:
             return told
 
         likely = [member.code for member in pool if member.code not in late][: max(self.rules.pool_size - len(late), 0)]
-        self._each(lambda code: run(code) if code in late else answers_of(code), [*late, *likely])
+        self._each(answers_of, [*late, *likely])
         games = [answered(one.game, run(one.game.code).verdicts) if one.later else one.game for one in candidates]
         known |= known_answers(games)
         new = wrong_candidates(games, step)

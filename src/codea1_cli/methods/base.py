@@ -85,10 +85,16 @@ class Exchange:
         self._arena = arena
 
     @staticmethod
-    def _wait(answer: Any, timeout: float | None = None) -> Any:
+    def _wait(answer: Any) -> Any:
         import ray
 
-        return ray.get(answer, timeout=timeout)
+        return ray.get(answer)
+
+    @staticmethod
+    def _is_there(answer: Any) -> bool:
+        import ray
+
+        return bool(ray.wait([answer], timeout=0)[0])
 
     def substitutes(self, step: int) -> dict[str, str]:
         """By id of a problem that has left, the one played in its place; known once the step before is scored."""
@@ -104,17 +110,8 @@ class Exchange:
 
     def next_candidates(self, step: int, ids: Sequence[str]) -> Callable[[bool], dict[str, list[CandidateView]]]:
         """Asks for candidates of these problems. The answer waits for those loaded first, or with False for none."""
-        from ray.exceptions import GetTimeoutError
-
         asked = self._arena.next_candidates.remote(step, ids)
-
-        def answer(wait: bool) -> dict[str, list[CandidateView]]:
-            try:
-                return self._wait(asked, None if wait else 0)
-            except GetTimeoutError:
-                return {}
-
-        return answer
+        return lambda wait: self._wait(asked) if wait or self._is_there(asked) else {}
 
     def post_suites(self, step: int, groups: Sequence[tuple[str, int, list[str]]]) -> None:
         """Posts (problem id, candidate, suites); judging starts at once, and nobody waits."""

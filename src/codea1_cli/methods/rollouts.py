@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from codea1_cli.errors import RunFailed
@@ -117,15 +116,14 @@ class RoleRollouts(Rollouts):
         are sampled. Where prompts may join others, a problem waits for its own candidates alone."""
         rank, left, asked = self.rank, list(ids), None
 
-        def come(wait: bool) -> dict[tuple[str, int], Ids]:
+        def loaded(wait: bool) -> dict[str, list[CandidateView]]:
             nonlocal asked
             if not left:
                 return {}
             asked = asked or rank.arena.next_candidates(step, list(left))
-            if not (found := asked(wait)):
-                return {}
-            asked, left[:] = None, [pid for pid in left if pid not in found]
-            return self._attacks(step, found)
+            if found := asked(wait):
+                asked, left[:] = None, [pid for pid in left if pid not in found]
+            return found
 
         def post(texts: dict[tuple[str, int], list[str]]) -> None:
             rank.arena.post_suites(step, [(*key, group) for key, group in texts.items()])
@@ -133,10 +131,13 @@ class RoleRollouts(Rollouts):
         sampled: dict[tuple[str, int], Group] = {}
         while True:
             with rank.waiting("test"):
-                prompts = come(wait=True)
+                found = loaded(wait=True)
                 while left and not rank.takes_more:
-                    prompts |= come(wait=True)
-            sampled |= self.sample_groups("test", prompts, post, partial(come, False) if rank.takes_more else None)
+                    found |= loaded(wait=True)
+            # In the order of the schedule, whichever came first: what is sampled then depends on nothing else.
+            prompts = self._attacks(step, {pid: found[pid] for pid in ids if pid in found})
+            joining = (lambda: self._attacks(step, loaded(wait=False))) if rank.takes_more else None
+            sampled |= self.sample_groups("test", prompts, post, joining)
             if not left:
                 return sampled
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import sys
 import tempfile
@@ -16,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from queue import Empty, LifoQueue
 from typing import TypeVar
 
 import codea1_cli
@@ -33,19 +31,16 @@ from codea1_cli.sandbox.base import (
 from codea1_cli.sandbox.local import cgroup
 from codea1_cli.sandbox.local.child_monitor import ChildReport
 from codea1_cli.sandbox.local.programs import Packages, run_module, run_program
-from codea1_cli.sandbox.local.worker import STAGE, Worker, WorkerLost
+from codea1_cli.sandbox.local.worker import STAGE, Places, Worker, WorkerLost
 
 T = TypeVar("T")
-
-_LONG_S = 0.1  # most programs take milliseconds: who has waited twice as long for a place waits for one that never ends
-_SPARE = 2  # for each place, how many more there may be while processors have nothing to do
 
 
 class LocalSandbox:
     """Runs programs in jailed forks of warm interpreters on this machine. Thread-safe.
 
-    workers: how many programs may run at once for each hash seed, `most` while programs hold all these places for long
-    and the machine has processors to spare. python: the candidates' interpreter (3.10 or
+    workers: how many programs may run at once for each hash seed, `most` while these run for long and the machine has
+    processors to spare (`Places`). python: the candidates' interpreter (3.10 or
     newer), default this one. require: layers that must work, names of `base.LAYERS`. without: layers to leave out.
     apart: give every call a fork of its own, also where a program keeps no state. environment: what else programs find
     around them. compiling: have the packages that programs import compiled (`Packages`). Raises EnvironmentFault when
@@ -64,7 +59,7 @@ class LocalSandbox:
         compiling: bool = True,
     ) -> None:
         self.workers = max(1, workers)
-        self.most = self.workers * (1 + _SPARE)
+        self.most = 3 * self.workers
         self.python = python or sys.executable
         self.apart = apart
         without = check_layers(without)
@@ -83,15 +78,13 @@ class LocalSandbox:
         self._closed = False
         self._working: set[Worker] = set()
         self._all: weakref.WeakSet[Worker] = weakref.WeakSet()
-        self._idle: dict[int, LifoQueue[Worker | None]] = {}
-        self._spare: dict[int, list[Worker | None]] = {}  # places that are not lent
-        self._lent: list[float] = []  # when places were lent, the last of them
+        self._places: dict[int, Places] = {}  # by hash seed
         # A zygote is told to end with the thread that started it, so one thread that stays starts them all.
         self._starts = ThreadPoolExecutor(1, thread_name_prefix="codea1-sandbox")
         first = self._take(0)
         self.hello = first.hello
         self._working.discard(first)
-        self._give(0, first)
+        self._places[0].give(first)
         self._packages = Packages(self.python, first.hello["path"] if compiling else (), first.hello["tag"])
         self.layers = layer_report(first.hello["layers"], parents, without)
         try:
@@ -113,40 +106,21 @@ class LocalSandbox:
 
     def _take(self, seed: int) -> Worker:
         with self._lock:
-            if seed not in self._idle:
-                self._idle[seed] = LifoQueue()
-                for _ in range(self.workers):
-                    self._idle[seed].put(None)  # a place whose zygote is started when it is first needed
-                self._spare[seed] = [None] * (self.most - self.workers)
-        worker = self._place(seed)
-        try:
             if self._closed:
                 raise WorkerLost("the sandbox is closed")
+            places = self._places.setdefault(seed, Places(self.workers, self.most))
+        worker = places.take()
+        try:
             if worker is not None and not worker.is_alive():  # it died while it had no work
                 worker.close()
                 worker = None
             worker = worker or self._start(seed)
         except BaseException:
-            self._give(seed, None)
+            places.give(None)
             raise
         self._working.add(worker)
         self._all.add(worker)
         return worker
-
-    def _place(self, seed: int) -> Worker | None:
-        """A place, and the zygote in it. Where all are held for long while processors have nothing to do, one is lent:
-        programs that never end do not keep the others waiting. Half of what idles is left to other processes."""
-        since, idle = time.monotonic(), math.inf
-        while True:
-            with contextlib.suppress(Empty):
-                return self._idle[seed].get(timeout=_LONG_S)
-            now, idles = time.monotonic(), cgroup.idle_seconds()
-            with self._lock:
-                lent = sum(when > since for when in self._lent)
-                if self._spare[seed] and (idles - idle) / (now - since) / 2 >= 1 + lent:
-                    self._lent = [*self._lent[-self.most :], now]
-                    return self._spare[seed].pop()
-            since, idle = now, idles
 
     def pids(self) -> list[int]:
         """The zygotes that are at work now."""
@@ -155,16 +129,6 @@ class LocalSandbox:
     def cpu_seconds(self) -> float:
         """CPU that the zygotes and their children took so far."""
         return sum(worker.cpu_seconds() for worker in self._all if worker.process.poll() is None)
-
-    def _give(self, seed: int, worker: Worker | None) -> None:
-        if self._closed and worker is not None:
-            worker.close()
-            worker = None
-        with self._lock:
-            if len(self._spare[seed]) < self.most - self.workers:  # one is lent: it is taken back
-                self._spare[seed].append(worker)
-                return
-        self._idle[seed].put(worker)
 
     def run(
         self,
@@ -230,23 +194,15 @@ class LocalSandbox:
             if not keep:
                 with contextlib.suppress(Exception):
                     worker.abandon()
-            self._give(seed, worker if keep else None)
+            self._places[seed].give(worker if keep else None)
 
     def close(self) -> None:
         """Ends all zygotes that are idle, and those at work when their job is done."""
-        self._closed = True
-        for queue in self._idle.values():
-            for _ in range(queue.qsize()):
-                with contextlib.suppress(Exception):
-                    worker = queue.get_nowait()
-                    if worker is not None:
-                        worker.close()
-                    queue.put(None)
-        for spare in self._spare.values():
-            for place, worker in enumerate(spare):
-                if worker is not None:
-                    worker.close()
-                    spare[place] = None
+        with self._lock:
+            self._closed = True
+            every = list(self._places.values())
+        for places in every:
+            places.close()
         self._starts.shutdown(wait=False)
 
     def __enter__(self) -> LocalSandbox:

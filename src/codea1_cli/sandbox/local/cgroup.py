@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
@@ -34,13 +35,28 @@ def idle_seconds() -> float:
     """For how long the processors that this process may use have had nothing to do, added up since the machine started;
     0 where nobody tells, and where a quota bounds how much of them we get."""
     try:
-        quota = (ROOT / "cpu.max").read_text(encoding="ascii") if (ROOT / "cpu.max").exists() else "max"
         ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
         lines = [line.split() for line in Path("/proc/stat").read_text(encoding="ascii").splitlines()]
         ticks = sum(int(line[4]) + int(line[5]) for line in lines if line and line[0] in ours)
     except (OSError, ValueError, IndexError):
         return 0.0
-    return ticks / os.sysconf("SC_CLK_TCK") if quota.startswith("max") else 0.0
+    return 0.0 if _has_quota() else ticks / os.sysconf("SC_CLK_TCK")
+
+
+@cache
+def _has_quota() -> bool:
+    """Whether a control group above this process bounds its processor time."""
+    try:
+        own = _own_folders()
+    except (OSError, ValueError):
+        return True
+    for name, file in (("cpu", "cpu.cfs_quota_us"), ("", "cpu.max")):
+        folder = own.get(name, ROOT)
+        for place in (folder, *folder.parents):
+            with contextlib.suppress(OSError):
+                if (place / file).read_text(encoding="ascii").split()[:1] not in (["max"], ["-1"]):
+                    return True
+    return False
 
 
 def find_parents() -> dict[str, Path]:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from codea1_cli.environment import program_environment
+from codea1_cli.environment import cache_folder, program_environment
 from codea1_cli.sandbox.base import Limits, ProgramRun, UnitModule, UnitRun
 from codea1_cli.sandbox.local.child_monitor import ChildReport, Frame, Kind
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, TestOutcome, Value, Verdict
@@ -193,36 +193,36 @@ class Packages:
 
     def prepare(self, program: str) -> None:
         """Has the packages compiled that a program imports, and waits for it, outside of the program's time. Each is
-        looked at once; where it cannot be done the program does without."""
+        done once; where it cannot be done the program does without."""
         if "import" not in program or self._pending.isdisjoint(_WORD.findall(program)):
             return
         from codea1_cli.extract.source import imports, parse
 
-        tree = parse(program)
+        tree, deadline = parse(program), time.monotonic() + _COMPILE_S
         for name in self._pending & (imports(tree) if tree else set()):
             with contextlib.suppress(Exception):
-                self._compile(name)
+                if not self._compile(name, deadline):
+                    continue  # for the next program that imports it
             self._pending.discard(name)
 
-    def _compile(self, name: str) -> None:
-        """Other threads and processes that want the package wait for the one that compiles it."""
+    def _compile(self, name: str, deadline: float) -> bool:
+        """Other threads and processes that want a package wait for the one that compiles; False: for too long."""
         if not self._uncompiled([name]):
-            return
-        deadline = time.monotonic() + _COMPILE_S
-        lock = os.open(self._places(name)[0], os.O_RDONLY)
-        try:
-            while not _locked(lock):
+            return True
+        place = cache_folder() / "bytecode.lock"  # where no program sees it, and could hold it
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with open(place, "ab") as lock:
+            while not _locked(lock.fileno()):
                 if time.monotonic() > deadline:
-                    return
+                    return False
                 time.sleep(0.05)
             if files := self._uncompiled(self._required(name)):  # another may have done it meanwhile
                 subprocess.run(
-                    [self._python, "-I", "-X", "utf8", "-m", "compileall", "-q", "-i", "-"], cwd="/", umask=0o022,
+                    [self._python, "-I", "-S", "-X", "utf8", "-m", "compileall", "-q", "-i", "-"], cwd="/", umask=0o022,
                     input=os.fsencode("\n".join(files)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                     env=program_environment(0), timeout=max(deadline - time.monotonic(), 0.0),
                 )  # fmt: skip
-        finally:
-            os.close(lock)
+        return True
 
     def _places(self, name: str) -> list[str]:
         """Where a package or module lies: a namespace package in several folders."""
@@ -252,11 +252,12 @@ class Packages:
         modules: dict[str, set[str]] = {}
         requires: dict[str, list[str]] = {}
         for one in importlib.metadata.distributions(path=self._folders):
-            listed = (one.read_text("top_level.txt") or "").split()
-            own = listed or [file.parts[0].partition(".")[0] for file in one.files or ()]
-            known = _normal(one.metadata["Name"] or "")
-            modules[known] = self._pending.intersection(own)
-            requires[known] = [_normal(line) for line in one.requires or () if "extra" not in line.partition(";")[2]]
+            with contextlib.suppress(Exception):  # whoever installed it wrote what cannot be read
+                listed = (one.read_text("top_level.txt") or "").split()
+                own = listed or [file.parts[0].partition(".")[0] for file in one.files or ()]
+                known, wants = _normal(one.metadata["Name"] or ""), one.requires or ()
+                requires[known] = [_normal(line) for line in wants if "extra" not in line.partition(";")[2]]
+                modules[known] = self._pending.intersection(own)
         order: dict[str, None] = {}
         todo = [known for known, own in modules.items() if name in own]
         while todo:

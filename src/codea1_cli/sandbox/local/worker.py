@@ -11,12 +11,14 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
-from codea1_cli.environment import program_environment
+from codea1_cli.environment import cores, program_environment
 from codea1_cli.errors import EnvironmentFault
-from codea1_cli.sandbox.local.cgroup import Cgroup, oom_kills
+from codea1_cli.sandbox.local.cgroup import Cgroup, idle_seconds, oom_kills
 from codea1_cli.sandbox.local.child_monitor import ChildReport, FrameReader, Kind, cpu_seconds, follow
 
 ZYGOTE = Path(__file__).parent / "jailed" / "zygote.py"
@@ -26,6 +28,10 @@ PIPE_BYTES = 1 << 18  # answers that a child sends without waiting
 NO_ROOM = 75  # as in `jailed/child.py`
 _REFUSED = (b"can't start new thread", b"Resource temporarily unavailable", b"Cannot allocate memory")
 STAGE = "codea1-stage-"  # what the folders of a worker's jail are called, below the temporary ones
+
+
+_LONG_S = 0.1  # most programs take milliseconds: all that run now are longer ones
+_LENT_S = 1.0  # then a place is given back, though somebody waits: the machine may be busy by now
 
 
 class WorkerLost(Exception):
@@ -187,3 +193,92 @@ class Worker:
             os.rmdir(self.stage)
         if self.group is not None:
             self.group.remove()
+
+
+class Places:
+    """Where programs of one hash seed run, each with a zygote that waits for work. Thread-safe.
+
+    There are `count`, and up to `most` while all are held for long and processors have nothing to do, so that programs
+    that never end do not keep the others waiting. What is lent, to all processes of this user together, are places for
+    half of the processors, each while it is wanted and only if two have been idle: no program is made late by it.
+    """
+
+    def __init__(self, count: int, most: int) -> None:
+        self._count, self._most = count, most
+        self._free: list[Worker | None] = [None] * count  # None: the zygote is started when it is first needed
+        self._spare: list[Worker] = []  # zygotes of places that were lent
+        self._lent: dict[int, float] = {}  # when, by the descriptor that holds the machine's leave
+        self._waiting = 0
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def take(self) -> Worker | None:
+        """A place, and the zygote in it; waits for it.
+
+        Raises:
+            WorkerLost: the sandbox is closed.
+        """
+        with self._changed:
+            since, idle = time.monotonic(), math.inf
+            while not self._free and not self._closed:
+                self._waiting += 1
+                self._changed.wait(_LONG_S)
+                self._waiting -= 1
+                if self._free or (now := time.monotonic()) - since < _LONG_S:
+                    continue
+                idles = idle_seconds()
+                lately = sum(when >= since for when in self._lent.values())
+                if len(self._lent) < self._most - self._count and (idles - idle) / (now - since) >= 2 * (1 + lately):
+                    leave = take_leave(max(1, cores() // 2))
+                    if leave is not None:
+                        self._lent[leave] = now
+                        return self._spare.pop() if self._spare else None
+                since, idle = now, idles
+            if self._closed:
+                raise WorkerLost("the sandbox is closed")
+            return self._free.pop()
+
+    def give(self, worker: Worker | None) -> None:
+        """Gives a place back, with its zygote where that lives."""
+        with self._changed:
+            leave, when = next(iter(self._lent.items()), (None, 0.0))
+            # One that was lent goes back, the first of them, unless somebody waits and it is not lent for long.
+            back = leave is not None and (not self._waiting or time.monotonic() - when > _LENT_S)
+            if leave is not None and back:
+                del self._lent[leave]
+                os.close(leave)
+            kept = not self._closed and (not back or len(self._spare) < self._count)
+            if not back:
+                self._free.append(worker if kept else None)
+                self._changed.notify()
+            elif worker is not None and kept:
+                self._spare.append(worker)
+        if worker is not None and not kept:
+            worker.close()
+
+    def close(self) -> None:
+        """Ends the zygotes that have no work, and the others when they are given back; nobody gets one any more."""
+        with self._changed:
+            self._closed = True
+            idle = [worker for worker in (*self._free, *self._spare) if worker is not None]
+            self._free, self._spare = [None] * len(self._free), []
+            self._changed.notify_all()
+        for worker in idle:
+            with contextlib.suppress(Exception):
+                worker.close()
+
+
+def take_leave(most: int) -> int | None:
+    """One of `most` locks that all processes of a user on this machine share, as an open descriptor: it is free again
+    when that is closed, or its process has ended. None: all are taken, or none can be made."""
+    folder = Path(tempfile.gettempdir()) / f"codea1-places-{os.getuid()}"
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for number in range(most):
+            file = os.open(folder / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return file
+            except OSError:
+                os.close(file)
+    return None
