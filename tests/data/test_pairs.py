@@ -79,9 +79,17 @@ def test_the_reference_becomes_a_pair_where_it_passes_its_own_tests(judge):
     broken = DOUBLE.model_copy(update={"id": "b", "reference": "def double(n):\n    raise ValueError"})
     bare = DOUBLE.model_copy(update={"id": "c", "reference": ""})
     untested = DOUBLE.model_copy(update={"id": "d", "tests": []})
-    made = make_pairs([DOUBLE, broken, bare, untested], PairOptions("code"), judge)
-    assert [row["problem_id"] for row in made.rows] == ["double", "d"]
-    assert made.without == {"its reference does not pass its tests": 1, "no reference": 1}
+    unread = DOUBLE.model_copy(update={"id": "e", "tests": ["assert double(2) + 1 == 5"]})
+    denied = unread.model_copy(update={"id": "f", "tests": ["assert double(2) + 1 == 6"]})
+    other = DOUBLE.model_copy(update={"id": "g", "tests": [*DOUBLE.tests, "assert double(7) == 15"]})
+    chance = DOUBLE.model_copy(
+        update={"id": "h", "reference": "import random\ndef double(n):\n    return random.random()"}
+    )
+    problems = [DOUBLE, broken, bare, untested, unread, denied, other, chance]
+    made = make_pairs(problems, PairOptions("code"), judge)
+    assert [row["problem_id"] for row in made.rows] == ["double", "d", "e"]
+    assert made.without == {"its reference does not pass its tests": 4, "no reference": 1}
+    assert made.untested == 1
     assert made.rows[0]["prompt"] == code_messages(DOUBLE)
     assert extract_code(made.rows[0]["completion"], "double") == DOUBLE.reference
 
@@ -147,7 +155,7 @@ def test_a_folder_of_pairs_has_a_card_and_is_made_once(tmp_path, judge, monkeypa
     card = make_shown(tmp_path / "pairs", [DOUBLE, bare], options, source, "make-pairs", judge)
     assert (card["problems"], card["with_pairs"], card["pairs"], card["without"]) == (2, 1, 1, {"no reference": 1})
     text = (tmp_path / "pairs" / "README.md").read_text()
-    assert "1 pair for the Code LLM, of 2 problems" in text
+    assert "1 pair for the Code LLM of 2 problems" in text
     assert "| no reference | 1 |" in text
     assert len(read_pairs(tmp_path / "pairs" / "pairs.jsonl", "code")) == 1
     monkeypatch.setattr("codea1_cli.data.pairs.make_pairs", None)

@@ -9,6 +9,7 @@ import pytest
 from codea1_cli.errors import UserError
 from codea1_cli.judging.judge import CandidateResult
 from codea1_cli.judging.step_judge import StepJudge
+from codea1_cli.methods.code_a1 import UNREAD
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.files import load_recipe, recipe_text
@@ -95,8 +96,8 @@ def test_a_failure_of_the_sandbox_is_no_verdict(judge, problem, monkeypatch):
     ("update", "said"),
     [
         ({"tests": []}, "it has no tests of its own"),
-        ({"tests": ["print(1)"]}, "it has no tests of its own"),
-        ({"tests": [], "test_code": "def test(): pass"}, "it has no tests of its own"),
+        ({"tests": ["print(1)"]}, UNREAD),
+        ({"tests": [], "test_code": "def test(): pass"}, UNREAD),
         ({"tests": ["assert double(1) == other(2)"]}, "none of its own tests states an answer that can be read"),
         ({"reference": "def other(): pass"}, "its reference does not load"),
     ],
@@ -155,7 +156,7 @@ def test_problems_without_tests_are_told_before_anything_starts():
     recipe = golden("model=me/base")
     assert unread_problems(recipe, [PROBLEM, bare]) == {"bare": "it has no tests of its own"}
     assert unread_problems(load_recipe("tiny", ["model=me/base"]), [bare]) == {}
-    with pytest.raises(UserError, match="none of 1 problem to train on has tests of its own") as caught:
+    with pytest.raises(UserError, match="none of 1 problem has a test of its own that can be read") as caught:
         unread_problems(recipe, [bare])
     assert "write-tests --problems" in caught.value.hint
 

@@ -143,8 +143,8 @@ def make_shown(
         made = make_pairs(problems, options, judge, propose, lambda done, total: bar("pairs", done, total))
         if not made.rows:
             why = ", ".join(f"{reason}: {count}" for reason, count in made.without.most_common())
-            asked = counted(made.problems, "problem")
-            raise UserError(f"none of {asked} gave a pair for the {options.role} policy: {why}")
+            hint = "--samples FILE or --rollouts RUN take what a model wrote; sft.ROLE=FILE in a recipe names pairs"
+            raise UserError(f"none of {counted(made.problems, 'problem')} gave a pair for {options.role}: {why}", hint)
         return write_pairs(folder, made, options, source, typed, key)
 
 
@@ -152,7 +152,8 @@ def show_card(card: Mapping[str, Any], folder: Path) -> None:
     """Prints how many pairs there are, of how many problems, and why others gave none."""
     rows = [("problems", "", card["problems"])]
     rows += [("without a pair", reason, -count) for reason, count in card["without"].items()]
-    rows += [("with pairs", "", card["with_pairs"]), ("pairs", "", card["pairs"])]
+    rows += [("with pairs", "", card["with_pairs"]), ("of them", "that no test checks", card.get("untested", 0))]
+    rows += [("pairs", "", card["pairs"])]
     console.show(console.table(f"pairs for the {card['role'].title()} LLM", ("<", "why", ">count"), rows))
     console.note(f"{folder / 'README.md'} is their card")
 
@@ -192,7 +193,6 @@ def _rolled_out(folder: Path, role: str, problems: "Sequence[Problem]") -> "list
 _TURNS = 3  # of a pair in a warm-up: fewer problems need no pairs, which take a third of a second of a core each
 
 
-# -- a recipe's pairs --------------------------------------------------------------------------------------------------
 def recipe_pairs(recipe: "Recipe", roles: Sequence[str], needed: int | None = None) -> "list[Pair]":
     """The pairs of these policies: of the recipe's files, else made once of its training problems and kept for all.
 

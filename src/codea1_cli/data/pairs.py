@@ -17,6 +17,7 @@ from typing import Any
 
 from codea1_cli import __version__
 from codea1_cli.data.stages import digest
+from codea1_cli.data.verify import contradiction
 from codea1_cli.durable import write_atomic, write_rows
 from codea1_cli.errors import UserError, counted
 from codea1_cli.evals.wrong_programs import broken_programs
@@ -39,7 +40,7 @@ from codea1_cli.problems.row_files import whole_rows
 from codea1_cli.sandbox.base import in_order
 from codea1_cli.sandbox.verdicts import Verdict
 
-FORMAT = 1  # of what is made: another version's pairs are made again
+FORMAT = 2  # of what is made: another version's pairs are made again
 LONGEST = 400  # characters of a test that a suite takes
 _ROW = "a row holds `completion` and `prompt` (a text or chat messages), or `messages` that end with the assistant's"
 
@@ -101,7 +102,7 @@ def most_rows(rows: Sequence[Problem | Pair]) -> int:
 # -- making them -------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class PairOptions:
-    """How pairs are made. `names` are those that the model to train knows, as the embedded one does; None: any."""
+    """How pairs are made. `names`: those that the model to train knows, as the embedded one does; None: any."""
 
     role: str = "code"
     per_problem: int = 2
@@ -125,11 +126,12 @@ Propose = Callable[[Sequence[Problem]], list[list[Proposal]]]
 
 @dataclass
 class MadePairs:
-    """`rows` as the file holds them; of `problems`, those that gave none by reason."""
+    """`rows` as the file holds them; of `problems`, those that gave none by reason, and those that no test checks."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     problems: int = 0
     without: Counter[str] = field(default_factory=Counter)
+    untested: int = 0
 
 
 def model_names(model: str) -> KnownNames | None:
@@ -164,11 +166,13 @@ def make_pairs(
         def rows_of(item: tuple[Problem, list[Proposal] | None]) -> list[dict[str, Any]] | str:
             return make(item[0], item[1], options, judge) if item[1] != [] else "nothing was sampled"
 
-        for number, (_, rows) in enumerate(in_order(rows_of, zip(part, given, strict=True), workers), start + 1):
+        done = in_order(rows_of, zip(part, given, strict=True), workers)
+        for number, ((problem, _), rows) in enumerate(done, start + 1):
             if isinstance(rows, str):
                 made.without[rows] += 1
             else:
                 made.rows += rows
+                made.untested += options.role == "code" and not problem.tests and not own_calls(problem)
             progress(number, len(problems))
     return made
 
@@ -183,14 +187,14 @@ def _code_rows(
     codes = [code for code in dict.fromkeys(codes) if code]
     if not codes:
         return "no reply holds a program"
-    if own_calls(problem):
-        kept = [code for code, grade in zip(codes, grade_on_tests(judge, problem, codes), strict=True) if grade.passed]
-    else:
-        kept = [code for code in codes if mine and judge.loads(code, entry)]
-    if not kept:
-        return "its reference does not pass its tests" if mine else "no program passes its tests"
+    if fault := contradiction(judge, problem):
+        return fault
+    if not mine:
+        codes = [code for code, grade in zip(codes, grade_on_tests(judge, problem, codes), strict=True) if grade.passed]
+    if not codes:
+        return "no program passes its tests"
     prompt = code_messages(shown_problem(problem, options.names))
-    return [_row(problem, prompt, shown_code(code, entry, options.names)) for code in kept[: options.per_problem]]
+    return [_row(problem, prompt, shown_code(code, entry, options.names)) for code in codes[: options.per_problem]]
 
 
 def _test_rows(
@@ -225,8 +229,7 @@ def _row(problem: Problem, prompt: list[Message], source: str) -> dict[str, Any]
 
 
 def good_suite(problem: Problem, proposal: Proposal, count: int, judge: Judge) -> list[str] | None:
-    """The first `count` tests of a suite, stated as the reference answers; None when there are fewer, one is invalid,
-    repeats a call, states another answer or is too long, or the wrong program passes them all."""
+    """A suite's first `count` tests, as the reference answers; None: too few, a bad or long one, or nothing breaks."""
     entry = problem.entry_point
     statements = parse_suite(proposal.text, entry, count)
     calls = [str(statement.call) for statement in statements if statement.invalid is None]
@@ -248,8 +251,7 @@ def good_suite(problem: Problem, proposal: Proposal, count: int, judge: Judge) -
 
 
 def _suite(tests: Mapping[str, str], failed: frozenset[str], wrong: Mapping[str, frozenset[str]], count: int) -> str:
-    """A suite of `count` tests: the first half of it breaks the program, if there are so many; each half begins with
-    what breaks most of the problem's wrong programs."""
+    """A suite of `count` tests: its first half breaks the program, if it can; each begins with what breaks most."""
     breaks = Counter(call for others in wrong.values() for call in others)
     ranked = sorted(tests, key=lambda call: -breaks[call])
     first = [call for call in ranked if call in failed][: max(count // 2, 1)]
@@ -257,7 +259,6 @@ def _suite(tests: Mapping[str, str], failed: frozenset[str], wrong: Mapping[str,
     return "\n".join(tests[call] for call in chosen)
 
 
-# -- as a folder -------------------------------------------------------------------------------------------------------
 PAIRS, CARD = "pairs.jsonl", "card.json"
 
 
@@ -269,8 +270,7 @@ def identity(problems: Sequence[Problem], options: PairOptions, source: Mapping[
 def write_pairs(
     folder: Path, made: MadePairs, options: PairOptions, source: Mapping[str, Any], command: str, key: str
 ) -> dict[str, Any]:
-    """Writes the pairs with a card to read (README.md) and one for programs, which comes last and is returned. key:
-    `identity`."""
+    """Writes the pairs with a card to read and one for programs, the last, which it returns. key: `identity`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CARD).unlink(missing_ok=True)
     write_rows(folder / PAIRS, made.rows)
@@ -282,16 +282,16 @@ def write_pairs(
         "with_pairs": made.problems - sum(without.values()),
         "pairs": len(made.rows),
         "without": without,
+        "untested": made.untested,
         "made_of": {**source, **asdict(options)},
         "version": __version__,
         "command": command,
     }
     lines = [f"| {reason} | {count} |" for reason, count in without.items()]
     text = [
-        f"# {counted(card['pairs'], 'pair')} for the {options.role.title()} LLM, "
-        f"of {counted(card['problems'], 'problem')}",
+        f"# {counted(card['pairs'], 'pair')} for the {options.role.title()} LLM of {counted(made.problems, 'problem')}",
         f"Made by codea1 {__version__} with\n\n    {command}",
-        f"{counted(card['with_pairs'], 'problem')} gave pairs, up to {options.per_problem} each.",
+        f"{counted(card['with_pairs'], 'problem')} gave up to {options.per_problem} each; unchecked: {made.untested}",
         "\n".join(["| why a problem gave none | problems |", "|---|---|", *lines]) if lines else "",
         f"```json\n{json.dumps(card['made_of'], indent=1)}\n```",
     ]

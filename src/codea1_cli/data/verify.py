@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from codea1_cli.errors import EnvironmentFault, counted
-from codea1_cli.judging.judge import Expected, Judge, ReferenceCache, well_formed
+from codea1_cli.judging.judge import Expected, Judge, ReferenceCache, own_answers, own_tests, well_formed
 from codea1_cli.judging.references import HASH_SEEDS
 from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox, in_order
@@ -113,6 +113,22 @@ class Verifier:
         ]
         answered = [_answered(answers[call], entry, judge) for call in open_calls]
         return Checked(None, "", seconds, kept + [t for t in answered if t], len(problem.extra_tests) - len(kept))
+
+
+def contradiction(judge: Judge, problem: Problem) -> str | None:
+    """Why a problem's own tests speak against its reference; None where they do not, or it has neither. Tests that
+    cannot be read as calls with answers run as they stand."""
+    tests = own_tests(problem) if problem.reference else ()
+    answers = own_answers(judge, problem) if tests else {}
+    for test in tests:
+        answer = answers[str(test.call)]
+        if not answer.valid or (test.stated is not None and not judge.equal(answer.value, test.stated.value)):
+            return "its reference does not pass its tests"
+    if problem.reference and not tests:
+        whole = "\n".join([problem.reference, *problem.tests])
+        if not judge.loads(whole, problem.entry_point):
+            return "its reference does not pass its tests" if problem.tests else "its reference does not load"
+    return None
 
 
 def _answered(answer: Expected, entry_point: str, judge: Judge) -> str | None:

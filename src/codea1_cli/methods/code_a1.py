@@ -24,6 +24,7 @@ from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.verdicts import Verdict
 
 UNTESTED = "it has no tests of its own"
+UNREAD = "none of its own tests is an equality that can be read (assert f(...) == value)"
 
 
 class CodeA1(Method):
@@ -143,14 +144,14 @@ class GoldenTests(Method):
         return None
 
     def problem_fault(self, judge: StepJudge, problem: Problem) -> str | None:
-        return judge.reference_fault(problem) if own_calls(problem) else UNTESTED
+        return _untested(problem) or judge.reference_fault(problem)
 
     def left_out(self, problems: Sequence[Problem]) -> dict[str, str]:
-        found = {problem.id: UNTESTED for problem in problems if not own_calls(problem)}
+        found = {problem.id: why for problem in problems if (why := _untested(problem))}
         if problems and len(found) == len(problems):
             raise UserError(
-                f"none of {counted(len(problems), 'problem')} to train on has tests of its own, and method={self.name} "
-                "is paid by them",
+                f"data.train: none of {counted(len(problems), 'problem')} has a test of its own that can be read, and "
+                f"method={self.name} is paid by them: {next(iter(found.values()))}",
                 hint="write-tests --problems has a Test LLM write them, see its --help; or set another method",
             )
         return found
@@ -191,6 +192,12 @@ class GoldenTests(Method):
             f"solved {percent(arena.get('solved_share'))}  tests passed {percent(arena.get('passed_share'))}",
             f"loaded {percent(arena.get('loaded_share'), 0)}",
         ]
+
+
+def _untested(problem: Problem) -> str | None:
+    if own_calls(problem):
+        return None
+    return UNREAD if problem.tests or problem.test_code else UNTESTED
 
 
 def golden_reward(game: Game, candidate: JudgedCandidate) -> float | None:
