@@ -1,5 +1,7 @@
 """`codea1 plan`, and the head of `train`."""
 
+import json
+
 import pytest
 
 from codea1_cli.cli import app
@@ -149,3 +151,17 @@ def test_a_method_with_one_policy_is_planned_and_shown(call):
     shown = call(app, "plan", *words, "--gpu", "h100", "--gpus", "2")
     assert shown.code == 0
     assert "slices (code), shortest step first: 2 " in shown.out
+
+
+def test_a_plan_says_that_solve_rates_are_measured_first(call, tmp_path):
+    row = {"id": "p", "question": "Double.", "declaration": "def f(n):", "entry_point": "f", "reference": "def f(n):\n    return 2 * n\n", "tests": ["assert f(2) == 4"]}  # fmt: skip
+    rows = [{**row, "id": f"p{i}", **({"solve_rate": 0.5} if i < 3 else {})} for i in range(20)]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    words = [f"data.train={tmp_path / 'train.jsonl'}", "data.heldout=null", "train.problems_per_step=4"]
+    notes = call(app, "plan", "--recipe", "tiny", *words, "data.solve_rate=[0.1,0.9]", "--json").data["notes"]
+    (note,) = [note for note in notes if "solve rates" in note]
+    assert note.startswith("the solve rates of 17 problems are measured first")
+    assert "as in 5 steps" in note
+    assert not any(
+        "solve rates" in note for note in call(app, "plan", "--recipe", "tiny", *words, "--json").data["notes"]
+    )

@@ -1,6 +1,7 @@
 """`codea1 plan`: what a run would need and take, before it is launched."""
 
 import contextlib
+import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -181,6 +182,7 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
     from codea1_cli.cli.make_pairs import pairs_ahead
     from codea1_cli.cli.plan_view import fetching
     from codea1_cli.cli.recipes import ahead, with_training_data
+    from codea1_cli.engine.run_setup import known_solve_rate
     from codea1_cli.models.loading import check_model, resolve_model
     from codea1_cli.planning import find_shape
     from codea1_cli.recipe.resources import training_problems, unread_problems
@@ -213,6 +215,13 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
             by_reason[why].append(pid)
         notes += [*left_out(by_reason), *guessed(recipe, problems)]
         count = len(problems) - sum(map(len, by_reason.values()))
+        unknown = sum(known_solve_rate(problem) is None for problem in problems)
+        if recipe.data.solve_rate is not None and unknown:
+            steps = counted(math.ceil(unknown / recipe.train.problems_per_step), "step")
+            notes.append(
+                f"the solve rates of {counted(unknown, 'problem')} are measured first, which no figure counts: as many "
+                f"candidates as in {steps} (data.solve_rate)"
+            )
     count = pairs_ahead(recipe, count, notes)
     if source is None:
         return recipe, count, held_out
