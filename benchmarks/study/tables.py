@@ -10,8 +10,9 @@ from pathlib import Path
 from protocol import Aim, Study
 
 from codea1_cli.evals.statistics import Change
+from codea1_cli.runs import spent
 from codea1_cli.runs.run_dir import RunDir
-from codea1_cli.runs.summary import Measured, compared, measured, spent
+from codea1_cli.runs.summary import Measured, compared, measured
 
 Sets = dict[str, Measured]
 """One moment of a run: what each evaluation set (`heldout`, `humaneval`, ...) gave."""

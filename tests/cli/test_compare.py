@@ -195,3 +195,64 @@ def test_a_run_of_several_that_was_not_measured_as_late_is_left_out_and_named(ca
     assert rows_of(call_.data)["pass@1", str(tmp_path / "pool")]["after"] == 0.5
     make(tmp_path / "pool" / "again", seed=3)
     assert "again and r3 both have seed 3" in call(app, "compare", str(tmp_path / "pool")).err
+
+
+def test_a_run_without_run_json_has_the_seed_of_its_recipe(call, tmp_path):
+    """As one in its warm-up, and one that was refused before its first step, whose run.json has an error alone."""
+    one = make(tmp_path / "one", seed=7)
+    for name, info in (("warming", None), ("refused", {"error": "before the first step: no"})):
+        other = tmp_path / name
+        make(other, seed=7)
+        for file in (other / "metrics.jsonl", other / "run.json", *(other / "evaluation").iterdir()):
+            file.unlink()
+        if info:
+            (other / "run.json").write_text(json.dumps(info))
+        data = call(app, "compare", one, str(other), "--json").data
+        assert (data["runs"][1]["seeds"], data["recipes"]) == ([7], {})
+    for seed in (1, 2):  # nor is it the same for all of a folder
+        (folder := tmp_path / "bare" / f"r{seed}").mkdir(parents=True)
+        (folder / "recipe.yaml").write_text(recipe_text(load_recipe("tiny", [f"seed={seed}"])))
+    assert call(app, "compare", str(tmp_path / "bare"), "--json").data["runs"][0]["seeds"] == [1, 2]
+    assert call(app, "report", str(tmp_path / "bare"), "--out", tmp_path / "page.html").code == 0
+
+
+def test_a_run_without_a_result_is_named_and_not_what_is_not_paired(call, tmp_path):
+    done, begun = make(tmp_path / "done"), unfinished(tmp_path / "begun")
+    bare = make(tmp_path / "bare")
+    for file in (tmp_path / "bare" / "evaluation").iterdir():
+        file.unlink()
+    for names, lack in (((done, begun), begun), ((begun, done), begun), ((begun,), begun), ((bare, done), bare)):
+        told = call(app, "compare", *names).err
+        assert f"heldout: {lack} has no figures after its first step" in told
+        assert (told.count("no figures after"), "not paired" in told, " step 2" in told) == (1, False, False)
+    pool = tmp_path / "pool"
+    for seed in (1, 2):
+        make(pool / f"r{seed}", seed=seed)
+    write(pool / "r1", 2, "humaneval", {"t": {"n": 4, "unscored": 0, "not_run": 0, "timeouts": 0, "base": 4}})
+    assert f"humaneval: r2 of {pool} has no figures after its first step" in call(app, "compare", str(pool)).err
+
+
+def test_steps_that_differ_stand_beside_the_runs(call, tmp_path):
+    short, long = make(tmp_path / "short"), make(tmp_path / "long")
+    folder = tmp_path / "long" / "evaluation"
+    (folder / "step-000004-code.json").write_text((folder / "step-000002-code.json").read_text())
+    shown = call(app, "compare", short, long)
+    assert f"{long} (after step 4)" in shown.out
+    assert f"heldout: `after` is step 2 of {short}, step 4 of {long}" in shown.err
+    row = rows_of(call(app, "compare", short, long, "--json").data)["pass@1", long]
+    assert row["steps"] == {"before": [0], "after": [4]}
+    assert row["against"], "runs of another length are paired all the same"
+    (folder / "step-000000-code.json").unlink()
+    assert f"heldout: `before` is step 2 of {long}" in call(app, "compare", long).err
+    assert f"{long} (before step 2, after step 4)" in call(app, "compare", short, long).out
+    same = call(app, "compare", short, make(tmp_path / "same"))
+    assert (same.err, "step 2" in same.out) == ("", False)
+
+
+def test_runs_whose_problem_file_is_not_known_are_not_said_to_have_another(call, tmp_path):
+    one, two = make(tmp_path / "one"), make(tmp_path / "two")
+    (tmp_path / "two" / "run.json").unlink()
+    told = call(app, "compare", one, two).err
+    assert (
+        "measured on different problems, run.json of one does not tell their file\nhint: restore its run.json" in told
+    )

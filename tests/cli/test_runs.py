@@ -391,3 +391,23 @@ def test_a_checkpoint_whose_small_files_hold_other_types_is_damaged(run, file, c
         note["files"][file] = place.stat().st_size
         (run.checkpoint(3) / "COMMITTED").write_text(json.dumps(note))
         assert resume_point(run).step == 3
+
+
+def test_show_of_a_run_in_its_warm_up_has_no_empty_part_and_says_how_it_goes_on(tmp_path, call, monkeypatch):
+    monkeypatch.setenv("CODEA1_RUNS", str(tmp_path))
+    run = make_run(tmp_path, "warming", steps=0)
+    (run.path / "run.json").unlink()
+    bare = call(runs.app, "show", "warming")
+    assert ("made with" in bare.out, "next:" in bare.err) == (False, False), "nothing of it is saved"
+    make_run(run.path, "warmup", steps=2, total=5)
+    next_ = "next: codea1 train --run warming --resume\n"
+    shown = call(runs.app, "show", "warming")
+    assert "interrupted at step 2 of 5" in shown.out
+    assert ("made with" in shown.out, shown.err) == (False, next_)
+    assert call(runs.app, "show", str(run.warmup.path)).err == next_, "a warm-up goes on with the run that it is for"
+    with run.locked():
+        assert "next:" not in call(runs.app, "show", "warming").err
+    make_run(tmp_path, "killed", steps=2, total=5)
+    assert "next: codea1 train --run killed --resume" in call(runs.app, "show", "killed").err
+    make_run(tmp_path, "whole")
+    assert "next:" not in call(runs.app, "show", "whole").err

@@ -73,6 +73,7 @@ def test_every_view_opens_and_a_click_leads_through_the_page(
         page.click("summary")
         page.click("nav >> text=compare")
         opened("compare")
+        expect(view).to_contain_text("other (after step 2)")
         page.select_option("select[aria-label=from]", "first before")
         page.select_option("select[aria-label=to]", "first after")
         expect(page.locator("#score")).to_have_text("1 won, 0 lost, 0 alike of 1 problem")

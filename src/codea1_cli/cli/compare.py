@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby, pairwise
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,30 +18,11 @@ from codea1_cli.errors import UserError, clock, counted, size_text
 if TYPE_CHECKING:
     from codea1_cli.evals.statistics import Change
     from codea1_cli.runs.run_dir import RunDir
-    from codea1_cli.runs.summary import Measured
+    from codea1_cli.runs.summary import Arm, Side
 
 _NUMBERS = ("asserts per suite",)  # all others are shares
+_SIDES: tuple[Side, Side] = ("before", "after")
 _OWN = ("name", "description", "seed", "tracker")  # what tells runs of one recipe apart
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One argument of the command: its runs in the order of their seeds, and what each was measured at."""
-
-    name: str
-    runs: list[RunDir]
-    seeds: list[int]
-    sets: list[dict[str, dict[int, Measured]]]
-
-    def before(self, kind: str) -> list[Measured]:
-        """What a set gave in each run at its first evaluation; empty where a run's only one is of its end."""
-        found = [run.get(kind, {}) for run in self.sets]
-        return [steps[min(steps)] for steps in found] if all(len(steps) > 1 or 0 in steps for steps in found) else []
-
-    def after(self, kind: str) -> list[Measured]:
-        """What it gave at the last evaluation; empty where a run has none after its first step."""
-        found = [run.get(kind, {}) for run in self.sets]
-        return [steps[max(steps)] for steps in found] if all(steps and max(steps) for steps in found) else []
 
 
 NamesArgument = Annotated[
@@ -78,12 +59,10 @@ def compare(
     for kind, found in sets.items():
         columns = ("<figure", ">before", ">after", ">gain", ">against the first")
         console.show(console.table(kind, columns[: 4 if len(arms) == 1 else 5], _cells(found, len(arms))))
-        if left := sorted({row["figure"] for row in found if row["run"] != arms[0].name and not row["against"]}):
-            console.note(
-                f"{kind}: not paired, for want of the same figure or the same wrong programs: {', '.join(left)}"
-            )
+        for line in _remarks(arms, kind, found):
+            console.note(f"{kind}: {line}")
     if not sets:
-        console.note("no evaluation of these runs is kept by problem: data.heldout or eval.benchmarks have them")
+        console.note("no evaluation of these runs is kept by problem: none yet, or no data.heldout and eval.benchmarks")
 
 
 def report(
@@ -169,9 +148,9 @@ def _arm(name: str, chosen: Sequence[RunDir]) -> Arm:
     Raises:
         UserError: two of the runs have the same seed.
     """
-    from codea1_cli.runs.summary import measured
+    from codea1_cli.runs.summary import Arm, measured, seed_of
 
-    by_seed = sorted(((run.info().get("seed", 0), run.name, run) for run in chosen), key=lambda one: one[:2])
+    by_seed = sorted(((seed_of(run), run.name, run) for run in chosen), key=lambda one: one[:2])
     for (seed, one, _), (other_seed, other, _) in pairwise(by_seed):
         if seed == other_seed:
             raise UserError(f"{name}: {one} and {other} both have seed {seed}", hint="keep one of them in the folder")
@@ -194,7 +173,7 @@ def _kinds(arms: Sequence[Arm]) -> list[str]:
 
 def _spent(arm: Arm) -> dict[str, Any]:
     """What a run of an arm took, in the mean over its seeds."""
-    from codea1_cli.runs.summary import spent
+    from codea1_cli.runs import spent
 
     each = [spent(run) for run in arm.runs]
     means = {key: sum(one[key] for one in each) / len(each) for key in ("seconds", "tokens", "gpu_hours")}
@@ -236,7 +215,7 @@ def _rows(arms: Sequence[Arm], kind: str) -> list[dict[str, Any]]:
 
     gains: list[Mapping[str, Change]] = []
     against: list[Mapping[str, Change]] = []
-    sides = [(arm.before(kind), arm.after(kind)) for arm in arms]
+    sides = [(arm.at(kind, "before"), arm.at(kind, "after")) for arm in arms]
     first = sides[0][1]
     for arm, (before, after) in zip(arms, sides, strict=True):
         both = (before or after, after or before)
@@ -254,8 +233,9 @@ def _rows(arms: Sequence[Arm], kind: str) -> list[dict[str, Any]]:
                 {
                     "figure": figure,
                     "run": arm.name,
-                    "before": _known(change.before) if before else None,
-                    "after": _known(change.after) if after else None,
+                    "steps": {side: sorted(set(arm.steps(kind, side))) for side in _SIDES},
+                    "before": None if not before or isnan(change.before) else change.before,
+                    "after": None if not after or isnan(change.after) else change.after,
                     "gain": _difference(change) if before and after else None,
                     "against": _difference(other[figure]) if figure in other else None,
                 }
@@ -263,24 +243,46 @@ def _rows(arms: Sequence[Arm], kind: str) -> list[dict[str, Any]]:
     return rows
 
 
+def _remarks(arms: Sequence[Arm], kind: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What a set's table does not show: which runs have no result, steps that differ, and what is not paired."""
+    for name in chain.from_iterable(arm.unmeasured(kind) for arm in arms):
+        yield f"{name} has no figures after its first step"
+    for side in _apart(rows):
+        steps = [(arm.name, sorted(set(arm.steps(kind, side)))) for arm in arms]
+        yield f"`{side}` is {', '.join(f'{_steps(at)} of {name}' for name, at in steps if at)}"
+    if arms[0].at(kind, "after"):
+        others = [row for row in rows if row["run"] != arms[0].name and row["after"] is not None]
+        if left := sorted({row["figure"] for row in others if not row["against"]}):
+            yield f"not paired, for want of the same figure or the same wrong programs: {', '.join(left)}"
+
+
+def _apart(rows: Sequence[Mapping[str, Any]]) -> list[Side]:
+    """The sides of a set whose steps are to be told: they differ, or training had begun before the first of them."""
+    found = {side: {step for row in rows for step in row["steps"][side]} for side in _SIDES}
+    return [side for side in _SIDES if len(found[side]) > 1 or (side == "before" and any(found[side]))]
+
+
+def _steps(steps: Sequence[int]) -> str:
+    return f"step{'s' if len(steps) > 1 else ''} {_list(steps)}"
+
+
 def _difference(change: Change) -> dict[str, float] | None:
     return {"mean": change.gain, "low": change.low, "high": change.high} if change.known else None
 
 
-def _known(value: float) -> float | None:
-    return None if value != value else value
-
-
 def _cells(rows: Sequence[Mapping[str, Any]], arms: int) -> list[list[str]]:
-    """Rows of a set's table; with several runs each figure's name stands above its rows."""
-    cells = []
+    """Rows of a set's table; with several runs each figure's name stands above its rows, and beside a run its steps
+    where they differ."""
+    cells, told = [], _apart(rows)
     for figure, group in groupby(rows, key=lambda row: row["figure"]):
         scale = 1 if figure in _NUMBERS else 100
         cells += [[figure, "", "", "", ""]] if arms > 1 else []
         for row in group:
             plain = ["" if row[key] is None else f"{scale * row[key]:.1f}" for key in ("before", "after")]
             apart = ["" if row[key] is None else _interval(row[key], scale) for key in ("gain", "against")]
-            cells.append([f"  {row['run']}", *plain, *apart] if arms > 1 else [figure, *plain, apart[0]])
+            steps = ", ".join(f"{side} {_steps(at)}" for side in told if (at := row["steps"][side]))
+            name = f"  {row['run']} ({steps})" if steps else f"  {row['run']}"
+            cells.append([name, *plain, *apart] if arms > 1 else [figure, *plain, apart[0]])
     return cells
 
 

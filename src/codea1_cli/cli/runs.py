@@ -74,9 +74,10 @@ def show(
     verbose: VerboseOption = False,
 ) -> None:
     """Show one run. Where it stands, its checkpoints, its last steps and evaluations."""
+    from codea1_cli.runs import spent
     from codea1_cli.runs.checkpoints import checkpoints
     from codea1_cli.runs.run_dir import find_run, runs_root
-    from codea1_cli.runs.summary import last_metrics, spent, summarise
+    from codea1_cli.runs.summary import last_metrics, summarise
 
     chosen = find_run(run_of(name, run), runs_root(runs))
     if plot is not None:

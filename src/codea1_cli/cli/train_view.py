@@ -16,8 +16,7 @@ from codea1_cli.methods.code_a1 import number, percent
 from codea1_cli.methods.registry import ROLES, method_of
 from codea1_cli.recipe.resources import FEW
 from codea1_cli.report.curves import SIGNS
-from codea1_cli.runs import gpu_hours
-from codea1_cli.runs.summary import spent
+from codea1_cli.runs import gpu_hours, spent
 
 if TYPE_CHECKING:
     from rich.text import Text

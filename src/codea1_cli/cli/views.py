@@ -10,7 +10,7 @@ from rich.text import Text
 
 from codea1_cli.cli.console import cell, note, out, printable, say, show, table, warn
 from codea1_cli.cli.layout import Table, whole
-from codea1_cli.errors import counted, size_text, some
+from codea1_cli.errors import command, counted, size_text, some
 from codea1_cli.methods.registry import ROLES
 from codea1_cli.mistakes.inspect import (
     FailingCandidate,
@@ -172,7 +172,8 @@ def show_run(
     if info.get("resumed"):
         facts["resumed"] = "; ".join(map(_resumed, info["resumed"]))
     known = {*facts, "name", "problem_ids", "pair_ids", "environment", "stop", "until", "error"}
-    for told in (facts, flat({key: value for key, value in info.items() if key not in known})):
+    made = flat({key: value for key, value in info.items() if key not in known})
+    for told in (facts, made) if made else (facts,):
         show(table(None, ("<", ""), [(f"  {key:<13}", _fact(value)) for key, value in told.items()]))
         if told is facts:
             bookless = any("solved_share" in line.get("arena", {}) for line in step_lines)  # on the problems' own tests
@@ -181,7 +182,11 @@ def show_run(
             _print_lines("evaluations", eval_lines, _EVAL_COLUMNS)
             if every > len(eval_lines):
                 note(f"and {counted(every - len(eval_lines), 'earlier evaluation')}: --steps {every} shows all")
-            say("made with", "title")
+            if made:
+                say("made with", "title")
+    if row.state not in ("running", "finished") and (run.latest_step() or run.warmup.exists()):
+        of = outer if (outer := RunDir(run.path.parent)).exists() and run.path == outer.warmup.path else run
+        note(f"next: {command('train', *of.options, '--resume')}")
 
 
 def _fact(value: Any) -> Any:

@@ -1,18 +1,23 @@
-"""The run directory: its files, written and read. Here are run.json and a line of metrics.jsonl."""
+"""The run directory: its files, written and read. Here are run.json, a line of metrics.jsonl, and what a
+run cost."""
 
 from __future__ import annotations
 
 import contextlib
 import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, RootModel
 
 from codea1_cli.errors import UserError, counted
 from codea1_cli.files import Broken, Model, decode_json, name_of, read_json, read_model
 from codea1_cli.methods.registry import ROLES
+
+if TYPE_CHECKING:
+    from codea1_cli.runs.run_dir import RunDir
 
 
 class _Resumed(BaseModel, strict=True):
@@ -142,6 +147,51 @@ def trained_on(data: Mapping[str, Any], source: str | None, shown: Callable[[str
             for role, count in pairs.items()
         )
     return f"{counted(data.get('problems') or 0, 'problem')} of {shown(source or '?')}"
+
+
+def spent(run: RunDir) -> dict[str, Any]:
+    """Steps done, seconds of them, tokens sampled in them and GPU hours; how many hours were waited, and `waits`, which
+    share of all for what: the `judge`, the `code` or the `test` policy. `rest` is evaluations, saving and the like."""
+    steps, cards = [line for line in run.metrics() if "eval" not in line], _cards(run)
+    seconds = sum(line.get("timing", {}).get("step_s", 0.0) for line in steps)
+    waits: Counter[str] = Counter()
+    placed = {role for card in cards for role in card}
+    for line in steps:
+        timing = line.get("timing", {})
+        played = {role for role in ROLES if any(key.startswith(f"{role}_") for key in timing)} - placed
+        for roles in cards:  # one policy in both roles is on every card
+            waits.update(_waits(timing, roles | played, placed - roles))
+    whole = len(cards) * seconds
+    return {
+        "steps": len(steps),
+        "seconds": seconds,
+        "tokens": sum(line.get(role, {}).get("sampled_tokens") or 0 for line in steps for role in ROLES),
+        "gpu_hours": whole / 3600,
+        "idle_gpu_hours": (waits.total() - waits["rest"]) / 3600,
+        "waits": {cause: seconds / whole for cause, seconds in sorted(waits.items()) if seconds},
+    }
+
+
+def _cards(run: RunDir) -> list[set[str]]:
+    """The policies on each GPU that a run has."""
+    info = run.info()
+    found: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for label, values in info.get("environment", {}).get("given", {}).items():
+        if gpu := values.get("CUDA_VISIBLE_DEVICES"):
+            node = info.get("devices", {}).get(label, "").partition(" of node ")[2]
+            found[node, gpu].add(label.partition("[")[0])
+    return list(found.values())
+
+
+def _waits(timing: Mapping[str, float], roles: set[str], others: set[str]) -> dict[str, float]:
+    """Seconds of a step in which a GPU had nothing to do, by cause. roles: the policies on it; others: those that are
+    elsewhere, which it may have waited for. Policies on one GPU are taken to work one after the other."""
+    busy = sum(timing.get(f"{role}_{part}_s", 0.0) for role in roles for part in ("sampling", "updating"))
+    free = max(0.0, timing.get("step_s", 0.0) - busy)
+    waits = [timing[key] for role in roles if (key := f"{role}_waiting_s") in timing]
+    waiting = min(free, *waits) if waits else 0.0
+    judge = min(waiting, timing.get("judge_tail_s", 0.0)) if others else waiting
+    return {"judge": judge, "rest": free - waiting} | dict.fromkeys(others, waiting - judge)
 
 
 _WAITS = {

@@ -1,7 +1,6 @@
 """How far a run has come and what it was measured at, read from its folder alone."""
 
 import contextlib
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,7 +10,6 @@ from codea1_cli.errors import UserError
 from codea1_cli.evals.heldout import NEAR_MISSES, PARTS, TARGETS
 from codea1_cli.evals.statistics import Change, changes
 from codea1_cli.files import read_json
-from codea1_cli.methods.registry import ROLES
 from codea1_cli.problems.row_files import Row
 from codea1_cli.runs.checkpoints import folder_bytes
 from codea1_cli.runs.run_dir import RunDir
@@ -235,10 +233,14 @@ def compared(
     for side in sides:
         if (side.problems, side.source) != (first.problems, first.source):
             apart, every = len(side.problems ^ first.problems), len(side.problems | first.problems)
-            told = f"{apart} of {every} are in one only" if apart else "their files differ"
+            known = bool(side.source and first.source)
+            files = "their files differ" if known else "run.json of one does not tell their file"
+            told = f"{apart} of {every} are in one only" if apart else files
             raise UserError(
                 f"{what}: measured on different problems, {told}",
-                hint="compare runs with the same data.heldout, eval.limit and eval.benchmark_limit",
+                hint="compare runs with the same data.heldout, eval.limit and eval.benchmark_limit"
+                if apart or known
+                else "restore its run.json",
             )
     pairs = zip(before, after, strict=False) if by_seed else ((a, b) for a in before for b in after)
     other = {part for a, b in pairs for part in a.programs | b.programs if a.programs.get(part) != b.programs.get(part)}
@@ -255,45 +257,38 @@ def compared(
     return dict(zip(names, changes(*cells, by_seed=by_seed), strict=True)) if names else {}
 
 
-def spent(run: RunDir) -> dict[str, Any]:
-    """Steps done, seconds of them, tokens sampled in them and GPU hours; how many hours were waited, and `waits`, which
-    share of all for what: the `judge`, the `code` or the `test` policy. `rest` is evaluations, saving and the like."""
-    steps, cards = [line for line in run.metrics() if "eval" not in line], _cards(run)
-    seconds = sum(line.get("timing", {}).get("step_s", 0.0) for line in steps)
-    waits: Counter[str] = Counter()
-    placed = {role for card in cards for role in card}
-    for line in steps:
-        timing = line.get("timing", {})
-        played = {role for role in ROLES if any(key.startswith(f"{role}_") for key in timing)} - placed
-        for roles in cards:  # one policy in both roles is on every card
-            waits.update(_waits(timing, roles | played, placed - roles))
-    whole = len(cards) * seconds
-    return {
-        "steps": len(steps),
-        "seconds": seconds,
-        "tokens": sum(line.get(role, {}).get("sampled_tokens") or 0 for line in steps for role in ROLES),
-        "gpu_hours": whole / 3600,
-        "idle_gpu_hours": (waits.total() - waits["rest"]) / 3600,
-        "waits": {cause: seconds / whole for cause, seconds in sorted(waits.items()) if seconds},
-    }
+Side = Literal["before", "after"]
 
 
-def _cards(run: RunDir) -> list[set[str]]:
-    """The policies on each GPU that a run has."""
-    info, found = run.info(), defaultdict(set)
-    for label, values in info.get("environment", {}).get("given", {}).items():
-        if gpu := values.get("CUDA_VISIBLE_DEVICES"):
-            node = info.get("devices", {}).get(label, "").partition(" of node ")[2]
-            found[node, gpu].add(label.partition("[")[0])
-    return list(found.values())
+@dataclass(frozen=True)
+class Arm:
+    """A run, or runs over seeds that count as one: in the order of their seeds, and what each was measured at."""
+
+    name: str
+    runs: list[RunDir]
+    seeds: list[int]
+    sets: list[dict[str, dict[int, Measured]]]
+
+    def steps(self, kind: str, side: Side) -> list[int]:
+        """In each run the step of a set's first evaluation, or of its last. `before` is empty where a run's only one is
+        of its end, `after` where a run has none after its first step."""
+        found = [run.get(kind, {}) for run in self.sets]
+        if side == "before":
+            return [min(steps) for steps in found] if all(len(steps) > 1 or 0 in steps for steps in found) else []
+        return [max(steps) for steps in found] if all(steps and max(steps) for steps in found) else []
+
+    def at(self, kind: str, side: Side) -> list[Measured]:
+        """What a set gave in each run at these steps."""
+        steps = self.steps(kind, side)
+        return [run[kind][step] for run, step in zip(self.sets, steps, strict=True)] if steps else []
+
+    def unmeasured(self, kind: str) -> list[str]:
+        """The runs, by name, without figures of a set after their first step."""
+        none = [run.name for run, sets in zip(self.runs, self.sets, strict=True) if not any(sets.get(kind, {}))]
+        return [self.name if len(self.runs) == 1 else f"{name} of {self.name}" for name in none]
 
 
-def _waits(timing: Mapping[str, float], roles: set[str], others: set[str]) -> dict[str, float]:
-    """Seconds of a step in which a GPU had nothing to do, by cause. roles: the policies on it; others: those that are
-    elsewhere, which it may have waited for. Policies on one GPU are taken to work one after the other."""
-    busy = sum(timing.get(f"{role}_{part}_s", 0.0) for role in roles for part in ("sampling", "updating"))
-    free = max(0.0, timing.get("step_s", 0.0) - busy)
-    waits = [timing[key] for role in roles if (key := f"{role}_waiting_s") in timing]
-    waiting = min(free, *waits) if waits else 0.0
-    judge = min(waiting, timing.get("judge_tail_s", 0.0)) if others else waiting
-    return {"judge": judge, "rest": free - waiting} | dict.fromkeys(others, waiting - judge)
+def seed_of(run: RunDir) -> int:
+    """A run's seed. One that has not come to its first step, or failed before it, has it in its recipe alone."""
+    info = run.info()
+    return info["seed"] if "seed" in info else run.recipe().seed

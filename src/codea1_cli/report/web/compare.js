@@ -14,10 +14,14 @@ const inShort = (values) => (values.length < 4 ? values.join(", ") : `${values.l
 function comparedSet(kind, rows) {
   if (!Array.isArray(rows)) return [h("h2", null, kind), h("p", { class: "notice" }, rows.error)];
   const several = arms().length > 1, first = arms()[0];
+  // Beside a run its steps, where they differ or training had begun before the first of them.
+  const told = ["before", "after"].filter((side) => { const at = new Set(rows.flatMap((row) => row.steps[side])); return at.size > 1 || (side === "before" && [...at].some(Boolean)); });
+  const steps = (row) => told.filter((side) => row.steps[side].length).map((side) => `${side} step ${inShort(row.steps[side])}`).join(", ");
+  const beside = (row) => named(row.run, steps(row) ? `${row.run} (${steps(row)})` : row.run);
   const level = (value, figure) => (known(value) ? ((plain(figure) ? 1 : 100) * value).toFixed(1) : "");
   const cells = rows.flatMap((row, at) => [
     several && row.figure !== rows[at - 1]?.figure ? row.figure : null,
-    [several ? named(row.run, row.run) : row.figure, level(row.before, row.figure), level(row.after, row.figure),
+    [several ? beside(row) : row.figure, level(row.before, row.figure), level(row.after, row.figure),
       difference(row.gain, row.figure), ...(several ? [difference(row.against, row.figure)] : [])],
   ]).filter(known);
   return [

@@ -26,7 +26,7 @@ function headline() {
 }
 
 function runCard(run) {
-  const facts = { recipe: run.recipe, method: run.keys["method"], model: run.keys["model"], seed: run.info.seed, started: run.started, folder: run.path,
+  const facts = { recipe: run.recipe, method: run.keys["method"], model: run.keys["model"], seed: run.info.seed ?? run.keys["seed"], started: run.started, folder: run.path,
     checkpoints: run.marks.checkpoints.join(", "), "best checkpoint": run.marks.best ? `step ${run.marks.best.step}, ${run.marks.best.figure} ${number(run.marks.best.value, 4)}` : null,
     command: Array.isArray(run.info.command) ? run.info.command.join(" ") : null };
   return h("section", { class: "card" },
