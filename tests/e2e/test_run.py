@@ -80,4 +80,5 @@ def test_a_used_run_and_a_locked_run_are_refused(cli: Cli, whole: str) -> None:
     finished = cli("train", "--run", whole, "--resume")
     assert finished.returncode == 2
     assert "nothing left to do" in finished.stderr
+    assert "plan:" not in finished.stderr
     assert f"--run {whole} --resume train.max_steps=12" in finished.stderr

@@ -4,9 +4,10 @@ import pytest
 import yaml
 
 from codea1_cli.errors import UserError
-from codea1_cli.methods.registry import method_of
+from codea1_cli.methods.registry import flat, method_of
+from codea1_cli.recipe import files
 from codea1_cli.recipe.batching import batches, warmup_recipe
-from codea1_cli.recipe.files import flat, load_recipe, recipe_text
+from codea1_cli.recipe.files import load_recipe, recipe_path, recipe_text
 
 
 @pytest.mark.parametrize(("role", "roles"), [("code", ("code",)), ("test", ("test",)), ("both", ("code", "test"))])
@@ -38,6 +39,8 @@ def test_its_rate_is_of_its_own():
         (["method=sft", "sft.test=pairs.jsonl"], "sft.test"),
         (["method=sft", "test.learning_rate=5e-4"], "test.learning_rate"),
         (["method=sft", "game.tests_per_suite=3"], "game.tests_per_suite"),
+        (["method=sft", "preflight.samples=3"], "preflight.samples"),
+        (["method=sft", "sft.role=test", "eval.n=4"], "eval.n"),
         (["sft.role=test", "sft.code=pairs.jsonl", "method=sft"], "sft.code"),
         (["method=sft", "sft.role=test", "code={learning_rate: 5e-4}"], "code.learning_rate"),
         (["method=sft", "sft.role=one", "test.gpus=1"], "test.gpus"),
@@ -63,12 +66,14 @@ def test_a_key_without_a_meaning_is_refused(words, named):
         (["game.book=false"], {"game.pool_size": 5}),
     ],
 )
-def test_what_a_recipe_below_holds_for_another_role_or_game_is_left_out(tmp_path, words, kept):
-    below, again = tmp_path / "below.yaml", tmp_path / "again.yaml"
+def test_what_a_shipped_recipe_holds_for_another_role_or_game_is_left_out(tmp_path, monkeypatch, words, kept):
+    below, again = tmp_path / "shipped" / "below.yaml", tmp_path / "again.yaml"
+    below.parent.mkdir()
     below.write_text(
-        "extends: tiny\ngame: {pool_size: 5, trust: false, book_replay: 3}\ntest: {learning_rate: 1.0e-4}\n"
+        recipe_path("tiny").read_text().replace("game:\n", "game:\n  pool_size: 5\n  trust: false\n  book_replay: 3\n")
     )
-    recipe = load_recipe(str(below), words)
+    monkeypatch.setattr(files, "recipe_folder", lambda: below.parent)
+    recipe = load_recipe("below", words)
     written = flat(recipe.dump())
     assert {key: written[key] for key in kept} == kept
     again.write_text(recipe_text(recipe))

@@ -106,3 +106,11 @@ def test_a_step_takes_as_many_problems_as_ranks_can_share(problems, size):
 def test_fewer_problems_than_ranks_are_refused():
     with pytest.raises(UserError, match="1 problem cannot fill a step that 2 ranks of a policy"):
         fitted(load_recipe("tiny"), 1, {"code": 2, "test": 1})
+
+
+def test_a_step_of_pairs_is_told_in_pairs():
+    recipe, said = fitted(load_recipe("tiny", ["method=sft"]), 8, {"code": 1})
+    assert said == "8 pairs per step, where the recipe asks for 12: there are 8"
+    with pytest.raises(UserError, match="1 pair cannot fill") as caught:
+        fitted(recipe, 1, {"code": 2})
+    assert caught.value.hint.startswith("add pairs, ")

@@ -42,8 +42,16 @@ def test_one_key_in_two_sections_or_an_alias_of_itself_is_not_twice(tmp_path):
     file.write_text("extends: tiny\ncode:\n  max_completion_tokens: 64\ntest:\n  max_completion_tokens: 65\n")
     assert load_recipe(str(file)).test.max_completion_tokens == 65
     file.write_text("extends: tiny\ngame: &x\n  alpha: *x\n")
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match=r"r\.yaml:2: a section that holds itself"):
         load_recipe(str(file))
+    with pytest.raises(UserError, match="a section that holds itself"):
+        load_recipe("tiny", ["game=&x {alpha: *x}"])
+
+
+@pytest.mark.parametrize("value", ["0.5", "[0.5]", "{least: 0.1, most: 0.9}"])
+def test_a_solve_rate_is_two_shares(value):
+    with pytest.raises(UserError, match=r"data\.solve_rate: two shares are wanted, .* as \[0\.1, 0\.9\]"):
+        load_recipe("tiny", [f"data.solve_rate={value}"])
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,8 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
     if source is None:
         return recipe, count, held_out
     why = "as many as there may be" if expected is not None else "a round number: how many there are shows then"
-    notes.append(f"planned for {counted(count, 'problem')}, {why} (--problems N of the plan takes another number)")
+    rows = counted(count, "pair" if method.pairs else "problem")
+    notes.append(f"planned for {rows}, {why} (--problems N of the plan takes another number)")
     return recipe, count, held_out
 
 

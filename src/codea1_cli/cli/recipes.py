@@ -124,10 +124,10 @@ def _holds_together(recipe: "Recipe") -> list[str]:
     from codea1_cli.files import user_path
     from codea1_cli.models.loading import check_model
     from codea1_cli.recipe.batching import batches
-    from codea1_cli.recipe.resources import problems_file, unmeasured
+    from codea1_cli.recipe.resources import problems_file
     from codea1_cli.trackers import check_trackers
 
-    notes = unmeasured(recipe)
+    notes: list[str] = []
     check_trackers(recipe.tracker, notes.append)
     for policy in method_of(recipe).policies:
         section = recipe.role(policy)

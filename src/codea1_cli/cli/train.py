@@ -78,10 +78,9 @@ def train(
     from codea1_cli.trackers import check_trackers
 
     root = runs_root(runs)
-    given, options = list(overrides or []), ["--no-preflight"] if no_preflight else []
-    overrides = [*given, "preflight.enabled=false"] if no_preflight else given
+    given, options = list(overrides or []), ["--no-preflight"] * no_preflight
     options += [word for name in tracker or () for word in ("--tracker", name)]
-    overrides = [*overrides, f"tracker={json.dumps(tracker)}"] if tracker else overrides
+    overrides = given + ["preflight.enabled=false"] * no_preflight + [f"tracker={json.dumps(tracker)}"] * bool(tracker)
     source, changes, nodes = "", Changes(), list["Node"]()
     if resume:
         if recipe is not None:
@@ -126,9 +125,8 @@ def train(
         length = run_length(chosen, count)
         if dry_run and done:
             _refuse_finished(directory, done, length, max_steps, list(given))
-        ahead = max(min(length, max_steps or length) - done, 1)
-        rest = chosen.model_copy(update={"train": chosen.train.model_copy(update={"max_steps": ahead})})
-        rest.warmup = None if done else rest.warmup
+        left = chosen.train.model_copy(update={"max_steps": max(min(length, max_steps or length) - done, 1)})
+        rest = chosen.model_copy(update={"train": left, "warmup": None if done else chosen.warmup})
         estimate = estimate_here(rest, count, ranks, hosts=max(len(nodes), 1))
     if dry_run:
         plan = run_data(chosen, count, ranks, estimate, done + 1, max_steps) | {"notes": notes}
@@ -136,21 +134,23 @@ def train(
             console.emit(plan)
         else:
             show_run(plan, estimate)
-            words = ["train", *(["--recipe", recipe] if recipe else []), *(["--resume"] if resume else [])]
-            words += ["--start-over"] if start_over else []
-            words += [*(["--run", run] if run else []), *(["--runs", str(runs)] if runs else []), *options]
+            words = ["train", *(["--recipe", recipe] if recipe else []), *["--resume"] * resume]
+            words += ["--start-over"] * start_over + (["--run", run] if run else [])
+            words += (["--runs", str(runs)] if runs else []) + options
             words += [f"--{name}={value}" for name, value in (("max-steps", max_steps), ("address", address)) if value]
             console.note(f"next: {command(*words, *given)}")
         return console.EXIT_OK
-    for line in (*notes, *(headline(estimate) if estimate is not None else ())):
+    told = [*notes, *(headline(estimate) if estimate is not None else ())]
+    for line in () if resume else told:
         console.note(line)
     if estimate is not None and not resume:  # a run that goes on replaces its own checkpoints
         check_disk(estimate, free_disk(root), str(root))
     # Not during a step: that one is finished and saved.
     with stoppable(lambda: _stopped(directory)), directory.locked(wait):
-        resume_step = 0
+        resume_step = _prepare_resume(directory, chosen, changes, start_over, max_steps) if resume else 0
         if resume:
-            resume_step = _prepare_resume(directory, chosen, changes, start_over, max_steps)
+            for line in told:  # not of a run that has come to its end
+                console.note(line)
         elif directory.begun():  # somebody else's, begun since it was looked at
             raise UserError(f"run {directory.name} exists already", hint="choose another name with --run")
         else:

@@ -26,7 +26,7 @@ from codea1_cli.errors import RunFailed, SandboxOutage, counted, left_out
 from codea1_cli.methods.registry import method_of
 from codea1_cli.planning.gpu_assignment import Gpu
 from codea1_cli.problems.problem import Problem, public_problem
-from codea1_cli.recipe.resources import heldout_problems, unread_problems
+from codea1_cli.recipe.resources import benchmarks_due, heldout_due, heldout_problems, unread_problems
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.run_dir import RunDir
 from codea1_cli.runs.summary import RunOutcome, View, summarise
@@ -77,7 +77,8 @@ class Driver:
                 self.view.event({"kind": "length", "total": len(schedule), "last": last})
                 heldout = heldout_problems(self.recipe)
                 self._build(schedule, kept, heldout, resume_step, last)
-                self.view.phase("training" if not heldout or resume_step else "evaluating before the first step")
+                first = not resume_step and (heldout_due(self.recipe, 0) or benchmarks_due(self.recipe, 0))
+                self.view.phase("evaluating before the first step" if first else "training")
                 to_the_end.enter_context(interrupts(self._stop, self._stop_at_once))
                 self._watch(self._launch(resume_step))
                 self._wait_for_benchmarks()
@@ -155,8 +156,7 @@ class Driver:
 
     def _solve_rates(self, problems: Sequence[Problem]) -> dict[str, float | None]:
         self.view.phase(f"measuring the solve rates of {counted(len(problems), 'problem')}")
-        patience = max(self._patience, _IMPORTS_S)
-        solver = self.method.policy("code")
+        patience, solver = max(self._patience, _IMPORTS_S), self.method.policy("code")
         mine = [(spec, self.options[spec.label]) for spec in self.specs if spec.policy == solver]
         return measure_solve_rates(self.ray, self.recipe, mine, self.arena, self._call, patience, problems)
 

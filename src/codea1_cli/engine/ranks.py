@@ -279,11 +279,6 @@ def wants_vllm(recipe: Recipe, gpu: Gpu | None) -> bool:
             hint="`uv sync --extra vllm`, or sampling.engine=transformers",
         )
     if method_of(recipe).pairs:
-        if recipe.train.sharding == "fsdp2" and recipe.data.heldout is not None:
-            raise UserError(
-                "method=sft measures held-out problems under train.sharding=ddp alone",
-                hint="data.heldout=null, and eval-code on its checkpoints; or train.sharding=ddp",
-            )
         return False
     wanted = recipe.sampling.engine == "vllm" or (recipe.sampling.engine == "auto" and gpu is not None and installed)
     if recipe.train.sharding == "fsdp2" and not wanted:

@@ -18,11 +18,11 @@ from codea1_cli.engine.ranks import wants_vllm
 from codea1_cli.engine.resume import free_name, resume_point, set_aside
 from codea1_cli.engine.run_setup import RunSetup, Schedule, make_schedule, run_length
 from codea1_cli.errors import UserError, command, counted
-from codea1_cli.methods.registry import ROLES, method_of
+from codea1_cli.methods.registry import ROLES, flat, method_of
 from codea1_cli.planning.gpu_assignment import GpuAssignment
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.batching import fitted, warmup_recipe
-from codea1_cli.recipe.files import flat, recipe_text
+from codea1_cli.recipe.files import recipe_text
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs.policy_folders import export_policy
 from codea1_cli.runs.run_dir import RunDir
@@ -67,7 +67,7 @@ class PairSetup(RunSetup):
             )
         self.recipe, fewer = fitted(self.recipe, min(map(len, ids.values())), ranks)
         if fewer:
-            self.notes.append(fewer.replace("problem", "pair"))
+            self.notes.append(fewer)
             write_atomic(self.run.recipe_file, recipe_text(self.recipe))
         schedule = self._schedule([])
         info = self._info(schedule, max(ids.values(), key=len), devices) | {"pair_ids": ids}

@@ -195,6 +195,16 @@ def solve_figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return figures
 
 
+def figure_names(roles: Iterable[str], n: int) -> list[str]:
+    """The held-out figures of these roles that `eval.best` may name; n: solutions per problem."""
+    suites = [key for key in attack_figures([], 1) if key not in ("suites", "unscored")]
+    found = {
+        "code": [f"pass@{k}" for k in sorted({1, n})],
+        "test": [*suites, *(f"near_miss/{key}" for key in suites)],
+    }
+    return [f"heldout/{key}" for role in roles for key in found.get(role, ())]
+
+
 def attack_figures(rows: Sequence[Mapping[str, Any]], tests_per_suite: int) -> dict[str, Any]:
     """Suites on wrong programs, each by its first K asserts; a figure over nothing is None.
 

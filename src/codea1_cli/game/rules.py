@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 MOST = 10**15  # more is a typing error, and more than a float holds exactly
 Positive = Annotated[int, Field(ge=1, le=MOST)]
@@ -17,7 +17,13 @@ def _rising(pair: tuple[float, float]) -> tuple[float, float]:
     return pair
 
 
-Range = Annotated[tuple[Share, Share], AfterValidator(_rising)]
+def _two(value: Any) -> Any:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise ValueError("two shares are wanted, the least and the most, as [0.1, 0.9]")
+    return value
+
+
+Range = Annotated[tuple[Share, Share], BeforeValidator(_two), AfterValidator(_rising)]
 
 
 class Game(BaseModel):

@@ -6,8 +6,11 @@ Imports none of them: a recipe is checked in a blink.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+
+from codea1_cli.errors import UserError
 
 if TYPE_CHECKING:
     from codea1_cli.methods.base import Method
@@ -109,6 +112,47 @@ def without_settings_of(
     return without(gone if same else {*gone, "code.gpus", "test.gpus"}, base)
 
 
+def refuse_ignored(
+    method: str,
+    values: Mapping[str, Any],
+    given: Iterable[str],
+    overrides: Mapping[str, str],
+    files: Mapping[str, Path],
+    file: Path,
+) -> None:
+    """Refuses keys that have no meaning in a recipe of these `values`.
+
+    Args:
+        given: the dotted keys that somebody set: `overrides` by their text, the user's own `files`, or `file` itself.
+
+    Raises:
+        UserError: there are some; who set them, what leaves them without a meaning, and the way out.
+    """
+    found = ignored_by(method, values)
+    why = {key: next((found[one] for one in found if f"{key}.".startswith(f"{one}.")), "") for key in given}
+    ignored = [key for key in why if why[key]]
+    typed = {name: text for name, text in overrides.items() if any(f"{key}.".startswith(f"{name}.") for key in ignored)}
+    told: dict[tuple[str, str], list[str]] = {}
+    below = []  # it was right to set these where they were set
+    for key in ignored:
+        where = str(files.get(key, file))
+        if any(f"{key}.".startswith(f"{name}.") for name in typed):
+            where = " ".join(typed.values())
+        elif overrides or where != str(file):
+            below.append(f"{key}=null")
+        told.setdefault((where, why[key]), []).append(key)
+    if told:
+        back = f"take it back with {' '.join(below)}, " if below else ""
+        lines: dict[str, list[str]] = {}
+        for (where, reason), names in told.items():
+            lines.setdefault(where, []).append(f"{reason} ignores {', '.join(names)}")
+        others = " or ".join(dict.fromkeys(reason.partition("=")[0] for _, reason in told))
+        raise UserError(
+            "; ".join(f"{where}: {'; '.join(said)}" for where, said in lines.items()),
+            hint=f"leave it out, {back}or set another {others}",
+        )
+
+
 def without(names: Collection[str], keys: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested `keys` less those of these dotted names, which may be sections."""
     found: dict[str, Any] = {}
@@ -116,4 +160,12 @@ def without(names: Collection[str], keys: Mapping[str, Any], prefix: str = "") -
         if (name := prefix + key) not in names:
             inside = isinstance(value, Mapping) and any(one.startswith(f"{name}.") for one in names)
             found[key] = without(names, value, f"{name}.") if inside else value
+    return found
+
+
+def flat(values: dict[str, Any], prefix: str = "", sign: str = ".") -> dict[str, Any]:
+    """Nested sections as one level of keys, joined by `sign`."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}{sign}", sign) if isinstance(value, dict) else {f"{prefix}{key}": value}
     return found

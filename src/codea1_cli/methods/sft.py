@@ -73,6 +73,8 @@ class Sft(Method):
         "sampling.seed_by_prompt",
         "data.solve_rate",
         "warmup",
+        "preflight.problems",
+        "preflight.samples",
     )
     needs_reference = False
     pairs = True
@@ -90,7 +92,7 @@ class Sft(Method):
         of_suites = ("test", "sft.test", "game.tests_per_suite", "game.white_box")
         unused = {
             "code": (*of_suites, "eval.wrong_per_problem", "eval.targets"),
-            "test": ("code", "sft.code"),
+            "test": ("code", "sft.code", "eval.n"),
             "one": ("test.model", "test.gpus", "test.ranks", "test.learning_rate"),
         }
         return dict.fromkeys(unused.get(str(role), ()), f"sft.role={role}")

@@ -2,7 +2,10 @@
 those that are shipped, and by which other names people know a recipe's keys."""
 
 import importlib.resources
+from collections.abc import Iterable
 from pathlib import Path
+
+from codea1_cli.errors import meant, near
 
 
 def recipe_folder() -> Path:
@@ -79,3 +82,19 @@ _NAMES = {
 }
 ALIASES = {alias: tuple(keys.split()) for keys, aliases in _NAMES.items() for alias in aliases.split()}
 """The last part of a key as it is called elsewhere, and its keys here."""
+
+
+def meant_key(key: str, keys: Iterable[str]) -> str | None:
+    """The hint for a key that is none of `keys`: the same last part elsewhere, another name for it, or a misspelt last
+    part."""
+    section, _, leaf = key.rpartition(".")
+    leaf = leaf.replace("-", "_").lower()
+    by_leaf: dict[str, list[str]] = {}
+    for known in keys:
+        by_leaf.setdefault(known.rpartition(".")[2], []).append(known)
+    if leaf in by_leaf or leaf in ALIASES:
+        return meant([*ALIASES.get(leaf, ()), *by_leaf.get(leaf, ())])
+    siblings = [name for name, found in by_leaf.items() if f"{section}.{name}" in found]
+    if close := near(leaf, siblings, 1):
+        return meant([f"{section}.{close[0]}"])
+    return meant(known for name in near(leaf, by_leaf, 1) for known in by_leaf[name])

@@ -1,4 +1,5 @@
-"""What follows from a recipe: rows, micro-batches, optimizer steps. Nothing here is ever asked of the user."""
+"""What follows from a recipe: rows, micro-batches, optimizer steps, none of which is ever asked of the user, and what
+its run can be measured by."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
-from codea1_cli.errors import UserError, counted
+from codea1_cli.errors import UserError, counted, did_you_mean, some
+from codea1_cli.evals.registry import names as benchmark_names
 from codea1_cli.methods.registry import method_of
 from codea1_cli.recipe.schema import Recipe
 
@@ -151,7 +153,7 @@ def fitted(recipe: Recipe, problems: int, ranks: Mapping[str, int]) -> tuple[Rec
     Raises:
         UserError: not even the smallest step can be filled.
     """
-    train = recipe.train
+    train, what = recipe.train, "pair" if method_of(recipe).pairs else "problem"
     asked = train.problems_sampled
     for size in range(problems, 0, -1) if problems < asked else ():
         due = min(size, train.problems_per_step)
@@ -162,12 +164,53 @@ def fitted(recipe: Recipe, problems: int, ranks: Mapping[str, int]) -> tuple[Rec
                 batches(smaller, policy, count)
         except UserError:
             continue
-        return smaller, f"{counted(size, 'problem')} per step, where the recipe asks for {asked}: there are {problems}"
+        return smaller, f"{counted(size, what)} per step, where the recipe asks for {asked}: there are {problems}"
     if problems < asked:
         sharing = f"{counted(max(ranks.values()), 'rank')} of a policy"
         raise UserError(
-            f"{counted(problems, 'problem')} cannot fill a step that {sharing} and "
+            f"{counted(problems, what)} cannot fill a step that {sharing} and "
             f"train.updates_per_step={recipe.train.updates_per_step} can share",
-            hint="add problems, lower train.updates_per_step, or take fewer GPUs (code.gpus, test.gpus)",
+            hint=f"add {what}s, lower train.updates_per_step, or take fewer GPUs (code.gpus, test.gpus)",
         )
     return recipe, None
+
+
+def check_measured(recipe: Recipe) -> None:
+    """Refuses what `eval` names and a run of the recipe would never measure, or never mark.
+
+    Raises:
+        UserError: the key, what the run measures, and the way out.
+    """
+    method, wish, data, best = method_of(recipe), recipe.eval, recipe.data, recipe.eval.best or ""
+    who = f"method={recipe.method}{f' with sft.role={recipe.sft.role}' if method.pairs else ''}"
+    sides = " and the ".join(f"{role.title()} LLM" for role in method.roles)
+    fitting = [name for role in method.roles for name in benchmark_names(role)]
+    if other := [name for name in wish.benchmarks if name not in fitting]:
+        raise UserError(
+            f"eval.benchmarks: {', '.join(other)} does not measure the {sides}, which {who} trains",
+            hint=f"leave it out; {', '.join(fitting)} can be measured",
+        )
+    made = data.source.options()[1].val if data.source is not None and data.train is None else 0.0
+    if method.pairs and recipe.train.sharding == "fsdp2" and (data.heldout or made or wish.benchmarks):
+        off = {"data.heldout=null": data.heldout, "data.source.val=0": made, "eval.benchmarks=[]": wish.benchmarks}
+        words = " ".join(text for text, there in off.items() if there)
+        raise UserError(
+            f"train.sharding=fsdp2: method={recipe.method} measures held-out problems and benchmarks under ddp alone",
+            hint=f"{words}, and eval-code or eval-tests on its checkpoints; or train.sharding=ddp",
+        )
+    if best and recipe.checkpoint.every is None:
+        raise UserError(
+            f"eval.best={best} marks a checkpoint, and checkpoint.every=null saves none",
+            hint="set checkpoint.every, or eval.best=null",
+        )
+    if best.startswith("heldout/"):
+        from codea1_cli.evals.heldout import figure_names
+
+        known = figure_names(method.roles, wish.n)
+        if not (data.heldout or made):
+            raise UserError(f"eval.best={best} needs held-out problems: set data.heldout", hint="or eval.best=null")
+        if best not in known:
+            raise UserError(
+                f"eval.best={best} is no figure of this run: {who} trains the {sides}, and measures {some(known, 12)}",
+                hint=did_you_mean(best, known) or "name one of these, or set eval.best=null",
+            )

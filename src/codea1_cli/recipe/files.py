@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from codea1_cli.errors import UserError, command, did_you_mean, first_line, meant, near, plain_fault
+from codea1_cli.errors import UserError, command, did_you_mean, first_line, plain_fault
 from codea1_cli.files import no_file, read_text, user_path
-from codea1_cli.methods.registry import DEFAULT, ROLES, ignored_by, without, without_ignored, without_settings_of
-from codea1_cli.recipe import ALIASES, recipe_folder, recipe_names
+from codea1_cli.methods.registry import (
+    DEFAULT,
+    ROLES,
+    flat,
+    refuse_ignored,
+    without,
+    without_ignored,
+    without_settings_of,
+)
+from codea1_cli.recipe import meant_key, recipe_folder, recipe_names
+from codea1_cli.recipe.batching import check_measured
 from codea1_cli.recipe.schema import Recipe
 
 
@@ -37,7 +46,8 @@ def recipe_path(name: str) -> Path:
     return shipped
 
 
-def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
+def _read(path: Path, seen: tuple[Path, ...] = ()) -> tuple[dict[str, Any], dict[str, Path]]:
+    """A file's nested keys over those of what it extends, and which of the user's own files sets each, dotted."""
     if path in seen:
         raise UserError(f"{path}: recipes extend each other in a circle")
     try:
@@ -54,10 +64,27 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UserError(f"{path}: a recipe is a mapping of sections, this is {type(content).__name__}")
     parent = content.pop("extends", None)
+    shipped = path.resolve().parent == recipe_folder().resolve()
+    own: dict[str, Path] = {} if shipped else dict.fromkeys(flat(content), path)
     if parent is None:
-        return content
-    base = _read(_parent_path(path, str(parent)), (*seen, path))
-    return _merge(without_settings_of(base, _merge(base, content), content), content)
+        return content, own
+    base, below = _read(_parent_path(path, str(parent)), (*seen, path))
+    return _merge(_built_upon(base, _merge(base, content), content, below), content), below | own
+
+
+def _built_upon(
+    base: dict[str, Any], recipe: dict[str, Any], change: dict[str, Any], own: Collection[str]
+) -> dict[str, Any]:
+    """The nested keys of `base` less what it holds for settings that a `change`, which makes `recipe`, replaces.
+
+    own: the keys that the user's own files set. They stay, to be refused; where they hold a default, as what `recipes
+    show` wrote does, nothing is lost with them.
+    """
+    left = without_settings_of(base, recipe, change)
+    there = flat(left)
+    gone = {key: value for key, value in flat(base).items() if key in own and key not in there}
+    usual = flat(Recipe(model="any").model_dump(mode="json")) if gone else {}
+    return _set(left, [(key.split("."), value) for key, value in gone.items() if usual.get(key, ...) != value])
 
 
 def _set(content: dict[str, Any], overrides: Iterable[tuple[list[str], Any]]) -> dict[str, Any]:
@@ -73,10 +100,13 @@ def _set(content: dict[str, Any], overrides: Iterable[tuple[list[str], Any]]) ->
     return content
 
 
-def _refuse_repeated(tree: yaml.Node | None, path: Path, above: tuple[yaml.Node, ...] = ()) -> None:
-    """Raises UserError for a key that stands twice in one section: YAML would silently take the last."""
-    if not isinstance(tree, yaml.MappingNode) or tree in above:  # an alias may stand for what it is in
+def _refuse_repeated(tree: yaml.Node | None, path: Path | str, above: tuple[yaml.Node, ...] = ()) -> None:
+    """Raises UserError for a key that stands twice in one section, of which YAML would silently take the last, and for
+    an alias of the section that it is in."""
+    if not isinstance(tree, yaml.MappingNode):
         return
+    if tree in above:
+        raise UserError(f"{path}:{tree.start_mark.line + 1}: a section that holds itself", hint="write out its alias")
     lines: dict[str, int] = {}
     for name, value in tree.value:
         line = name.start_mark.line + 1
@@ -120,6 +150,7 @@ def parse_override(text: str) -> tuple[list[str], Any]:
     if not value.strip():
         raise UserError(f"override {text!r} has no value", hint=_without_value(key.strip()))
     try:
+        _refuse_repeated(yaml.compose(value, Loader=yaml.SafeLoader), f"override {text!r}")
         return parts, yaml.safe_load(value)
     except yaml.YAMLError:
         raise UserError(f"override {text!r}: the value is not valid YAML") from None
@@ -143,7 +174,7 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, of_run: bool = Fals
     """
     path = recipe_path(name)
     try:
-        plain = _read(path)
+        plain, own = _read(path)
     except UserError as fault:
         if of_run and not fault.hint:
             fault.hint = f"restore {path.name}; recipe.source.yaml beside it has what the run began with"
@@ -151,25 +182,20 @@ def load_recipe(name: str, overrides: Sequence[str] = (), *, of_run: bool = Fals
     plain.setdefault("name", path.stem)
     if of_run:
         plain = without_ignored(str(plain.get("method", DEFAULT)), _merge({"game": {"kill": "own"}}, plain))
+        own = {}
     parsed = [parse_override(override) for override in overrides]
     keys = {".".join(parts): override for override, (parts, _) in zip(overrides, parsed, strict=True)}
-    content = _set(without_settings_of(plain, _set(plain, parsed), _set({}, parsed)), parsed)
+    content = _set(_built_upon(plain, _set(plain, parsed), _set({}, parsed), own), parsed)
+    # null takes back what a file below sets: a key without a meaning need not have a value.
+    useful = flat(without_ignored(str(content.get("method", DEFAULT)), content))
+    content = without([key for key, value in flat(content).items() if value is None and key not in useful], content)
     try:
         recipe = Recipe.model_validate(content)
     except ValidationError as error:
         raise _fault(error, str(path), keys, plain) from None
-    found = ignored_by(recipe.method, recipe.model_dump(mode="json"))
-    read = flat(without(found, content))
-    if ignored := [key for key in flat(content) if key not in read]:
-        given = [text for key, text in keys.items() if any(f"{one}.".startswith(f"{key}.") for one in ignored)]
-        by: dict[str, list[str]] = {}
-        for key in ignored:
-            by.setdefault(next(why for name, why in found.items() if f"{key}.".startswith(f"{name}.")), []).append(key)
-        told = "; ".join(f"{why} ignores {', '.join(names)}" for why, names in by.items())
-        raise UserError(
-            f"{' '.join(given) or path}: {told}",
-            hint=f"leave it out, or set another {' or '.join(why.partition('=')[0] for why in by)}",
-        )
+    refuse_ignored(recipe.method, recipe.model_dump(mode="json"), flat(content), keys, own, path)
+    if not of_run:
+        check_measured(recipe)
     return recipe
 
 
@@ -183,7 +209,7 @@ def _fault(error: ValidationError, file: str, overrides: dict[str, str], plain: 
         origin = overrides.get(named, file)
         if problem["type"] == "extra_forbidden":
             line = f"unknown key {named or key}"
-            hints += filter(None, [_meant(named or key)])
+            hints += filter(None, [meant_key(named or key, all_keys())])
         elif problem["type"] == "missing":
             line = f"{key} is missing"
         else:
@@ -232,15 +258,10 @@ def resumed_recipe(file: Path, overrides: Sequence[str]) -> tuple[Recipe, dict[s
             )
     before, now = load_recipe(str(file), of_run=True), load_recipe(str(file), overrides, of_run=True)
     old, changed = flat(before.dump()), flat(now.dump())
-    return now, {key: [old[key], value] for key, value in changed.items() if old[key] != value}
-
-
-def flat(values: dict[str, Any], prefix: str = "", sign: str = ".") -> dict[str, Any]:
-    """Nested sections as one level of keys, joined by `sign`."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}{sign}", sign) if isinstance(value, dict) else {prefix + key: value}
-    return found
+    changes = {key: [old[key], value] for key, value in changed.items() if old[key] != value}
+    if any(key.startswith(("eval.", "checkpoint.")) for key in changes):  # one of an earlier version may go on as it is
+        check_measured(now)
+    return now, changes
 
 
 def with_absolute_paths(recipe: Recipe) -> Recipe:
@@ -258,21 +279,6 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
         if name is not None and (path := user_path(name)).exists():
             setattr(source, key, str(path.absolute()))
     return pinned
-
-
-def _meant(key: str) -> str | None:
-    """The hint for an unknown key: the same last part elsewhere, another name for it, or a misspelt last part."""
-    section, _, leaf = key.rpartition(".")
-    leaf = leaf.replace("-", "_").lower()
-    by_leaf: dict[str, list[str]] = {}
-    for known in all_keys():
-        by_leaf.setdefault(known.rpartition(".")[2], []).append(known)
-    if leaf in by_leaf or leaf in ALIASES:
-        return meant([*ALIASES.get(leaf, ()), *by_leaf.get(leaf, ())])
-    siblings = [name for name, keys in by_leaf.items() if f"{section}.{name}" in keys]
-    if close := near(leaf, siblings, 1):
-        return meant([f"{section}.{close[0]}"])
-    return meant(known for name in near(leaf, by_leaf, 1) for known in by_leaf[name])
 
 
 def all_keys() -> list[str]:

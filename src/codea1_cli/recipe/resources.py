@@ -76,7 +76,10 @@ def unread_problems(recipe: Recipe, problems: Sequence[Problem]) -> dict[str, st
             f"the embedded model can read no problem of {recipe.data.train}: they take {taken}",
             hint=f"it knows functions of {', '.join(KNOWN)}; `--recipe 135m` trains a model that knows more",
         )
-    left_out = method_of(recipe).left_out(problems)
+    try:
+        left_out = method_of(recipe).left_out(problems)
+    except UserError as fault:
+        raise UserError(f"{recipe.data.train}: {fault.what}", hint=fault.hint) from None
     return left_out | {pid: f"the embedded model knows no function of {kind}" for pid, kind in found.items()}
 
 
@@ -243,12 +246,6 @@ def benchmark_sets(recipe: Recipe, workers: int = 1) -> list[EvalSet]:
         options = SetOptions(data, wish.benchmark_limit, sampling, scoring, recipe.game.tests_per_suite)
         found.append(open_set(name, options))
     return found
-
-
-def unmeasured(recipe: Recipe) -> list[str]:
-    """A note on the benchmarks that a recipe names and its method has no policy for."""
-    left = [name for name in recipe.eval.benchmarks if benchmark_row(name).role not in method_of(recipe).roles]
-    return [f"eval.benchmarks: {', '.join(left)} measures a policy that {recipe.method} does not train"] if left else []
 
 
 def check_benchmarks(recipe: Recipe, look: bool = False) -> list[str]:

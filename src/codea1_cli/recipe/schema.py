@@ -276,8 +276,6 @@ class Recipe(Section):
             raise ValueError("code.weight and test.weight are both 0: the policy would learn from nothing")
         if self.sampling.seed_by_prompt and self.sampling.engine != "transformers":
             raise ValueError("sampling.seed_by_prompt needs sampling.engine=transformers: vLLM batches as it likes")
-        if (self.eval.best or "").startswith("heldout/") and self.data.heldout is None and self.data.source is None:
-            raise ValueError(f"eval.best={self.eval.best} needs held-out problems: set data.heldout")
         return self
 
     def role(self, role: str) -> Role:
