@@ -150,7 +150,7 @@ class GoldenTests(Method):
         found = {problem.id: why for problem in problems if (why := _untested(problem))}
         if problems and len(found) == len(problems):
             raise UserError(
-                f"data.train: none of {counted(len(problems), 'problem')} has a test of its own that can be read, and "
+                f"none of {counted(len(problems), 'problem')} has a test of its own that can be read, and "
                 f"method={self.name} is paid by them: {next(iter(found.values()))}",
                 hint="write-tests --problems has a Test LLM write them, see its --help; or set another method",
             )
