@@ -61,6 +61,12 @@ def answer(run: ProgramRun) -> object:
     return one.value.data if one.value else one
 
 
+@pytest.fixture(autouse=True)
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests beside these compile too, and hold the lock."""
+    monkeypatch.setenv("CODEA1_CACHE", str(tmp_path / "cache"))
+
+
 @pytest.fixture
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The packages that are looked at."""
@@ -177,8 +183,7 @@ def test_whoever_waited_in_vain_asks_again(site: Path, monkeypatch: pytest.Monke
     assert compiled(site) == ALL
 
 
-def test_two_processes_compile_a_package_once(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CODEA1_CACHE", str(tmp_path / "cache"))
+def test_two_processes_compile_a_package_once(site: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     lock = os.open(tmp_path / "cache" / "bytecode.lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)

@@ -242,8 +242,9 @@ class Places:
         """Gives a place back, with its zygote where that lives."""
         with self._changed:
             leave, when = next(iter(self._lent.items()), (None, 0.0))
-            # One that was lent goes back, the first of them, unless somebody waits and it is not lent for long.
-            back = leave is not None and (not self._waiting or time.monotonic() - when > _LENT_S)
+            # One that was lent goes back, the first of them, unless somebody waits for it and it is not lent for long.
+            wanted = self._waiting > len(self._free)
+            back = leave is not None and (not wanted or time.monotonic() - when > _LENT_S)
             if leave is not None and back:
                 del self._lent[leave]
                 os.close(leave)
