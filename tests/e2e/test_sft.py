@@ -17,10 +17,10 @@ SHARED = (
     "judge.workers=1",
     "code.max_completion_tokens=64",
     "checkpoint.every=1",
-    "preflight.problems=1",
-    "preflight.samples=1",
 )
-GAME = ("method=golden-tests", "game.n_code=4", "train.max_steps=1", "train.problems_per_step=2")
+GAME = (
+    "method=golden-tests", "game.n_code=4", "train.max_steps=1", "train.problems_per_step=2", "preflight.problems=1", "preflight.samples=1",
+)  # fmt: skip
 
 
 def steps_of(cli: Cli, run: str) -> list[dict[str, object]]:

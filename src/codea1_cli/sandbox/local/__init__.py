@@ -108,7 +108,9 @@ class LocalSandbox:
         with self._lock:
             if self._closed:
                 raise WorkerLost("the sandbox is closed")
-            places = self._places.setdefault(seed, Places(self.workers, self.most))
+            if seed not in self._places:
+                self._places[seed] = Places(self.workers, self.most)
+            places = self._places[seed]
         worker = places.take()
         try:
             if worker is not None and not worker.is_alive():  # it died while it had no work
