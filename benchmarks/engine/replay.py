@@ -35,7 +35,7 @@ class Replayed:
         whole_length(trainer, trainer.args.max_completion_length)
         return super().rollout(prompts, trainer)
 
-    def sample_groups(self, role, prompts, post, more=None):
+    def sample_groups(self, role, prompts, post, more=dict):
         def real(texts):
             post({key: list(islice(cycle(self.real(role, key)), len(group))) for key, group in texts.items()})
 

@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from codea1_cli.errors import UserError
-from codea1_cli.methods.registry import flat, method_of
-from codea1_cli.recipe import files
+from codea1_cli.methods.registry import method_of
+from codea1_cli.recipe import files, flat
 from codea1_cli.recipe.batching import batches, warmup_recipe
 from codea1_cli.recipe.files import load_recipe, recipe_path, recipe_text
 

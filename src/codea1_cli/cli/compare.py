@@ -187,7 +187,7 @@ def _recipes(arms: Sequence[Arm]) -> dict[str, list[Any]]:
     Raises:
         UserError: runs of one arm differ in more than their seeds.
     """
-    from codea1_cli.methods.registry import flat
+    from codea1_cli.recipe import flat
 
     found = []
     for arm in arms:

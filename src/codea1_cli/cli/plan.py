@@ -215,8 +215,8 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
             by_reason[why].append(pid)
         notes += [*left_out(by_reason), *guessed(recipe, problems)]
         count = len(problems) - sum(map(len, by_reason.values()))
-        unknown = sum(known_solve_rate(problem) is None for problem in problems)
-        if recipe.data.solve_rate is not None and unknown:
+        wish = recipe.data.solve_rate
+        if wish is not None and (unknown := sum(known_solve_rate(problem) is None for problem in problems)):
             steps = counted(math.ceil(unknown / recipe.train.problems_per_step), "step")
             notes.append(
                 f"the solve rates of {counted(unknown, 'problem')} are measured first, which no figure counts: as many "

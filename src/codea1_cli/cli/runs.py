@@ -129,7 +129,7 @@ def export_figures(
     """Write the figures of runs as one table. A row per line of metrics.jsonl, a column per name in it, `arena.exposed`
     for `exposed` in `arena`; lists are JSON. --json without --out has the rows as objects."""
     from codea1_cli.durable import check_target, only_writer, write_atomic
-    from codea1_cli.methods.registry import flat
+    from codea1_cli.recipe import flat
     from codea1_cli.runs.run_dir import find_run, runs_root
 
     if as_csv == as_json and out is None:

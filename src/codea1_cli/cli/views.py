@@ -11,7 +11,7 @@ from rich.text import Text
 from codea1_cli.cli.console import cell, note, out, printable, say, show, table, warn
 from codea1_cli.cli.layout import Table, whole
 from codea1_cli.errors import command, counted, size_text, some
-from codea1_cli.methods.registry import ROLES, flat
+from codea1_cli.methods.registry import ROLES
 from codea1_cli.mistakes.inspect import (
     FailingCandidate,
     LiveTest,
@@ -22,6 +22,7 @@ from codea1_cli.mistakes.inspect import (
     sparkline,
 )
 from codea1_cli.mistakes.replay import Replayed
+from codea1_cli.recipe import flat
 from codea1_cli.recipe.schema import Recipe
 from codea1_cli.runs import gpu_hours, trained_on
 from codea1_cli.runs.run_dir import RunDir

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from codea1_cli.errors import EnvironmentFault, counted
+from codea1_cli.extract import AssertStatement
 from codea1_cli.judging.judge import Expected, Judge, ReferenceCache, own_answers, own_tests, well_formed
 from codea1_cli.judging.references import HASH_SEEDS
 from codea1_cli.problems.problem import Problem
@@ -98,12 +99,11 @@ class Verifier:
         asked = [*calls, *(str(test.call) for test in extra), *open_calls]
         answers = judge.expected(problem.reference, entry, asked, asked)
         seconds = round(timed.slowest, 3)
-        for test in tests:
+        if (test := _unmet(judge, tests, answers)) is not None:
             answer = answers[str(test.call)]
             if not answer.valid:
                 return Checked(_reason(answer), _steady(f"{test.call}: {answer.reason}"), seconds)
-            if test.stated is not None and not judge.equal(answer.value, test.stated.value):
-                return Checked("fails_own_test", _steady(f"{test.source[:200]}, got {answer.text[:100]}"), seconds)
+            return Checked("fails_own_test", _steady(f"{test.source[:200]}, got {answer.text[:100]}"), seconds)
         if calls and all(judge.equal(answers[call].value, None) for call in calls):
             return Checked("stub_passes", "a function that returns None passes every test", seconds)
         kept = [
@@ -119,15 +119,21 @@ def contradiction(judge: Judge, problem: Problem) -> str | None:
     """Why a problem's own tests speak against its reference; None where they do not, or it has neither. Tests that
     cannot be read as calls with answers run as they stand."""
     tests = own_tests(problem) if problem.reference else ()
-    answers = own_answers(judge, problem) if tests else {}
-    for test in tests:
-        answer = answers[str(test.call)]
-        if not answer.valid or (test.stated is not None and not judge.equal(answer.value, test.stated.value)):
-            return "its reference does not pass its tests"
+    if tests and _unmet(judge, tests, own_answers(judge, problem)) is not None:
+        return "its reference does not pass its tests"
     if problem.reference and not tests:
         whole = "\n".join([problem.reference, *problem.tests])
         if not judge.loads(whole, problem.entry_point):
             return "its reference does not pass its tests" if problem.tests else "its reference does not load"
+    return None
+
+
+def _unmet(judge: Judge, tests: Sequence[AssertStatement], answers: Mapping[str, Expected]) -> AssertStatement | None:
+    """The first test whose call has no usable answer, or another than it states."""
+    for test in tests:
+        answer = answers[str(test.call)]
+        if not answer.valid or (test.stated is not None and not judge.equal(answer.value, test.stated.value)):
+            return test
     return None
 
 

@@ -18,9 +18,10 @@ from codea1_cli.engine.ranks import wants_vllm
 from codea1_cli.engine.resume import free_name, resume_point, set_aside
 from codea1_cli.engine.run_setup import RunSetup, Schedule, make_schedule, run_length
 from codea1_cli.errors import UserError, command, counted
-from codea1_cli.methods.registry import ROLES, flat, method_of
+from codea1_cli.methods.registry import ROLES, method_of
 from codea1_cli.planning.gpu_assignment import GpuAssignment
 from codea1_cli.problems.problem import Problem
+from codea1_cli.recipe import flat
 from codea1_cli.recipe.batching import fitted, warmup_recipe
 from codea1_cli.recipe.files import recipe_text
 from codea1_cli.recipe.schema import Recipe

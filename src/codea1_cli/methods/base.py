@@ -180,7 +180,7 @@ class Rank(Protocol):
         """Whether prompts may join those that are being sampled."""
 
     def sample(
-        self, role: str, prompts: Sequence[Ids], n: int, on_chunk: OnChunk | None = None, more: More | None = None
+        self, role: str, prompts: Sequence[Ids], n: int, on_chunk: OnChunk | None = None, more: More = list
     ) -> tuple[list[list[Ids]], list[list[list[float]]] | None]:
         """`n` completions per prompt, as long as the role's may be: token ids [prompt][n][tokens], and log-probs in the
         same shape or None. Those for prompts that `more` gave come last."""

@@ -161,11 +161,3 @@ def without(names: Collection[str], keys: Mapping[str, Any], prefix: str = "") -
             inside = isinstance(value, Mapping) and any(one.startswith(f"{name}.") for one in names)
             found[key] = without(names, value, f"{name}.") if inside else value
     return found
-
-
-def flat(values: dict[str, Any], prefix: str = "", sign: str = ".") -> dict[str, Any]:
-    """Nested sections as one level of keys, joined by `sign`."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}{sign}", sign) if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found

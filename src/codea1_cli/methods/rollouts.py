@@ -72,7 +72,7 @@ class RoleRollouts(Rollouts):
         role: str,
         prompts: Mapping[K, Ids],
         post: Callable[[dict[K, list[str]]], None],
-        more: Callable[[], Mapping[K, Ids]] | None = None,
+        more: Callable[[], Mapping[K, Ids]] = dict,
     ) -> dict[K, Group]:
         """Samples a role's group of completions for each prompt; `post` gets the texts as they come, and `more` gives
         prompts that join the others."""
@@ -84,15 +84,12 @@ class RoleRollouts(Rollouts):
             post({keys[i]: self.texts(group) for i, group in zip(part, completions, strict=True)})
 
         def joining() -> list[Ids]:
-            new = more() if more is not None else {}
-            asked.update(new)
+            asked.update(new := more())
             return list(new.values())
 
         with rank.sampling(role):
             rank.sync_weights()
-            found, scores = rank.sample(
-                role, list(asked.values()), rank.plans[role].group, on_chunk, joining if more is not None else None
-            )
+            found, scores = rank.sample(role, list(asked.values()), rank.plans[role].group, on_chunk, joining)
             if scores is None and rank.reports_logprobs:
                 scores = rank.log_probs(list(asked.values()), found)
         return {
@@ -136,8 +133,7 @@ class RoleRollouts(Rollouts):
                     found |= loaded(wait=True)
             # In the order of the schedule, whichever came first: what is sampled then depends on nothing else.
             prompts = self._attacks(step, {pid: found[pid] for pid in ids if pid in found})
-            joining = (lambda: self._attacks(step, loaded(wait=False))) if rank.takes_more else None
-            sampled |= self.sample_groups("test", prompts, post, joining)
+            sampled |= self.sample_groups("test", prompts, post, lambda: self._attacks(step, loaded(wait=False)))
             if not left:
                 return sampled
 

@@ -4,6 +4,7 @@ those that are shipped, and by which other names people know a recipe's keys."""
 import importlib.resources
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from codea1_cli.errors import meant, near
 
@@ -98,3 +99,11 @@ def meant_key(key: str, keys: Iterable[str]) -> str | None:
     if close := near(leaf, siblings, 1):
         return meant([f"{section}.{close[0]}"])
     return meant(known for name in near(leaf, by_leaf, 1) for known in by_leaf[name])
+
+
+def flat(values: dict[str, Any], prefix: str = "", sign: str = ".") -> dict[str, Any]:
+    """Nested sections as one level of keys, joined by `sign`."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}{sign}", sign) if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found

@@ -15,13 +15,12 @@ from codea1_cli.files import no_file, read_text, user_path
 from codea1_cli.methods.registry import (
     DEFAULT,
     ROLES,
-    flat,
     refuse_ignored,
     without,
     without_ignored,
     without_settings_of,
 )
-from codea1_cli.recipe import meant_key, recipe_folder, recipe_names
+from codea1_cli.recipe import flat, meant_key, recipe_folder, recipe_names
 from codea1_cli.recipe.batching import check_measured
 from codea1_cli.recipe.schema import Recipe
 

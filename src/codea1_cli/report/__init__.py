@@ -22,8 +22,9 @@ from codea1_cli.errors import CodeA1Error, counted, first_line
 from codea1_cli.evals.heldout import PARTS
 from codea1_cli.files import read_json
 from codea1_cli.game.rules import Game
-from codea1_cli.methods.registry import flat, method_of
+from codea1_cli.methods.registry import method_of
 from codea1_cli.mistakes import MistakeStore
+from codea1_cli.recipe import flat
 from codea1_cli.recipe.resources import heldout_problems
 from codea1_cli.report import curves, rollouts
 from codea1_cli.report.rollouts import Texts

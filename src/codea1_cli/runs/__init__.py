@@ -128,7 +128,7 @@ def metrics_fault(line: object) -> str | None:
 
 def figures(line: Mapping[str, Any], sign: str = ".") -> dict[str, float]:
     """The finite numbers of a line of metrics.jsonl, or of a part of it, their nested keys joined by `sign`."""
-    from codea1_cli.methods.registry import flat
+    from codea1_cli.recipe import flat
 
     return {
         key: value

@@ -124,7 +124,7 @@ def log_run(run: RunDir, name: str, patience_s: float, ended: threading.Event, f
 
 
 def _tracked_run(run: RunDir, info: Mapping[str, Any]) -> TrackedRun:
-    from codea1_cli.methods.registry import flat
+    from codea1_cli.recipe import flat
 
     folder, whole = run.path / "trackers", run.within or run
     folder.mkdir(exist_ok=True)

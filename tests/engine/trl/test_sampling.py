@@ -133,7 +133,7 @@ def test_groups_that_vllm_has_ended_are_handed_over_once_and_as_they_are(lengths
         n,
         chunk=chunk,
         on_chunk=lambda part, groups: seen.extend(zip(part, groups, strict=True)),
-        more=more if late else None,
+        more=more,
     )
     lengths = [*lengths, *joined]
     assert len(completions) == len(lengths)

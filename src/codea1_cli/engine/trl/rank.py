@@ -151,7 +151,7 @@ class TrainingRank:
         prompts: Sequence[Ids],
         n: int,
         on_chunk: OnChunk | None = None,
-        more: More | None = None,
+        more: More = list,
         settings: SamplingSettings | None = None,
     ) -> tuple[list[list[Ids]], list[list[list[float]]] | None]:
         """As `sampling.sample_groups`, with the role's length or other settings."""

@@ -41,7 +41,7 @@ def sample_groups(
     *,
     chunk: int | None,
     on_chunk: OnChunk | None = None,
-    more: More | None = None,
+    more: More = list,
 ) -> tuple[list[list[Ids]], list[list[list[float]]] | None]:
     """Samples `n` completions for each prompt.
 
@@ -50,8 +50,8 @@ def sample_groups(
         chunk: sequences sampled together, rounded down to whole groups; None: 256, with vLLM 4096. Prompts of like
             length go together, so that little is padded.
         on_chunk: called with the prompts' indices and their completions: after each chunk, with vLLM as groups end.
-        more: with vLLM, asked again and again while the last chunk is sampled; its prompts join that, and their indices
-            come after those of `prompts`.
+        more: with vLLM and `on_chunk`, asked again and again while the last chunk is sampled; its prompts join that,
+            and their indices come after those of `prompts`.
 
     Returns:
         completions[prompt][n] as token ids, never empty, and the sampler's log-probs in the same shape (None when the
@@ -75,8 +75,7 @@ def sample_groups(
                 on_chunk([part[place] for place in new], [ended[place] for place in new])
 
         def taken_up(part: list[int] = part) -> list[Ids]:
-            new = more() if more is not None else []
-            for _ in new:
+            for _ in (new := more()):
                 part.append(len(completions))
                 completions.append([])
                 logprobs.append([])
@@ -86,9 +85,9 @@ def sample_groups(
         with contextlib.ExitStack() as stack:
             if trainer.use_vllm:
                 stack.enter_context(without_gc())
-            if trainer.use_vllm and (on_chunk or more):
+            if trainer.use_vllm and on_chunk:
                 last = start + groups >= len(order)
-                stack.enter_context(as_they_end(trainer, n, eos, hand_over, taken_up if more and last else None))
+                stack.enter_context(as_they_end(trainer, n, eos, hand_over, taken_up if last else list))
             ids, scores = trainer._generate_single_turn(flat, None, {}, n)
         scored = scored and scores is not None
         for place, i in enumerate(part):

@@ -154,7 +154,7 @@ def _sum(tensor: Any, dtype: Any) -> Any:
 
 @contextlib.contextmanager
 def as_they_end(
-    trainer: Any, n: int, eos: int, take: Callable[[dict[int, list[Ids]]], None], more: More | None
+    trainer: Any, n: int, eos: int, take: Callable[[dict[int, list[Ids]]], None], more: More
 ) -> Iterator[None]:
     """While vLLM samples inside: `take` gets groups of n sequences by their number, as soon as all of a group have
     ended, several at a time. What is judged then is judged beside the sampling of the others. Prompts of `more` join
@@ -178,7 +178,7 @@ def as_they_end(
         if n * len(whole) >= HANDED_OVER:
             take(dict(whole))
             whole.clear()
-        if new := [{"prompt_token_ids": list(ids)} for ids in (more() if more else []) for _ in range(n)]:
+        if new := [{"prompt_token_ids": list(ids)} for ids in more() for _ in range(n)]:
             llm.enqueue(new, **settings)
         return outputs
 
