@@ -77,6 +77,9 @@ class LLM:
             self.asked.append(tokens)
             self.request_counter.counter += 1
 
+    def get_num_unfinished_requests(self):
+        return len(self.open)
+
     def step(self):
         self.steps += 1
         self.random.shuffle(self.open)
@@ -163,15 +166,14 @@ def test_no_garbage_is_collected_while_vllm_samples(vllm):
     assert gc.isenabled()
 
 
-def test_vllm_hands_over_while_it_samples(monkeypatch):
+def test_vllm_hands_over_several_groups_while_many_are_sampled_and_each_of_the_last_ones_at_once(monkeypatch):
     monkeypatch.setattr("codea1_cli.engine.trl.vllm_engine.HANDED_OVER", 4)
     trainer, when = VLLMTrainer(random.Random(1), 0), []
     llm = trainer.vllm_generation.llm
-    sample_groups(trainer, [[1]] * 20, 2, chunk=None, on_chunk=lambda part, _: when.append((llm.steps, len(part))))
-    assert len(when) > 2
-    assert when[0][0] < llm.steps
-    assert sum(count for _, count in when) == 20
-    assert all(2 * count >= 4 for _, count in when[:-1])
+    llm.random = SimpleNamespace(shuffle=lambda _: None, randint=lambda *_: 2)  # a group a step, in order
+    sample_groups(trainer, [[1]] * 20, 2, chunk=None, on_chunk=lambda part, _: when.append((len(llm.open), len(part))))
+    assert [count for _, count in when] == [2] * 6 + [1] * 8, "40 sequences; at 16 unfinished ones nothing waits"
+    assert [left for left, count in when if count == 1] == [14, 12, 10, 8, 6, 4, 2, 0]
 
 
 def test_a_prompts_samples_depend_on_the_step_and_on_nothing_that_came_before():

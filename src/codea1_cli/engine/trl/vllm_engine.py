@@ -157,8 +157,9 @@ def as_they_end(
     trainer: Any, n: int, eos: int, take: Callable[[dict[int, list[Ids]]], None], more: More
 ) -> Iterator[None]:
     """While vLLM samples inside: `take` gets groups of n sequences by their number, as soon as all of a group have
-    ended, several at a time. What is judged then is judged beside the sampling of the others. Prompts of `more` join
-    what is sampled, n times each, as if they had been the last of those asked for."""
+    ended, several at a time while many are sampled. What is judged then is judged beside the sampling of the others,
+    and little is left to be judged after it. Prompts of `more` join what is sampled, n times each, as if they had been
+    the last of those asked for."""
     llm = trainer.vllm_generation.llm
     engine, first = llm.llm_engine, llm.request_counter.counter
     step, generate, settings = engine.step, llm.generate, dict[str, Any]()
@@ -175,7 +176,7 @@ def as_they_end(
                 if len(group) == n:
                     whole[place] = [group[row] for row in range(n)]
                     del ended[place]
-        if n * len(whole) >= HANDED_OVER:
+        if whole and (n * len(whole) >= HANDED_OVER or engine.get_num_unfinished_requests() <= 4 * HANDED_OVER):
             take(dict(whole))
             whole.clear()
         if new := [{"prompt_token_ids": list(ids)} for ids in more() for _ in range(n)]:
