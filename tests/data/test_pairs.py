@@ -1,6 +1,8 @@
 """Pairs of prompt and completion: as files hold them, and made of problems."""
 
 import json
+import random
+import threading
 
 import pytest
 
@@ -9,6 +11,7 @@ from codea1_cli.cli.console import run_app
 from codea1_cli.cli.make_pairs import made_of, make_shown
 from codea1_cli.data.pairs import MadePairs, PairOptions, Proposal, identity, make_pairs, model_names, read_pairs
 from codea1_cli.errors import UserError
+from codea1_cli.evals.wrong_programs import broken_programs
 from codea1_cli.extract import extract_code, parse_suite
 from codea1_cli.problems.problem import Problem, read_problems, write_problems
 from codea1_cli.problems.prompts import code_messages, shown_code, shown_problem, test_messages
@@ -111,6 +114,38 @@ def test_suites_break_the_program_of_their_prompt_and_state_what_the_reference_a
     assert [row["prompt"] for row in hidden.rows] == [test_messages(DOUBLE, None, 4)]
     many = make_pairs([DOUBLE.model_copy(update={"tests": [], "extra_tests": []})], PairOptions("test"), judge)
     assert many.without == {"fewer than 8 usable tests": 1}
+
+
+def test_a_slow_problem_holds_up_no_other_and_pairs_come_in_the_order_of_the_problems(judge, monkeypatch):
+    def rows(problem, *_):
+        if problem.id == "149":
+            last.set()
+        if problem.id == "0":
+            seen.append(last.wait(10))
+        return "none" if problem.id == "3" else [{"problem_id": problem.id}]
+
+    last, seen, told = threading.Event(), [], []
+    monkeypatch.setattr("codea1_cli.data.pairs._code_rows", rows)
+    problems = [DOUBLE.model_copy(update={"id": str(number)}) for number in range(150)]
+    made = make_pairs(problems, PairOptions("code"), judge, progress=lambda done, total: told.append(done))
+    assert seen == [True]
+    assert [row["problem_id"] for row in made.rows] == [str(number) for number in range(150) if number != 3]
+    assert made.without == {"none": 1}
+    assert told == list(range(1, 151))
+
+
+def test_wrong_programs_run_side_by_side_and_none_in_vain(judge, monkeypatch):
+    def check(program, *rest, **more):
+        ran.append(program)
+        return run(program, *rest, **more)
+
+    run, ran = judge.check, []
+    monkeypatch.setattr(judge, "check", check)
+    wrong = [f"def double(n):\n    return {what}" for what in ("n - 1", "n + 2", "n * n", "n + 3", "3 * n")]
+    problem = DOUBLE.model_copy(update={"meta": {"wrong": wrong}})
+    found, _ = broken_programs(problem, judge, 3, 0, random.Random(0))
+    assert list(found) == [wrong[1], wrong[3], wrong[0]]  # n * n fails what n + 2 fails
+    assert sorted(ran) == sorted(wrong[:4])
 
 
 def test_of_samples_only_what_holds_is_taken(judge):

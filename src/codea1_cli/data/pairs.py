@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from codea1_cli.problems.prompts import (
     test_messages,
 )
 from codea1_cli.problems.row_files import whole_rows
-from codea1_cli.sandbox.base import in_order
+from codea1_cli.sandbox.base import as_ended
 from codea1_cli.sandbox.verdicts import Verdict
 
 FORMAT = 2  # of what is made: another version's pairs are made again
@@ -122,6 +123,7 @@ class Proposal:
 
 Propose = Callable[[Sequence[Problem]], list[list[Proposal]]]
 """What there is to choose from, by problem; in the problems' own names."""
+_Rows = list[dict[str, Any]] | str  # a problem's pairs, or why it has none
 
 
 @dataclass
@@ -157,29 +159,31 @@ def make_pairs(
     Raises:
         EnvironmentFault: cosmic-ray is missing.
     """
-    made, workers = MadePairs(problems=len(problems)), getattr(judge.sandbox, "workers", 1)
     make = _code_rows if options.role == "code" else _test_rows
-    for start in range(0, len(problems), 64):
-        part = problems[start : start + 64]
-        given = [None] * len(part) if propose is None else propose(part)
 
-        def rows_of(item: tuple[Problem, list[Proposal] | None]) -> list[dict[str, Any]] | str:
-            return make(item[0], item[1], options, judge) if item[1] != [] else "nothing was sampled"
+    def items() -> Iterator[tuple[int, list[Proposal] | None]]:
+        for start in range(0, len(problems), 64):
+            part = problems[start : start + 64]
+            yield from enumerate([None] * len(part) if propose is None else propose(part), start)
 
-        done = in_order(rows_of, zip(part, given, strict=True), workers)
-        for number, ((problem, _), rows) in enumerate(done, start + 1):
-            if isinstance(rows, str):
-                made.without[rows] += 1
-            else:
-                made.rows += rows
-                made.untested += options.role == "code" and not problem.tests and not own_calls(problem)
-            progress(number, len(problems))
+    def rows_of(item: tuple[int, list[Proposal] | None]) -> _Rows:
+        return make(problems[item[0]], item[1], options, judge) if item[1] != [] else "nothing was sampled"
+
+    made, found = MadePairs(problems=len(problems)), dict[int, _Rows]()
+    with closing(as_ended(rows_of, items(), judge.most, wait=False)) as ended:  # one that takes long holds up no other
+        for (number, _), rows in ended:
+            found[number] = rows
+            progress(len(found), len(problems))
+    for number, problem in enumerate(problems):
+        if isinstance(rows := found[number], str):
+            made.without[rows] += 1
+        else:
+            made.rows += rows
+            made.untested += options.role == "code" and not problem.tests and not own_calls(problem)
     return made
 
 
-def _code_rows(
-    problem: Problem, given: list[Proposal] | None, options: PairOptions, judge: Judge
-) -> list[dict[str, Any]] | str:
+def _code_rows(problem: Problem, given: list[Proposal] | None, options: PairOptions, judge: Judge) -> _Rows:
     entry, mine = problem.entry_point, given is None
     if mine and not problem.reference:
         return "no reference"
@@ -197,9 +201,7 @@ def _code_rows(
     return [_row(problem, prompt, shown_code(code, entry, options.names)) for code in codes[: options.per_problem]]
 
 
-def _test_rows(
-    problem: Problem, given: list[Proposal] | None, options: PairOptions, judge: Judge
-) -> list[dict[str, Any]] | str:
+def _test_rows(problem: Problem, given: list[Proposal] | None, options: PairOptions, judge: Judge) -> _Rows:
     entry, names, count = problem.entry_point, options.names, options.tests_per_suite
     if not problem.reference:
         return "no reference"
@@ -214,9 +216,7 @@ def _test_rows(
         return "no wrong program of it is known"
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for one in given:
-        if len(rows) == options.per_problem:
-            break
-        if suite := good_suite(problem, one, count, judge):
+        if len(rows) < options.per_problem and (suite := good_suite(problem, one, count, judge)):
             shown = shown_code(one.shown, entry, names) if options.white_box else None
             prompt = test_messages(shown_problem(problem, names), shown, count)
             row = _row(problem, prompt, shown_code("\n".join(suite), entry, names))

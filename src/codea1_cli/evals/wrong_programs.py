@@ -11,7 +11,7 @@ from typing import Any
 from codea1_cli.evals.test_generation import make_mutants
 from codea1_cli.extract import parse_suite
 from codea1_cli.game.pool import SHOWS_WRONG
-from codea1_cli.judging.judge import Judge, grade_on_tests, own_calls
+from codea1_cli.judging.judge import CandidateResult, Judge, grade_on_tests, own_calls
 from codea1_cli.judging.step_judge import OWN_CALLS, StepJudge
 from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.verdicts import Verdict
@@ -79,15 +79,20 @@ def broken_programs(
         stated = read[0].stated if read and read[0].call == call else None
         if stated is not None and judge.equal(expected[call].value, stated.value):
             tests[call] = test
+
+    def check(program: str) -> CandidateResult:
+        return judge.check(program, entry, list(tests), expected, stop_late=True)
+
     found: dict[frozenset[str], str] = {}
-    for program in programs_to_try(problem) if tests else ():
-        result = judge.check(program, entry, list(tests), expected, stop_late=True)
-        verdicts = {call: test.verdict for call, test in result.verdicts.items()}
-        failed = frozenset(call for call, verdict in verdicts.items() if verdict is not Verdict.PASSED)
-        if result.loaded and failed and all(verdicts[call] in SHOWS_WRONG for call in failed):
-            found.setdefault(failed, program)
-        if len(found) == limit:
-            break
+    untried = programs_to_try(problem) if tests else []
+    while untried and len(found) < limit:
+        # At least as many more have to be tried as are wanted: none is run in vain, whatever the others turn out to be.
+        beside, untried = untried[: limit - len(found)], untried[limit - len(found) :]
+        for program, result in zip(beside, judge.references.side_by_side(check, beside), strict=True):
+            verdicts = {call: test.verdict for call, test in result.verdicts.items()}
+            failed = frozenset(call for call, verdict in verdicts.items() if verdict is not Verdict.PASSED)
+            if result.loaded and failed and all(verdicts[call] in SHOWS_WRONG for call in failed):
+                found.setdefault(failed, program)
     return {program: failed for failed, program in sorted(found.items(), key=lambda item: len(item[0]))}, tests
 
 

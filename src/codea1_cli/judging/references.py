@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codea1_cli.judging.compare import same
-from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox, at_most
+from codea1_cli.sandbox.base import A, B, Limits, Sandbox, at_most
 from codea1_cli.sandbox.values import Unreadable, decode, show
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected
 
@@ -84,8 +84,9 @@ class References:
                 found |= self._answers(reference, entry_point, late, limit)
         return {call: found[call] for call in distinct}
 
-    def side_by_side(self, run: Callable[[list[str]], ProgramRun], parts: Iterable[list[str]]) -> list[ProgramRun]:
-        """What `run` makes of each part of some calls, in the threads that references are asked in too."""
+    def side_by_side(self, run: Callable[[A], B], parts: Iterable[A]) -> list[B]:
+        """What `run` makes of each part of some calls, or of each program, in the threads that references are asked in
+        too. `run` calls nothing that waits for these threads."""
         return list(self._threads.map(run, parts))
 
     def _answers(self, reference: str, entry_point: str, calls: Sequence[str], limit: float) -> dict[str, Expected]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from codea1_cli.errors import EnvironmentFault, UserError, did_you_mean
@@ -199,16 +200,30 @@ def in_order(function: Callable[[A], B], items: Iterable[A], workers: int) -> Ge
                 future.cancel()
 
 
-def as_ended(function: Callable[[A], B], items: Iterable[A], workers: int) -> Iterator[tuple[A, B]]:
-    """(item, function(item)) as soon as each is there, `workers` at a time. Closing the iterator waits for the calls
-    that have begun and drops the others."""
-    with ThreadPoolExecutor(max(1, workers)) as threads:
-        futures = {threads.submit(function, item): item for item in items}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)
+def as_ended(
+    function: Callable[[A], B], items: Iterable[A], workers: int, wait: bool = True
+) -> Generator[tuple[A, B], None, None]:
+    """(item, function(item)) as soon as each is there, `workers` at a time; at most 4 items per worker are held.
+
+    Closing the generator, and an exception, drops the calls that have not begun and waits for the others; without
+    `wait` these go on until what they use is closed.
+    """
+    ended: SimpleQueue[Future[B]] = SimpleQueue()
+    pending: dict[Future[B], A] = {}
+    threads = ThreadPoolExecutor(workers := max(1, workers))
+    try:
+        for item in items:
+            future = threads.submit(function, item)
+            pending[future] = item
+            future.add_done_callback(ended.put)
+            while len(pending) >= 4 * workers or not ended.empty():
+                first = ended.get()
+                yield pending.pop(first), first.result()
+        while pending:
+            first = ended.get()
+            yield pending.pop(first), first.result()
+    finally:
+        threads.shutdown(wait=wait, cancel_futures=True)
 
 
 LAYERS = (
