@@ -1,5 +1,7 @@
 """A method that trains a single policy is planned like any other."""
 
+from dataclasses import replace
+
 import pytest
 
 from codea1_cli.errors import EnvironmentFault
@@ -47,3 +49,15 @@ def test_a_method_that_learns_from_pairs_samples_without_vllm():
     assert not target.vllm
     estimate = estimate_run(recipe, {"code": TABLE["Qwen2.5-Coder-1.5B"]}, gpu_ids(ranks), target, 500)
     assert estimate.times["code"].sampling == 0
+
+
+def test_nor_does_the_warm_up_of_a_run_that_samples_with_it():
+    recipe = load_recipe("135m", ["sampling.engine=vllm"])
+    target, ranks = named_target(recipe, "h100", 2)
+    assert target.vllm
+
+    def warmup_s(target):
+        shapes = dict.fromkeys(("code", "test"), TABLE["SmolLM2-135M"])
+        return estimate_run(recipe, shapes, gpu_ids(ranks), target, 500).warmup_s
+
+    assert warmup_s(target) == warmup_s(replace(target, vllm=False))

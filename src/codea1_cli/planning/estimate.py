@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
@@ -87,8 +87,8 @@ def estimate_run(
         UserError: as `recipe.batching.batches`.
     """
     method, policies, warmup = method_of(recipe), method_of(recipe).policies, warmup_recipe(recipe)
-    if method.pairs:  # there is no reference model
-        recipe = recipe.model_copy(update={"optim": recipe.optim.model_copy(update={"kl": 0.0})})
+    if method.pairs:  # there is no reference model, and a warm-up has no vLLM
+        recipe, target = _set("optim", kl=0.0)(recipe), replace(target, vllm=False)
     by_policy = {policy: batches(recipe, policy, len(gpus[policy])) for policy in policies}
     memory = {
         policy: rank_memory(recipe, policy, shapes[policy], by_policy[policy], vllm=target.vllm, gpu=target.gpu)
