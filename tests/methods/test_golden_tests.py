@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from codea1_cli.cli.plan import guessed
 from codea1_cli.errors import UserError
 from codea1_cli.judging.judge import CandidateResult
 from codea1_cli.judging.step_judge import StepJudge
@@ -180,6 +181,16 @@ def test_problems_without_tests_are_told_before_anything_starts():
     with pytest.raises(UserError, match=said) as caught:
         unread_problems(recipe, [bare])
     assert "write-tests --problems" in caught.value.hint
+
+
+def test_tests_that_cannot_be_read_are_counted_before_anything_starts():
+    other = PROBLEM.model_copy(update={"id": "b", "tests": [*ASSERTS, "assert double(1)", "assert double(2) > 3"]})
+    module = f"{MODULE}    assert double(1)\n    assert double(2) > 3\n    assert True\n"
+    third = PROBLEM.model_copy(update={"id": "c", "tests": [], "test_code": module})
+    said = "4 tests of 2 problems cannot be read as a call and the value that it equals: they are not run"
+    assert guessed(golden("model=me/base"), [PROBLEM, other, third]) == [said]
+    assert guessed(golden("model=me/base"), [PROBLEM]) == []
+    assert guessed(load_recipe("tiny", ["model=me/base"]), [other]) == []
 
 
 def test_gpus_that_were_shared_out_among_two_policies_are_one_s():

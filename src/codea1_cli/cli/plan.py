@@ -232,15 +232,15 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
 
 
 def guessed(recipe: "Recipe", problems: "Sequence[Problem]") -> list[str]:
-    """What a run of the embedded model can only guess at: problems that are not left out and that it cannot read."""
+    """What is told of problems that are not left out: tests that are not read, what the embedded model guesses at."""
     from codea1_cli.models.loading import BUILTIN
     from codea1_cli.recipe.resources import unread_problems
 
-    method = method_of(recipe)
+    method, notes = method_of(recipe), method_of(recipe).notes(problems)
     if method.pairs or BUILTIN not in map(recipe.model_of, method.policies) or recipe.data.train == f"{BUILTIN}/train":
-        return []
+        return notes
     left = unread_problems(recipe, problems)
-    return tiny_reads([problem for problem in problems if problem.id not in left])[1]
+    return notes + tiny_reads([problem for problem in problems if problem.id not in left])[1]
 
 
 def tiny_reads(problems: "Sequence[Problem]") -> tuple[int, list[str]]:

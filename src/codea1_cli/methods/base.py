@@ -264,12 +264,13 @@ class Method(ABC):
         return judge.reference_fault(problem)
 
     def left_out(self, problems: Sequence[Problem]) -> dict[str, str]:
-        """Of problems to train on those that can be told to be of no use before anything runs, by id, and why.
-
-        Raises:
-            UserError: all are.
-        """
+        """Of problems to train on those that can be told to be of no use before anything runs, by id, and why. Raises
+        UserError where all are."""
         return {}
+
+    def notes(self, problems: Sequence[Problem]) -> list[str]:
+        """What is told of problems to train on before anything runs, beside those that are left out."""
+        return []
 
     @abstractmethod
     def plan(self, game: Game, role: str) -> SamplePlan:

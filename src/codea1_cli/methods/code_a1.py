@@ -12,11 +12,12 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from codea1_cli.errors import UserError, counted
+from codea1_cli.extract.pytests import convert_tests
 from codea1_cli.game.judged_tests import UNSCORED, JudgedCandidate
 from codea1_cli.game.mistake_book import Entries
 from codea1_cli.game.rules import Game
 from codea1_cli.game.scoring import ProblemOutcome, Stats, merge_stats, score_problem, select, signal_share
-from codea1_cli.judging.judge import own_calls
+from codea1_cli.judging.judge import own_calls, own_tests
 from codea1_cli.judging.step_judge import OWN_CALLS, Candidate, JudgedProblem, StepCandidate, StepJudge
 from codea1_cli.methods.base import Method, Rollouts, SamplePlan, Step
 from codea1_cli.methods.rollouts import CodeRollouts, SelfPlayRollouts, TestRollouts
@@ -156,6 +157,11 @@ class GoldenTests(Method):
             )
         return found
 
+    def notes(self, problems: Sequence[Problem]) -> list[str]:
+        counts = [count for problem in problems if (count := _unread_tests(problem))]
+        what = f"{counted(sum(counts), 'test')} of {counted(len(counts), 'problem')}"
+        return [f"{what} cannot be read as a call and the value that it equals: they are not run"] if counts else []
+
     def plan(self, game: Game, role: str) -> SamplePlan:
         return SamplePlan(sampled=game.n_code, group=game.n_code, groups=1)
 
@@ -198,6 +204,15 @@ def _untested(problem: Problem) -> str | None:
     if own_calls(problem):
         return None
     return UNREAD if problem.tests or problem.test_code else UNTESTED
+
+
+def _unread_tests(problem: Problem) -> int:
+    """How many of the own tests of a problem that has others are not read."""
+    if not (read := own_tests(problem)):
+        return 0
+    if problem.tests:
+        return max(len(problem.tests) - len(read), 0)
+    return convert_tests(problem.test_code or "", problem.entry_point).unread.total()
 
 
 def golden_reward(game: Game, candidate: JudgedCandidate) -> float | None:
