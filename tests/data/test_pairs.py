@@ -8,11 +8,12 @@ import pytest
 
 from codea1_cli.cli import app
 from codea1_cli.cli.console import run_app
-from codea1_cli.cli.make_pairs import made_of, make_shown
+from codea1_cli.cli.make_pairs import made_of, make_shown, pairs_ahead, recipe_pairs
 from codea1_cli.data.pairs import MadePairs, PairOptions, Proposal, identity, make_pairs, model_names, read_pairs
 from codea1_cli.errors import UserError
 from codea1_cli.evals.wrong_programs import broken_programs
 from codea1_cli.extract import extract_code, parse_suite
+from codea1_cli.methods.sft import asked_as
 from codea1_cli.problems.problem import Problem, read_problems, write_problems
 from codea1_cli.problems.prompts import code_messages, shown_code, shown_problem, test_messages
 from codea1_cli.recipe.files import load_recipe
@@ -231,7 +232,8 @@ def test_the_command_writes_over_nothing_and_its_card_has_what_was_typed(tmp_pat
     made = MadePairs([{"prompt": "p", "completion": "c"}], 2)
     monkeypatch.setattr("codea1_cli.data.pairs.make_pairs", lambda *_: made)
     assert run_app(app, [*words, str(fresh), "--no-white-box", "--per-problem", "3", "--model", "builtin:tiny"]) == 0
-    assert "--recipe tiny" in capfd.readouterr().err
+    told = f"--recipe tiny method=sft sft.role=test sft.test={fresh}/pairs.jsonl game.white_box=false\n"
+    assert told in capfd.readouterr().err
     typed = json.loads((fresh / "card.json").read_text())["command"]
     assert typed == (
         "codea1 make-pairs builtin:tiny/train --role test --out DIR --model builtin:tiny --per-problem 3 --tests-per-suite 4 "
@@ -241,3 +243,26 @@ def test_the_command_writes_over_nothing_and_its_card_has_what_was_typed(tmp_pat
     real = ["make-pairs", str(tmp_path / "real.jsonl"), "--role", "test", "--out", str(tmp_path / "real")]
     assert run_app(app, real) == 0
     assert "--recipe 135m" in capfd.readouterr().err
+
+
+def test_a_recipe_is_told_what_pairs_ask_for_that_it_does_not():
+    game = load_recipe("tiny").game
+    assert asked_as(game, 112, 4, True) == []
+    assert asked_as(game, 112, 8, True) == ["game.tests_per_suite=8", "test.max_completion_tokens=224"]
+    assert asked_as(game, 112, 3, False) == ["game.tests_per_suite=3", "game.white_box=false"]
+
+
+def test_pairs_that_are_all_too_long_are_told_before_a_model_is_loaded(tmp_path):
+    file = tmp_path / "pairs.jsonl"
+    long = {"prompt": "Add up xs.", "completion": "x + " * 100}
+    file.write_text(json.dumps(long) + "\n" + json.dumps({**long, "prompt": "xs " * 300}) + "\n")
+    recipe = load_recipe("tiny", ["method=sft", f"sft.code={file}"])
+    said = (
+        r"of 2 pairs for code 1 are longer than code\.max_completion_tokens=72, 1 are longer than code\.max_prompt_tok"
+    )
+    for use in (lambda: recipe_pairs(recipe, ["code"]), lambda: pairs_ahead(recipe, 10, [])):
+        with pytest.raises(UserError, match=said) as caught:
+            use()
+        assert caught.value.hint == "raise what is named"
+    file.write_text(json.dumps(long) + "\n" + json.dumps({**long, "completion": "x"}) + "\n")
+    assert len(recipe_pairs(recipe, ["code"])) == pairs_ahead(recipe, 10, []) == 2

@@ -64,13 +64,14 @@ def make_pairs(
     """Make pairs to fine-tune on. Solutions that pass their tests, or suites that are valid, rightly stated and break
     the wrong program that they are written against."""
     from codea1_cli.cli.eval_code_view import OF_SERVER, refuse_idle
-    from codea1_cli.cli.plan import recipe_for, tiny_reads
     from codea1_cli.data.folder import check_out
     from codea1_cli.data.pairs import CARD, PAIRS, PairOptions, model_names
     from codea1_cli.data.stages import ProblemSampler, SolveRule
     from codea1_cli.judging.judge import Judge
+    from codea1_cli.methods.sft import asked_as
     from codea1_cli.models.sampler import replies_beside
     from codea1_cli.problems.problem import read_problems
+    from codea1_cli.recipe.files import load_recipe
     from codea1_cli.recipe.resources import problems_file
     from codea1_cli.runs.policy_folders import find_model
     from codea1_cli.runs.run_dir import find_run, runs_root
@@ -108,9 +109,11 @@ def make_pairs(
         console.emit({"out": str(out), **card, **spent})
         return
     show_card(card, out)
-    recipe = "tiny" if names else recipe_for(tiny_reads(problems)[0], len(problems))
-    words = ("--recipe", recipe, "method=sft", f"sft.role={role}", f"sft.{role}={out / PAIRS}")
-    console.note(f"next: {command('train', *words)}")
+    recipe = load_recipe("tiny" if names or data.startswith("builtin:") else "135m")
+    pairs = [f"sft.role={role}", f"sft.{role}={out / PAIRS}"]
+    if role == "test":
+        pairs += asked_as(recipe.game, recipe.test.max_completion_tokens, tests_per_suite, white_box)
+    console.note(f"next: {command('train', '--recipe', recipe.name, 'method=sft', *pairs)}")
 
 
 def make_shown(
@@ -196,13 +199,13 @@ _TURNS = 3  # of a pair in a warm-up: fewer problems need no pairs, which take a
 def recipe_pairs(recipe: "Recipe", roles: Sequence[str], needed: int | None = None) -> "list[Pair]":
     """The pairs of these policies: of the recipe's files, else made once of its training problems and kept for all.
 
-    needed: pairs that a warm-up takes of each policy, each `_TURNS` times at most where there are problems enough;
-    None: all that can be made.
+    needed: pairs that a warm-up takes of each policy, each `_TURNS` times at most if problems suffice; None: all.
 
     Raises:
         UserError, EnvironmentFault: a file is broken, or no pair can be made.
     """
     from codea1_cli.data.pairs import CARD, PAIRS, identity, read_pairs
+    from codea1_cli.engine.sft import some_short
     from codea1_cli.files import user_path
     from codea1_cli.recipe.resources import judge_of
 
@@ -210,18 +213,16 @@ def recipe_pairs(recipe: "Recipe", roles: Sequence[str], needed: int | None = No
     for role in roles:
         file = getattr(recipe.sft, role)
         if file is None:
-            problems, options, source = made_of(recipe, role, needed)
-            folder = pairs_folder(identity(problems, options, source), role)
+            chosen, options, source = made_of(recipe, role, needed)
+            folder = pairs_folder(identity(chosen, options, source), role)
+            file = str(folder / PAIRS)
             if not (folder / CARD).is_file():
-                of = counted(len(problems), "problem")
-                console.note(f"making the {role} policy's pairs of {of}, kept in {folder}")
+                console.note(f"making the {role} policy's pairs of {counted(len(chosen), 'problem')}, kept in {folder}")
                 with judge_of(recipe, every_core=True) as judge:
-                    card = make_shown(folder, problems, options, source, f"sft.{role}: null", judge, wait=True)
+                    card = make_shown(folder, chosen, options, source, f"sft.{role}: null", judge, wait=True)
                 found = f"{counted(card['pairs'], 'pair')} of {counted(card['with_pairs'], 'problem')}"
                 console.note(f"{found}; {folder / 'README.md'} is their card")
-            pairs += read_pairs(folder / PAIRS, role)
-        else:
-            pairs += read_pairs(user_path(file), role)
+        pairs += some_short(recipe, read_pairs(user_path(file), role))
     return pairs
 
 
@@ -229,6 +230,7 @@ def pairs_ahead(recipe: "Recipe", problems: int, notes: list[str]) -> int:
     """How many pairs a run of `method: sft` would have for the policy with the most; where pairs are still to be made,
     one per problem is assumed. `notes` gets what a first use would make, also for a warm-up."""
     from codea1_cli.data.pairs import CARD, identity, read_pairs
+    from codea1_cli.engine.sft import some_short
     from codea1_cli.files import kept_json, user_path
     from codea1_cli.methods.registry import method_of
     from codea1_cli.recipe.batching import warmup_recipe
@@ -239,7 +241,7 @@ def pairs_ahead(recipe: "Recipe", problems: int, notes: list[str]) -> int:
     for role in method.roles if wish is not None else ():
         file = getattr(recipe.sft, role)
         if file is not None:
-            counts.append(len(read_pairs(user_path(file), role)))
+            counts.append(len(some_short(recipe, read_pairs(user_path(file), role))))
         elif recipe.data.train is None:
             counts.append(problems)
             notes.append(f"first use: makes the {role} policy's pairs of the training problems")
@@ -282,13 +284,11 @@ def warmed_up(
 
     def train(wish: "Recipe", stage: "RunDir", done: int) -> "RunOutcome":
         needed = wish.train.problems_per_step * (wish.train.max_steps or 0)
-        roles = method_of(wish).roles
-        pairs = kept_pairs(stage) if done else recipe_pairs(wish, roles, needed)
+        pairs = kept_pairs(stage) if done else recipe_pairs(wish, method_of(wish).roles, needed)
         console.note(f"the warm-up goes on from step {done}" if done else "the warm-up comes before the first step")
         return train_shown(wish, stage, pairs, ranks, nodes, done, None, address)
 
-    outcome = warm_up(recipe, directory, train, ranks)
-    if outcome is None:
+    if (outcome := warm_up(recipe, directory, train, ranks)) is None:
         recipe._warmed = directory.warmed(method_of(recipe).policies)
     return recipe, outcome
 

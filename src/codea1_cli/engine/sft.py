@@ -19,6 +19,7 @@ from codea1_cli.engine.resume import free_name, resume_point, set_aside
 from codea1_cli.engine.run_setup import RunSetup, Schedule, make_schedule, run_length
 from codea1_cli.errors import UserError, command, counted
 from codea1_cli.methods.registry import ROLES, method_of
+from codea1_cli.models.loading import resolve_model
 from codea1_cli.planning.gpu_assignment import GpuAssignment
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe import flat
@@ -48,13 +49,8 @@ class PairSetup(RunSetup):
         """
         self._keep(rows)
         for pair, (prompt, completion) in zip(rows, lengths, strict=True):
-            section = self.recipe.role(pair.role)
-            limits = ("prompt", prompt, section.max_prompt_tokens), (
-                "completion", completion, section.max_completion_tokens,
-            )  # fmt: skip
-            over = [f"longer than {pair.role}.max_{part}_tokens={most}" for part, found, most in limits if found > most]
-            if over:
-                self.skipped.setdefault(over[0], []).append(pair.id)
+            if over := _too_long(self.recipe, pair.role, prompt, completion):
+                self.skipped.setdefault(over, []).append(pair.id)
             else:
                 self.pairs[pair.id] = pair
         ids, ranks = self._ids(), Counter(label.partition("[")[0] for label in devices)
@@ -109,6 +105,39 @@ class PairSetup(RunSetup):
         pairs = {role: len(ids) for role, ids in self._ids().items()}
         files = {role: getattr(self.recipe.sft, role) for role in pairs}
         return {"train": self.recipe.data.train, "pairs": pairs, "files": files}
+
+
+def _too_long(recipe: Recipe, role: str, prompt: int, completion: int) -> str | None:
+    """Why a pair of so many tokens is left out."""
+    for part, found in (("prompt", prompt), ("completion", completion)):
+        if found > (most := getattr(recipe.role(role), f"max_{part}_tokens")):
+            return f"longer than {role}.max_{part}_tokens={most}"
+    return None
+
+
+def some_short(recipe: Recipe, pairs: list[Pair]) -> list[Pair]:
+    """One policy's pairs, where its tokenizer lies here as a file and does not say that each is too long: what a chat
+    template adds is not counted, which the run itself does.
+
+    Raises:
+        UserError: each is.
+    """
+    from tokenizers import Tokenizer
+
+    role = pairs[0].role
+    file = Path(resolve_model(recipe.model_of(method_of(recipe).policy(role)), get=False)) / "tokenizer.json"
+    if not file.is_file():
+        return pairs
+    tokenizer, reasons = Tokenizer.from_file(str(file)), Counter[str]()
+    tokenizer.no_truncation()
+    for pair in pairs:
+        texts = pair.messages[-1]["content"].strip(), pair.completion
+        prompt, completion = (len(tokenizer.encode(text, add_special_tokens=False).ids) for text in texts)
+        if (over := _too_long(recipe, role, prompt, completion + 1)) is None:
+            return pairs
+        reasons[over] += 1
+    why = ", ".join(f"{count} are {over}" for over, count in reasons.items())
+    raise UserError(f"of {counted(len(pairs), 'pair')} for {role} {why}", hint="raise what is named")
 
 
 def pairs_file(run: RunDir, role: str) -> Path:

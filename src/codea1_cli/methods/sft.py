@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -45,6 +46,15 @@ class Warmup(BaseModel):
 
     steps: Positive = Field(60, description="optimizer steps of each policy")
     pairs_per_step: Positive = Field(32, description="pairs of an optimizer step")
+
+
+def asked_as(game: Game, longest: int, tests: int, white_box: bool) -> list[str]:
+    """What a recipe with this game is told to train the Test LLM on pairs that were made for so many tests, with the
+    wrong program or without it. longest: its `test.max_completion_tokens`."""
+    found = [f"game.tests_per_suite={tests}"] if tests != game.tests_per_suite else []
+    if tests > game.tests_per_suite:
+        found.append(f"test.max_completion_tokens={math.ceil(longest * tests / game.tests_per_suite)}")
+    return found + ["game.white_box=false"] * (game.white_box and not white_box)
 
 
 class Sft(Method):
