@@ -221,9 +221,10 @@ class TrainView:
         if best := self.run.best(console.warn):
             self._say(f"best checkpoint: step {best['step']}, {best['figure']} {best['value']:.4g}")
         console.note(console.cell("run: ").append_text(console.cell(self.run.path, whole=True)))
-        if self.run.within is not None and outcome.step >= outcome.total:
+        warmed = self.run.within is not None and outcome.step >= outcome.total
+        if warmed and not outcome.interrupted:
             return  # the run that it warms up follows
-        if outcome.step < outcome.total and saves:
+        if (warmed or outcome.step < outcome.total) and saves:
             words = ("train", *self.run.options, "--resume")
         else:
             words = ("mistakes", "list", *self.run.options) if tested else ("runs", "show", *self.run.options[1:])

@@ -21,7 +21,7 @@ from codea1_cli.engine.judge_processes import run_judge
 from codea1_cli.engine.preflight import PreflightCounts, PreflightGate, Samples
 from codea1_cli.engine.run_setup import Schedule
 from codea1_cli.engine.run_writer import RunWriter
-from codea1_cli.engine.step_state import StepState, check_outage, lasting_outage
+from codea1_cli.engine.step_state import StepState, check_outage, future_of, lasting_outage
 from codea1_cli.environment import settle, settle_umask
 from codea1_cli.errors import CodeA1Error, SandboxOutage
 from codea1_cli.judging.judge import SolveResult
@@ -60,7 +60,8 @@ class Arena:
         self.decisions: dict[int, Decision] = {}
         self.stop_requested = self.sampling = False  # `sampling`: whether any rank has begun its first step
         self.outage: SandboxOutage | None = None
-        self.last_step = 0
+        self.first_step = self.last_step = 0
+        self.lines: dict[int, asyncio.Future[None]] = {}  # of each step, when all policies have reported of it
         self.written: dict[int, set[str]] = defaultdict(set)
         self.beats = Heartbeats(self.run.phases_file)
         self.events: list[dict[str, Any]] = []
@@ -105,7 +106,7 @@ class Arena:
     ) -> None:
         """After `layers` and before anything of a step. `last_step` is where this call of the command stops: the
         schedule's end, or earlier with --max-steps."""
-        self.schedule, self.problems, self.last_step = schedule, problems, last_step
+        self.schedule, self.problems, self.first_step, self.last_step = schedule, problems, resume_step + 1, last_step
         self.run_writer = await self.in_writer(RunWriter, self.recipe, self.run)
         self.gate = PreflightGate(self.recipe, self.run, self.labels, problems)
         self.heldout = HeldoutEvaluator(self, heldout)
@@ -132,10 +133,8 @@ class Arena:
         """The state of a step; made, and its scoring begun, when the first rank posts or asks for something."""
         if number not in self.steps:
             assert self.run_writer is not None
-            writer = self.run_writer
-            self.steps[number] = StepState(
-                number, self.judge, self.problems, self.in_thread, writer.replayed, writer.pool, self.recipe.seed
-            )
+            given = self.judge, self.problems, self.in_thread, self.run_writer.replayed, self.run_writer.pool
+            self.steps[number] = StepState(number, *given, self.recipe.seed)
             self.steps[number].scoring = asyncio.create_task(self._score(number))
         return self.steps[number]
 
@@ -155,9 +154,8 @@ class Arena:
 
     async def finish_candidates(self, step: int, ids: Sequence[str]) -> dict[str, list[float | None]]:
         """Called when a rank has posted all its candidates; returns their rewards when the whole step is scored."""
-        return {
-            pid: list(outcome.code_rewards) for pid, outcome in (await self.step(step).scored).items() if pid in ids
-        }
+        outcomes = await self.step(step).scored
+        return {pid: list(outcomes[pid].code_rewards) for pid in ids}
 
     async def next_candidates(self, step: int, ids: Sequence[str]) -> dict[str, list[CandidateView]]:
         """Of these problems, the candidates that are loaded as the Test LLM sees them; waits for those of one."""
@@ -213,6 +211,12 @@ class Arena:
         assert self.run_writer is not None
         if line := await self.in_writer(self.run_writer.report, report):
             self.tell({"kind": "step", "line": line})
+            future_of(self.lines, report.step).set_result(None)
+
+    async def keep_step(self, step: int) -> None:
+        """Returns when every policy has reported of a step."""
+        if step >= self.first_step:
+            await future_of(self.lines, step)
 
     async def checkpoint_written(self, label: str, step: int, optimizer_step: int) -> None:
         """The last rank to report commits the checkpoint: no rank goes on believing in one that is not whole."""
@@ -278,10 +282,8 @@ class Arena:
         return self.beats.position(label)
 
     async def health(self) -> dict[str, tuple[str, int, float]]:
-        """(phase, step, seconds since it began) of every rank that works, and of the judge when all ranks wait.
-
-        Raises what ended a task that nobody waits for.
-        """
+        """(phase, step, seconds since it began) of every rank that works, and of the judge when all ranks wait. Raises
+        what ended a task that nobody waits for."""
         if self.heldout is not None and self.heldout.fault is not None:
             raise self.heldout.fault
         return self.beats.at_work()
@@ -293,8 +295,6 @@ class Arena:
             await self.benchmarks.close()
         if self.outage is not None:
             raise self.outage
-        summary = self.run_writer.summary() if self.run_writer is not None else {}
-        if self.run_writer is not None:
-            self.run_writer.close()
+        summary = self.run_writer.close() if self.run_writer is not None else {}
         await self.in_thread(self.judge.close)
         return summary

@@ -92,6 +92,10 @@ class ArenaClient(Exchange):
         it on disk when the call returns."""
         self._wait(self._arena.report.remote(report))
 
+    def keep_step(self, step: int) -> None:
+        """Returns when every policy has reported of a step."""
+        self._wait(self._arena.keep_step.remote(step))
+
     def checkpoint_written(self, label: str, step: int, optimizer_step: int) -> None:
         """Says that the rank's part of a checkpoint is written; the last rank's call commits the whole."""
         self._wait(self._arena.checkpoint_written.remote(label, step, optimizer_step))

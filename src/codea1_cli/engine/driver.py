@@ -53,11 +53,8 @@ class Driver:
         self.set_aside: set[str] = set()  # variables that lay in the shell and no rank gets
 
     def train(self, rows: Sequence[Any], resume_step: int, max_steps: int | None, address: str | None) -> RunOutcome:
-        """Runs over `rows`, problems or pairs, to the end, to `max_steps`, or to an interrupt.
-
-        Raises:
-            RunFailed, UserError, EnvironmentFault: one error that names side, rank, step and cause.
-        """
+        """Runs over `rows`, problems or pairs, to the end, to `max_steps`, or to an interrupt. Raises RunFailed,
+        UserError or EnvironmentFault: one error that names side, rank, step and cause."""
         if names := settle():
             note = f"set aside, because a run has its own: {', '.join(names)} ({KEEP}=NAME,... passes them on)"
             self.view.event({"kind": "note", "text": note})
@@ -88,7 +85,8 @@ class Driver:
                 raise
             self._end_actors()
         reached = self.run.latest_step() if self.saves else summarise(self.run).step
-        return RunOutcome(reached, len(schedule), last, self.interrupted and reached < last, summary)
+        unfinished = reached < last or self.run.within is not None  # more follows on a warm-up
+        return RunOutcome(reached, len(schedule), last, self.interrupted and unfinished, summary)
 
     def _end_actors(self) -> None:
         self.over = True

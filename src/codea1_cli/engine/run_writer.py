@@ -50,10 +50,11 @@ class RunWriter:
         """Step times count from here: what came before was starting up and evaluating."""
         self.last_line = time.monotonic()
 
-    def close(self) -> None:
-        """Closes the Mistake Book's file and removes what an unfinished checkpoint left."""
+    def close(self) -> dict[str, Any]:
+        """Closes the Mistake Book's file and removes what an unfinished checkpoint left. Returns closing figures."""
         shutil.rmtree(self.run.path / "checkpoints" / ".work", ignore_errors=True)
         self.store.close()
+        return self.summary()
 
     # -- a step ----------------------------------------------------------------------------------------------------
     def replayed(self, pid: str) -> tuple[str, ...]:

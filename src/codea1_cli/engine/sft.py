@@ -191,7 +191,7 @@ def warm_up(recipe: Recipe, run: RunDir, train: Train, ranks: GpuAssignment) -> 
         done = point.step if point is not None else 0
         if not done or done < stage.info()["total_steps"]:
             outcome = train(wish, stage, done)
-            if outcome.state != "finished":
+            if outcome.state != "finished" or outcome.interrupted:
                 return outcome
         for policy in policies:
             if not (stage.path / "model" / policy).is_dir():

@@ -82,7 +82,7 @@ class StepState:
         self.sampled = time.monotonic()
 
         async def load(pid: str, group: Sequence[str]) -> None:
-            slot = _slot(self._candidates, pid)
+            slot = future_of(self._candidates, pid)
             try:
                 slot.set_result(await self._in_thread(self._judge.load_candidates, self._problems[pid], group))
             except Exception as error:  # a fault of ours must end the run, not leave it waiting
@@ -92,11 +92,11 @@ class StepState:
 
     async def candidates(self, problem_id: str) -> list[Candidate]:
         """A problem's candidates; waits until all are extracted and loaded."""
-        return await _slot(self._candidates, problem_id)
+        return await future_of(self._candidates, problem_id)
 
     async def first_views(self, ids: Sequence[str]) -> dict[str, list[CandidateView]]:
         """`views` of those of the problems whose candidates are loaded; waits until it is one of them at least."""
-        slots = {pid: _slot(self._candidates, pid) for pid in ids}
+        slots = {pid: future_of(self._candidates, pid) for pid in ids}
         await asyncio.wait(slots.values(), return_when=asyncio.FIRST_COMPLETED)
         return {pid: await self.views(pid) for pid, slot in slots.items() if slot.done()}
 
@@ -148,7 +148,7 @@ class StepState:
         await asyncio.gather(*(self._judge_part(*part) for part in parts))
 
     async def _judge_part(self, problem_id: str, attacks: Mapping[int, Sequence[str]]) -> None:
-        slots = [_slot(self._judged, (problem_id, index)) for index in attacks]
+        slots = [future_of(self._judged, (problem_id, index)) for index in attacks]
         try:
             candidates = await self.candidates(problem_id)
             attacked = [(candidates[index], texts) for index, texts in attacks.items()]
@@ -166,7 +166,7 @@ class StepState:
 
     async def judged(self, problem_id: str, index: int) -> StepCandidate:
         """One candidate's judged suites; waits until they are."""
-        return await _slot(self._judged, (problem_id, index))
+        return await future_of(self._judged, (problem_id, index))
 
     async def judge_pool(self, problem_id: str, candidates: Sequence[StepCandidate]) -> JudgedProblem:
         """Runs the suites of all of a problem's candidates on the problem's pool, where the rules have one."""
@@ -216,7 +216,8 @@ async def lasting_outage(in_thread: Callable[..., Awaitable[Any]], judge: StepJu
     return outage
 
 
-def _slot(slots: dict[Any, asyncio.Future[Any]], key: Any) -> asyncio.Future[Any]:
+def future_of(slots: dict[Any, asyncio.Future[Any]], key: Any) -> asyncio.Future[Any]:
+    """What is kept by a key, made when it is first asked for."""
     if key not in slots:
         slots[key] = new_future()
     return slots[key]

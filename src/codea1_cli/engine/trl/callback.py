@@ -11,6 +11,7 @@ from codea1_cli.engine.client import RankReport
 from codea1_cli.engine.preflight import preflight
 from codea1_cli.engine.trl.rank import fault_at
 from codea1_cli.errors import RunFailed, UserError
+from codea1_cli.methods.registry import method_of
 from codea1_cli.planning import ModelShape, find_shape
 from codea1_cli.planning.costs import update_passes
 from codea1_cli.planning.gpu_assignment import known_device
@@ -100,6 +101,10 @@ def make_callback(rank: TrainingRank) -> Any:
 
         def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             if state.global_step % updates == 0:
+                if rank.learns_from_pairs and len(method_of(rank.recipe).policies) > 1:
+                    # Policies that learn by themselves stay near each other: all stop after the same step.
+                    with rank.waiting(rank.spec.policy):
+                        rank.arena.keep_step(rank.step - 2)
                 rank.step_begins()
 
     return StepCallback()
