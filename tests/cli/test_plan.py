@@ -165,3 +165,26 @@ def test_a_plan_says_that_solve_rates_are_measured_first(call, tmp_path):
     assert not any(
         "solve rates" in note for note in call(app, "plan", "--recipe", "tiny", *words, "--json").data["notes"]
     )
+
+
+def test_a_plan_counts_no_problem_whose_stated_solve_rate_lies_outside(call, tmp_path):
+    row = {"question": "Double.", "declaration": "def f(n):", "entry_point": "f", "reference": "def f(n):\n    return 2 * n\n", "tests": ["assert f(2) == 4"]}  # fmt: skip
+    rows = [{**row, "id": f"p{i}", "solve_rate": 0.5 if i < 8 else 1.0} for i in range(20)]
+    file = tmp_path / "train.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    words = ["--recipe", "tiny", f"data.train={file}", "data.heldout=null", "train.problems_per_step=4"]
+    notes = call(app, "plan", *words, "data.solve_rate=[0.1,0.9]", "--json").data["notes"]
+    assert any(note.startswith("left out 12 problems, solve rate above 0.9") for note in notes)
+    for command in (["plan"], ["train", "--dry-run"], ["train"]):
+        refused = call(app, *command, *words, "data.solve_rate=[0.1,0.2]")
+        assert refused.code == 2
+        assert f"no problem of {file} can be used: 20 solve rate above 0.2" in refused.err
+        assert "widen data.solve_rate" in refused.err
+
+
+def test_a_plan_of_two_policies_pairs_has_steps_that_both_can_fill(call, tmp_path):
+    file = tmp_path / "one.jsonl"
+    file.write_text(json.dumps({"prompt": "u", "completion": "c"}) + "\n")
+    words = ["--recipe", "tiny", "method=sft", "sft.role=both", f"sft.code={file}", "train.problems_per_step=4"]
+    told = call(app, "train", *words, "--dry-run", "--json").data
+    assert "1 pair per step, where the recipe asks for 4: there are 1" in told["notes"]

@@ -74,6 +74,9 @@ def test_a_row_that_is_no_pair_is_named_with_its_line(tmp_path, row):
     with pytest.raises(UserError, match=r"pairs\.jsonl:2: not a pair") as caught:
         read_pairs(file, "code")
     assert "`completion`" in caught.value.hint
+    file.write_text(json.dumps({"prompt": "u\ud800", "completion": "c"}))
+    with pytest.raises(UserError, match=r"pairs\.jsonl:1: text that is not Unicode"):
+        read_pairs(file, "code")
     file.write_text("")
     with pytest.raises(UserError, match="holds no pair"):
         read_pairs(file, "code")
@@ -265,4 +268,14 @@ def test_pairs_that_are_all_too_long_are_told_before_a_model_is_loaded(tmp_path)
             use()
         assert caught.value.hint == "raise what is named"
     file.write_text(json.dumps(long) + "\n" + json.dumps({**long, "completion": "x"}) + "\n")
-    assert len(recipe_pairs(recipe, ["code"])) == pairs_ahead(recipe, 10, []) == 2
+    assert len(recipe_pairs(recipe, ["code"])) == 2
+    assert pairs_ahead(recipe, 10, []) == (2, 2)
+    both = load_recipe("tiny", ["method=sft", "sft.role=both", f"sft.code={file}"])
+    assert pairs_ahead(both, 10, []) == (2, 128), "one role's file, and pairs that are still to be made"
+
+
+def test_what_no_test_checks_is_counted_whatever_stands_in_tests(judge):
+    bare = [["assert double(2) == 4"], ["assert abs(double(0.5) - 1) < 1"], [""], ["double(2) == 99"], []]
+    problems = [DOUBLE.model_copy(update={"id": str(n), "tests": tests}) for n, tests in enumerate(bare)]
+    made = make_pairs(problems, PairOptions("code"), judge)
+    assert (len(made.rows), made.untested) == (5, 3)

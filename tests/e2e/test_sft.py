@@ -62,3 +62,18 @@ def test_an_interrupted_warm_up_goes_on_to_the_bit_and_the_run_starts_from_it(cl
     again = cli("train", "--run", "warmed", "--resume", "train.max_steps=2", "--dry-run")
     assert again.returncode == 0, again.stderr
     assert "pairs" not in again.stdout.partition("warm-up")[0]
+
+
+def test_an_interrupted_warm_up_of_two_policies_ends_at_once_whoever_is_quicker(cli: Cli) -> None:
+    warm = ("warmup.steps=60", "warmup.pairs_per_step=4", "checkpoint.every=50", "train.max_steps=1", "--no-preflight")
+    part = cli.start("train", "--recipe", "tiny", "--run", "two", *SHARED[:-1], *warm)
+    lines = cli.path("two") / "warmup" / "metrics.jsonl"
+    deadline = time.monotonic() + 600
+    while (not lines.is_file() or lines.read_text().count("\n") < 3) and time.monotonic() < deadline:
+        assert part.poll() is None, cli.log_of(part)
+        time.sleep(0.02)
+    seen = len(steps_of(cli, "two/warmup"))
+    part.send_signal(signal.SIGINT)
+    assert part.wait(timeout=600) == 130, cli.log_of(part)
+    assert len(steps_of(cli, "two/warmup")) <= seen + 10, "a few steps pass until the signal is heard"
+    assert not (cli.path("two") / "run.json").exists()

@@ -104,7 +104,7 @@ class Trained:
         (stage.path / "run.json").write_text(
             json.dumps({"problem_ids": [], "devices": {}, "data": {}, "total_steps": recipe.train.max_steps})
         )
-        return RunOutcome(5 if self.state == "finished" else 2, 5, 5, self.state != "finished", {})
+        return RunOutcome(2 if self.state == "interrupted" else 5, 5, 5, self.state != "finished", {})
 
 
 def test_a_warm_up_is_trained_once_and_again_for_another_recipe(run, monkeypatch):
@@ -126,6 +126,20 @@ def test_a_warm_up_is_trained_once_and_again_for_another_recipe(run, monkeypatch
     warm_up(load_recipe("tiny", [*words, "seed=3"]), run, trained, CPU)
     assert len(trained.asked) == 3
     assert (run.path / "set-aside" / "warmup" / "model" / "code").is_dir()
+
+
+def test_an_interrupt_in_the_last_step_of_a_warm_up_ends_the_run_which_then_goes_on_without_it(run, monkeypatch):
+    trained, recipe = Trained(monkeypatch), load_recipe("tiny", ["warmup.steps=5"])
+    run.recipe_file.write_text(recipe_text(recipe))
+    trained.state = "late"
+    outcome = warm_up(recipe, run, trained, CPU)
+    assert outcome.state == "finished"
+    assert outcome.interrupted
+    monkeypatch.setattr(sft, "resume_point", lambda stage: ResumePoint(5, {}))
+    monkeypatch.setattr(sft, "set_aside", lambda *_: None)
+    assert warm_up(recipe, run, trained, CPU) is None
+    assert len(trained.asked) == 1
+    assert run.warmed(("code", "test"))
 
 
 def test_a_warm_up_measures_itself_where_the_run_has_no_engine_of_its_own(run, monkeypatch):

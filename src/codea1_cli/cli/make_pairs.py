@@ -226,16 +226,16 @@ def recipe_pairs(recipe: "Recipe", roles: Sequence[str], needed: int | None = No
     return pairs
 
 
-def pairs_ahead(recipe: "Recipe", problems: int, notes: list[str]) -> int:
-    """How many pairs a run of `method: sft` would have for the policy with the most; where pairs are still to be made,
-    one per problem is assumed. `notes` gets what a first use would make, also for a warm-up."""
+def pairs_ahead(recipe: "Recipe", problems: int, notes: list[str]) -> tuple[int, int]:
+    """As `row_counts`, of the pairs that a run of `method: sft` would have; where pairs are still to be made, one per
+    problem is assumed. `notes` gets what a first use would make, also for a warm-up."""
     from codea1_cli.data.pairs import CARD, identity, read_pairs
     from codea1_cli.engine.sft import some_short
     from codea1_cli.files import kept_json, user_path
     from codea1_cli.methods.registry import method_of
     from codea1_cli.recipe.batching import warmup_recipe
 
-    method, counts = method_of(recipe), [1]
+    method, counts = method_of(recipe), list[int]()
     wish = recipe if method.pairs else warmup_recipe(recipe)
     needed = None if method.pairs or wish is None else wish.train.problems_per_step * (wish.train.max_steps or 0)
     for role in method.roles if wish is not None else ():
@@ -252,7 +252,7 @@ def pairs_ahead(recipe: "Recipe", problems: int, notes: list[str]) -> int:
             if not (folder / CARD).is_file():
                 of = counted(len(chosen), "problem")
                 notes.append(f"first use: makes the {role} policy's pairs of {of}, kept in {folder}")
-    return max(counts) if method.pairs else problems
+    return (min(counts), max(counts)) if method.pairs else (problems, problems)
 
 
 def made_of(recipe: "Recipe", role: str, needed: int | None) -> "tuple[list[Problem], PairOptions, dict[str, Any]]":

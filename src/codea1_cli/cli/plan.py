@@ -73,11 +73,11 @@ def plan(
     chosen = load_recipe(recipe, overrides or [])
     notes: list[str] = []
     with told_first(notes):
-        chosen, count, _ = first_use(chosen, problems, notes)
+        chosen, (fewest, count), _ = first_use(chosen, problems, notes)
         shapes, blind = known_shapes(chosen), len(notes)
         check_trackers(chosen.tracker, notes.append)
         target, assignment = _target(chosen, gpu, gpus, notes)
-        chosen, fewer = fitted(chosen, count, {policy: len(group) for policy, group in assignment.items()})
+        chosen, fewer = fitted(chosen, fewest, {policy: len(group) for policy, group in assignment.items()})
         target = replace(target, prompt=mean_prompt, completion=mean_completion)
         estimate = estimate_run(chosen, shapes, gpu_ids(assignment), target, count)
     refusal: CodeA1Error | None = None
@@ -169,12 +169,12 @@ def free_disk(root: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[Recipe, int, int | None]":
+def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[Recipe, tuple[int, int], int | None]":
     """What a first use of the recipe finds. Nothing is fetched.
 
     Returns the recipe, which names its training data where that is here; the number of problems to train on, expected
-    or counted; and how many problems its source will hold out, None unless they are still to be prepared and the number
-    is known. `notes` gets what would be fetched and made, how much, where and how long it takes.
+    or counted, as `row_counts` has it; and how many its source will hold out, None unless they are still to be prepared
+    and the number is known. `notes` gets what would be fetched and made, how much, where and how long it takes.
 
     Raises:
         UserError: the recipe names no training data and none are `given`, or data or a model that is not there.
@@ -182,7 +182,7 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
     from codea1_cli.cli.make_pairs import pairs_ahead
     from codea1_cli.cli.plan_view import fetching
     from codea1_cli.cli.recipes import ahead, with_training_data
-    from codea1_cli.engine.run_setup import known_solve_rate
+    from codea1_cli.engine.run_setup import known_solve_rate, stated_outside
     from codea1_cli.models.loading import check_model, resolve_model
     from codea1_cli.planning import find_shape
     from codea1_cli.recipe.resources import training_problems, unread_problems
@@ -207,11 +207,11 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
             held_out = round(share.val * expected)
             count = expected - held_out - round(share.test * expected)
     if given is not None:
-        return recipe, given, held_out
+        return recipe, (given, given), held_out
     method = method_of(recipe)
     if source is None and not (method.pairs and all(getattr(recipe.sft, role) for role in method.roles)):
         problems, by_reason = training_problems(recipe), defaultdict[str, list[str]](list)
-        for pid, why in unread_problems(recipe, problems).items():
+        for pid, why in (stated_outside(recipe, problems) | unread_problems(recipe, problems)).items():
             by_reason[why].append(pid)
         notes += [*left_out(by_reason), *guessed(recipe, problems)]
         count = len(problems) - sum(map(len, by_reason.values()))
@@ -222,13 +222,13 @@ def first_use(recipe: "Recipe", given: int | None, notes: list[str]) -> "tuple[R
                 f"the solve rates of {counted(unknown, 'problem')} are measured first, which no figure counts: as many "
                 f"candidates as in {steps} (data.solve_rate)"
             )
-    count = pairs_ahead(recipe, count, notes)
+    counts = pairs_ahead(recipe, count, notes)
     if source is None:
-        return recipe, count, held_out
+        return recipe, counts, held_out
     why = "as many as there may be" if expected is not None else "a round number: how many there are shows then"
-    rows = counted(count, "pair" if method.pairs else "problem")
+    rows = counted(counts[1], "pair" if method.pairs else "problem")
     notes.append(f"planned for {rows}, {why} (--problems N of the plan takes another number)")
-    return recipe, count, held_out
+    return recipe, counts, held_out
 
 
 def guessed(recipe: "Recipe", problems: "Sequence[Problem]") -> list[str]:

@@ -222,7 +222,8 @@ def fetched(recipe: "Recipe", ranks: "GpuAssignment", run: "RunDir | None" = Non
     from codea1_cli.recipe.resources import training_problems
 
     if recipe.data.train is None and recipe.data.source is not None and ranks:
-        estimate_here(*first_use(recipe, None, [])[:2], ranks, tell=False)
+        named, (_, count), _ = first_use(recipe, None, [])
+        estimate_here(named, count, ranks, tell=False)
     for policy in method_of(recipe).policies:
         check_model(recipe.model_of(policy))
     recipe, method = with_training_data(recipe), method_of(recipe)

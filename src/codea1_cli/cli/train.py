@@ -64,10 +64,10 @@ def train(
     from codea1_cli.cli.plan import estimate_here, first_use, free_disk, told_first
     from codea1_cli.cli.plan_view import headline, run_data, show_run
     from codea1_cli.cli.recipes import fetched
-    from codea1_cli.data.pairs import most_rows
+    from codea1_cli.data.pairs import row_counts
     from codea1_cli.engine.ranks import survey
     from codea1_cli.engine.resume import begin_anew
-    from codea1_cli.engine.run_setup import run_length
+    from codea1_cli.engine.run_setup import run_length, stated_outside
     from codea1_cli.engine.shutdown import stoppable
     from codea1_cli.planning.estimate import check_disk
     from codea1_cli.planning.gpu_assignment import assign_gpus, settle_precision, visible_gpus
@@ -81,7 +81,7 @@ def train(
     given, options = list(overrides or []), ["--no-preflight"] * no_preflight
     options += [word for name in tracker or () for word in ("--tracker", name)]
     overrides = given + ["preflight.enabled=false"] * no_preflight + [f"tracker={json.dumps(tracker)}"] * bool(tracker)
-    source, changes, nodes = "", Changes(), list["Node"]()
+    source, changes, nodes, notes = "", Changes(), list["Node"](), list[str]()
     if resume:
         if recipe is not None:
             raise UserError("--resume takes no recipe: a run keeps its own", hint="leave it out, or start a new run")
@@ -93,16 +93,16 @@ def train(
         chosen, source = _new(recipe, overrides, run, root, options)
         directory = _directory(chosen.name, run, root, resume, options)
     check_trackers(chosen.tracker)
-    notes: list[str] = []
     with told_first(notes):
         ranks = {}
         if dry_run:
-            chosen, count, to_hold_out = first_use(chosen, None, notes)
+            chosen, (fewest, count), to_hold_out = first_use(chosen, None, notes)
         else:
             demand_linux("training", "--dry-run works here")
             ranks, to_hold_out = assign_gpus(chosen, visible_gpus(), cores()) if address is None else {}, 0
             chosen, problems = fetched(chosen, ranks, directory if resume else None)
-            count = most_rows(problems) - len(unread_problems(chosen, problems))
+            gone = unread_problems(chosen, problems) | stated_outside(chosen, problems)
+            fewest, count = (number - len(gone) for number in row_counts(problems))
         # A broken held-out file or a missing benchmark shall be found now, not after an hour.
         notes += split_notes(chosen, count, heldout_problems(chosen), to_hold_out)
         notes += check_benchmarks(chosen, look=dry_run)
@@ -118,7 +118,7 @@ def train(
             offered = [gpu for node in nodes for gpu in node.gpus]
             ranks = assign_gpus(chosen, offered, sum(node.cores for node in nodes), f"the cluster at {address}")
         ranks = ranks or assign_gpus(chosen, visible_gpus(), cores())
-        chosen, fewer = fitted(chosen, count, {policy: len(group) for policy, group in ranks.items()})
+        chosen, fewer = fitted(chosen, fewest, {policy: len(group) for policy, group in ranks.items()})
         notes += [fewer] if fewer else []
         chosen = settle_precision(chosen, on_gpu=any(gpu is not None for group in ranks.values() for gpu in group))
         done = 0 if start_over or not resume else directory.latest_step()

@@ -131,7 +131,8 @@ class TrainView:
         for pid in arena.get("leaving", ()):
             self._say(f"  {pid} leaves the schedule: its reference runs out of time on the calls that suites make")
         if flat := arena.get("leaving_flat"):
-            self._say(f"  {some(flat, 3)} leave the schedule: all their candidates earn the same (data.leave_flat)")
+            leave = "leaves the schedule: all its" if len(flat) == 1 else "leave the schedule: all their"
+            self._say(f"  {some(flat, 3)} {leave} candidates earn the same (data.leave_flat)")
         self._watch(arena)
         reward = line.get("code", {}).get("reward")
         if reward is not None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from codea1_cli import __version__
+from codea1_cli.data.sources import NOT_UNICODE
 from codea1_cli.data.stages import digest
 from codea1_cli.data.verify import contradiction
 from codea1_cli.durable import write_atomic, write_rows
@@ -24,7 +25,7 @@ from codea1_cli.errors import UserError, counted
 from codea1_cli.evals.wrong_programs import broken_programs
 from codea1_cli.extract import extract_code, parse_suite
 from codea1_cli.files import kept_json
-from codea1_cli.game.pool import SHOWS_WRONG
+from codea1_cli.game.pool import SHOWS_WRONG, storable
 from codea1_cli.judging.judge import Judge, grade_on_tests, own_calls
 from codea1_cli.models.loading import resolve_model
 from codea1_cli.problems.problem import Problem
@@ -65,11 +66,8 @@ class Pair:
 
 
 def read_pairs(file: Path, role: str) -> list[Pair]:
-    """The pairs of a file of rows.
-
-    Raises:
-        UserError: it cannot be read, holds none, or a row is not a pair (file and line named).
-    """
+    """The pairs of a file of rows. Raises UserError: it cannot be read, holds none, or a row is no pair of texts (file
+    and line named)."""
     found: list[Pair] = []
     for place, row in whole_rows(file, _ROW):
         prompt, completion = row.get("prompt", row.get("messages")), row.get("completion")
@@ -80,24 +78,25 @@ def read_pairs(file: Path, role: str) -> list[Pair]:
         if isinstance(completion, dict):
             completion = completion.get("content") if completion.get("role") == "assistant" else None
         messages: Any = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-        if not isinstance(completion, str) or not completion or not _is_chat(messages):
+        if not (isinstance(completion, str) and completion and isinstance(messages, list) and _is_chat(messages)):
             raise UserError(f"{place}: not a pair", hint=_ROW)
+        if not all(map(storable, (completion, *(one["content"] for one in messages)))):
+            raise UserError(f"{place}: {NOT_UNICODE}", hint=_ROW)
         found.append(Pair(f"{role}/{len(found) + 1}", messages, completion))
     if not found:
         raise UserError(f"{file} holds no pair", hint=_ROW)
     return found
 
 
-def _is_chat(messages: Any) -> bool:
-    def is_message(one: Any) -> bool:
-        return isinstance(one, dict) and all(isinstance(one.get(key), str) for key in ("role", "content"))
-
-    return isinstance(messages, list) and bool(messages) and all(map(is_message, messages))
+def _is_chat(messages: list[Any]) -> bool:
+    parts = [one.get(key) for one in messages if isinstance(one, dict) for key in ("role", "content")]
+    return bool(parts) and len(parts) == 2 * len(messages) and all(isinstance(part, str) for part in parts)
 
 
-def most_rows(rows: Sequence[Problem | Pair]) -> int:
-    """How many problems there are; of pairs, those of the policy that has the most."""
-    return max(Counter(row.role if isinstance(row, Pair) else "" for row in rows).values(), default=0)
+def row_counts(rows: Sequence[Problem | Pair]) -> tuple[int, int]:
+    """How many problems there are, twice; of pairs, those of the policy with the fewest, and of that with the most."""
+    counts = Counter(row.role if isinstance(row, Pair) else "" for row in rows).values() or [0]
+    return min(counts), max(counts)
 
 
 # -- making them -------------------------------------------------------------------------------------------------------
@@ -179,7 +178,8 @@ def make_pairs(
             made.without[rows] += 1
         else:
             made.rows += rows
-            made.untested += options.role == "code" and not problem.tests and not own_calls(problem)
+            checked = "assert" in "".join(problem.tests) or own_calls(problem)
+            made.untested += options.role == "code" and not checked
     return made
 
 

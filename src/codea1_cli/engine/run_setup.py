@@ -111,6 +111,22 @@ def outside(rates: Mapping[str, float | None], least: float, most: float) -> dic
     return found
 
 
+def stated_outside(recipe: Recipe, problems: Sequence[Any]) -> dict[str, str]:
+    """As `outside`, of the rates that rows state and by the recipe's `data.solve_rate`.
+
+    Raises:
+        UserError: no problem is left.
+    """
+    if recipe.data.solve_rate is None:
+        return {}
+    rates = {problem.id: rate for problem in problems if (rate := known_solve_rate(problem)) is not None}
+    found = outside(rates, *recipe.data.solve_rate)
+    if found and len(found) == len(problems):
+        reasons = "; ".join(f"{count} {reason}" for reason, count in Counter(found.values()).items())
+        raise UserError(f"no problem of {recipe.data.train} can be used: {reasons}", hint="widen data.solve_rate")
+    return found
+
+
 class RunSetup:
     """What a run works out before its first step: the problems that it takes, their order, run.json."""
 

@@ -119,12 +119,12 @@ def wrong_candidates(candidates: Iterable[JudgedCandidate], step: int) -> Pool:
     for candidate in candidates:
         if candidate.loaded and candidate.code not in found and (shown := evidence(candidate)) is not None:
             test, own = shown
-            if _storable(candidate.code) and _storable(test.source):
+            if storable(candidate.code) and storable(test.source):
                 found[candidate.code] = PoolMember(candidate.code, test.source, own, step)
     return tuple(found.values())
 
 
-def _storable(text: str) -> bool:
+def storable(text: str) -> bool:
     """Whether UTF-8 can hold a text: models do write lone surrogates."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
