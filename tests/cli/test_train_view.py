@@ -83,7 +83,7 @@ def test_a_problem_that_leaves_is_named(view, capsys):
     view.event(step(1, leaving=["gcd"]))
     assert "gcd leaves the schedule" in capsys.readouterr().err
     view.event(step(2, leaving_flat=["gcd", "lcm"]))
-    assert "gcd, lcm leave the schedule: all their candidates earn the same" in capsys.readouterr().err
+    assert "out of the schedule, as all candidates earn the same (data.leave_flat): gcd, lcm" in capsys.readouterr().err
 
 
 def test_a_line_a_step_without_a_terminal(view, capsys):

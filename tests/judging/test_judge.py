@@ -248,16 +248,17 @@ def test_a_candidate_that_keeps_running_out_of_time_goes_on_side_by_side() -> No
     verdicts = []
     for late, runs in (
         (0, [(9, 3), (1, 3), (6, 3), (2, 0), (2, 0)]),
+        (1, [(1, 2), (8, 2), (7, 2), (2, 0), (2, 0), (2, 0)]),
         (2, [(9, 1), (3, 0), (3, 0), (1, 0)]),
         (3, [(3, 0)] * 3),
     ):
         box = Clocked()
         found = Judge(box, limits=Limits(time_s=2.0)).check("c", "f", calls, known, late=late)
-        assert box.patience[0] == runs[0]
+        assert late == 1 or box.patience[0] == runs[0]
         assert sorted(box.patience) == sorted(runs)
         assert sorted(call for call, _, _ in box.asked) == sorted(calls)
         verdicts.append({call: test.verdict for call, test in found.verdicts.items()})
-    assert verdicts[0] == verdicts[1] == verdicts[2]
+    assert all(found == verdicts[0] for found in verdicts)
     assert [call for call, verdict in verdicts[0].items() if verdict is Verdict.PASSED] == [
         "f(1)", "f(2)", "f(3)", "f(4)",
     ]  # fmt: skip

@@ -352,6 +352,29 @@ def test_a_wrong_candidate_that_waits_for_the_pool_is_judged_as_one_that_does_no
     assert not one.judge_suites(DOUBLE, candidates[0], texts, (), False).later
 
 
+def test_a_wrong_candidate_that_may_be_out_of_time_does_not_wait_for_the_pool(judge, monkeypatch):
+    one = judge()
+    loop = "```python\ndef double(n):\n    while n == 9:\n        pass\n    return n + 3\n```"
+    texts = [suite("assert double(2) == 4", "assert double(9) == 18")]
+    candidates = one.load_candidates(DOUBLE, [loop, WRONG])
+    assert all(candidate.is_wrong for candidate in candidates)
+    found = [one.judge_suites(DOUBLE, candidate, texts, (), True) for candidate in candidates]
+    assert [game.later for game in found] == [False, True]
+    asked, check = [], one.judge.check
+    monkeypatch.setattr(
+        one.judge, "check", lambda code, *rest, **more: asked.append(code) or check(code, *rest, **more)
+    )
+    pool = one.judge_pool(DOUBLE, found, (), 2).pool
+    assert asked == [candidates[1].code], "what was out of time has no place in the pool, and is not run for it"
+    assert [member.code for member in pool.members] == [candidates[1].code]
+
+
+@pytest.mark.parametrize(("seconds", "late"), [(0.0, False), (0.05, False), (0.06, True)])
+def test_where_the_reference_is_slow_every_program_may_be_out_of_time(judge, seconds, late):
+    expected = {"f(1)": Expected("f(1)", True, 1, "1", seconds=seconds), "f(2)": Expected("f(2)", False, seconds=0.25)}
+    assert judge().judge.may_be_late("def f(n):\n    return n", expected) is late
+
+
 def test_a_sandbox_that_fails_on_a_candidate_that_waited_leaves_it_unscored(judge, monkeypatch):
     one = judge()
     candidate = one.load_candidates(DOUBLE, [WRONG])[0]

@@ -131,8 +131,7 @@ class TrainView:
         for pid in arena.get("leaving", ()):
             self._say(f"  {pid} leaves the schedule: its reference runs out of time on the calls that suites make")
         if flat := arena.get("leaving_flat"):
-            leave = "leaves the schedule: all its" if len(flat) == 1 else "leave the schedule: all their"
-            self._say(f"  {some(flat, 3)} {leave} candidates earn the same (data.leave_flat)")
+            self._say(f"  out of the schedule, as all candidates earn the same (data.leave_flat): {some(flat, 3)}")
         self._watch(arena)
         reward = line.get("code", {}).get("reward")
         if reward is not None:

@@ -88,6 +88,11 @@ class Judge:
         """The reference's answer to each distinct call; see `References.answers`."""
         return self.references.answers(reference, entry_point, calls, own)
 
+    def may_be_late(self, program: str, expected: Mapping[str, Expected]) -> bool:
+        """Whether a program is likely to run out of time: it may loop for ever, or the reference itself is slow."""
+        slowest = max((answer.seconds for answer in expected.values() if answer.valid), default=0.0)
+        return "while" in program or NEED_FACTOR * slowest > 2 * self.references.least_s
+
     def check(
         self,
         candidate: str,
@@ -116,9 +121,9 @@ class Judge:
         return self._judge(run, distinct, expected)
 
     def _run(self, program: str, entry_point: str, calls: list[str], limits: Limits, patience: int) -> ProgramRun:
-        """One process answers while it is quick, then several side by side; the calls after the one that is the last to
-        be out of time with `patience` have an eighth of the limits, whoever answers them.
-        """
+        """One process answers while it is quick, then several side by side, at once for a program that was out of time
+        before; the calls after the one that is the last to be out of time with `patience` have an eighth of the limits,
+        whoever answers them."""
 
         def side_by_side(parts: list[list[str]], limits: Limits) -> list[Answer]:
             runs = self.references.side_by_side(lambda part: ask(part, limits), parts)
@@ -133,8 +138,9 @@ class Judge:
         if patience:
             full = replace(limits, patience=patience, stop_after=patience)
             first = replace(full, stop_after=1, enough_s=ENOUGH_S) if self.most > 1 else full
-            run = ask(calls, first)
-            while (rest := calls[len(run.answers) :]) and _late(run.answers[-1:]):
+            if patience == self.limits.patience or self.most == 1:  # else it was out of time before
+                run = ask(calls, first)
+            while (rest := calls[len(run.answers) :]) and (not run.answers or _late(run.answers[-1:])):
                 if (left := patience - len(_late(run.answers))) <= 0:
                     break
                 # The next ones that may be out of time alone, and those after them up to the first that is.

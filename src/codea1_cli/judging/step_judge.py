@@ -177,9 +177,8 @@ class StepJudge:
         """Adds this step's wrong candidates to a problem's pool, and runs the members on the calls that count, side by
         side where it has room for them. Most candidates have answered their own suites' calls already; one marked
         `later` answers them here, with those of the others' suites, in one process."""
-        entry, check = problem.entry_point, self.judge.check
-        suites = [suite for one in candidates for suite in one.game.suites]
-        calls = [str(test.call) for suite in suites for test in counting_tests(self.rules, suite)]
+        entry, check, rules = problem.entry_point, self.judge.check, self.rules
+        calls = [str(t.call) for one in candidates for suite in one.game.suites for t in counting_tests(rules, suite)]
         late = {one.game.code: one.game for one in candidates if one.later}
         own = {call: known for call, known in own_answers(self.judge, problem, OWN_CALLS).items() if known.valid}
         asked = {code: [*open_calls(game), *calls] for code, game in late.items()}
@@ -226,13 +225,14 @@ class StepJudge:
     def judge_suites(
         self, problem: Problem, candidate: Candidate, texts: Sequence[str], book: Sequence[str], later: bool = False
     ) -> StepCandidate:
-        """Runs the suites and the replayed book on one candidate. With `later` one that is wrong waits for
-        `judge_pool`, which runs it anyway: that costs one process in place of two."""
+        """Runs the suites and the replayed book on one candidate. With `later` one that is wrong, and not likely to run
+        out of time, waits for `judge_pool`, which runs it anyway: that costs one process in place of two."""
         rules, entry, later = self.rules, problem.entry_point, later and self.rules.has_pool and candidate.is_wrong
         suites = [parse_suite(text, entry, cap=rules.cap, mode=rules.mode) for text in texts]
         replayed = [test for source in book if (test := read_book_test(source)) is not None]
         if rules.validation:
             expected = reference_answers(self.judge, problem, calls_for_reference(rules, suites, replayed))
+            later = later and not self.judge.may_be_late(candidate.code, expected)
             result = CandidateResult(True) if later else self._check(candidate, entry, expected)
             judged = [
                 judged_suite(rules, text, statements, expected, result.verdicts, self.judge.equal)
