@@ -74,9 +74,10 @@ def test_a_row_that_is_no_pair_is_named_with_its_line(tmp_path, row):
     with pytest.raises(UserError, match=r"pairs\.jsonl:2: not a pair") as caught:
         read_pairs(file, "code")
     assert "`completion`" in caught.value.hint
-    file.write_text(json.dumps({"prompt": "u\ud800", "completion": "c"}))
-    with pytest.raises(UserError, match=r"pairs\.jsonl:1: text that is not Unicode"):
-        read_pairs(file, "code")
+    for prompt in ("u\ud800", [{"role": "us\ud800er", "content": "u"}]):
+        file.write_text(json.dumps({"prompt": prompt, "completion": "c"}))
+        with pytest.raises(UserError, match=r"pairs\.jsonl:1: text that is not Unicode"):
+            read_pairs(file, "code")
     file.write_text("")
     with pytest.raises(UserError, match="holds no pair"):
         read_pairs(file, "code")

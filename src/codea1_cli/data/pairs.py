@@ -80,7 +80,7 @@ def read_pairs(file: Path, role: str) -> list[Pair]:
         messages: Any = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         if not (isinstance(completion, str) and completion and isinstance(messages, list) and _is_chat(messages)):
             raise UserError(f"{place}: not a pair", hint=_ROW)
-        if not all(map(storable, (completion, *(one["content"] for one in messages)))):
+        if not all(map(storable, (completion, *(one[key] for one in messages for key in ("role", "content"))))):
             raise UserError(f"{place}: {NOT_UNICODE}", hint=_ROW)
         found.append(Pair(f"{role}/{len(found) + 1}", messages, completion))
     if not found:
