@@ -16,15 +16,12 @@ from codea1_cli.extract import AssertStatement, parse_suite
 from codea1_cli.extract.pytests import convert_tests
 from codea1_cli.extract.source import imports, parse
 from codea1_cli.judging.compare import same
-from codea1_cli.judging.references import NEED_FACTOR, ReferenceCache, References, call_limit
+from codea1_cli.judging.references import ENOUGH_S, NEED_FACTOR, ReferenceCache, References, call_limit
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox, at_most
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected, Value, Verdict, verdict_of
 
 if TYPE_CHECKING:  # a judge needs the standard library alone
     from codea1_cli.problems.problem import Problem
-
-ENOUGH_S = 1.0
-"""Seconds after which a candidate's further calls are answered side by side."""
 
 LOAD_CPU_S = 1.0
 """Processor time that loading may take where a candidate imports the standard library alone, if ten times what the
@@ -114,44 +111,50 @@ class Judge:
         loading = max((getattr(expected[call], "load_seconds", math.inf) for call in distinct), default=0.0)
         load_cpu_s = max(LOAD_CPU_S, NEED_FACTOR * loading) if _standard(candidate) else math.inf
         limits = replace(self.limits, cpu_s=cpu_s, load_cpu_s=load_cpu_s)
-        if stop_late:
-            run = self.sandbox.run(candidate, entry_point, distinct, replace(limits, stop_after=1))
-        else:
-            run = self._run(candidate, entry_point, distinct, limits, max(self.limits.patience - late, 0))
+        run = self._run(candidate, entry_point, distinct, limits, max(self.limits.patience - late, 0), stop_late)
         return self._judge(run, distinct, expected)
 
-    def _run(self, program: str, entry_point: str, calls: list[str], limits: Limits, patience: int) -> ProgramRun:
-        """One process answers while it is quick, then several side by side, at once for a program that was out of time
-        before; the calls after the one that is the last to be out of time with `patience` have an eighth of the limits,
-        whoever answers them."""
+    def _run(
+        self, program: str, entry_point: str, calls: list[str], limits: Limits, patience: int, stop_late: bool
+    ) -> ProgramRun:
+        """A call may take `limits`; one after the last that is out of time with `patience` an eighth of them.
 
-        def side_by_side(parts: list[list[str]], limits: Limits) -> list[Answer]:
-            runs = self.references.side_by_side(lambda part: ask(part, limits), parts)
+        An eighth is enough for most. So one process answers with that while it is quick, then several side by side. The
+        calls that it was too little for have all of the limits, each in a process of its own, as many at once as there is
+        patience left; where the first process came to such a call, the next ones do not wait for theirs.
+        """
+        ask = partial(self.sandbox.run, program, entry_point)
+        stop = replace(limits, stop_after=1)
+
+        def side_by_side(jobs: list[tuple[list[str], Limits]]) -> list[Answer]:
+            runs = self.references.side_by_side(lambda job: ask(*job), jobs)
             return [answer for run in runs for answer in run.answers]
 
-        def beside(rest: list[str], limits: Limits) -> list[Answer]:
+        def parts(rest: list[str], limits: Limits) -> list[tuple[list[str], Limits]]:
             size = math.ceil(len(rest) / self.most) or 1
-            return side_by_side([rest[start : start + size] for start in range(0, len(rest), size)], limits)
+            return [(rest[start : start + size], limits) for start in range(0, len(rest), size)]
 
-        ask = partial(self.sandbox.run, program, entry_point)
-        run = ProgramRun(True)
-        if patience:
-            full = replace(limits, patience=patience, stop_after=patience)
-            first = replace(full, stop_after=1, enough_s=ENOUGH_S) if self.most > 1 else full
-            if patience == self.limits.patience or self.most == 1:  # else it was out of time before
-                run = ask(calls, first)
-            while (rest := calls[len(run.answers) :]) and (not run.answers or _late(run.answers[-1:])):
-                if (left := patience - len(_late(run.answers))) <= 0:
-                    break
-                # The next ones that may be out of time alone, and those after them up to the first that is.
-                parts = [*([call] for call in rest[: left - 1]), rest[left - 1 :]]
-                run.answers += side_by_side([part for part in parts if part], first)
-            if len(run.answers) < len(calls) and len(_late(run.answers)) < patience:
-                run.answers += beside(calls[len(run.answers) :], full)
-                # A part that ended early was itself out of patience: up to there no answer is missing.
-                if len(late := _late(run.answers)) >= patience:
-                    del run.answers[late[patience - 1] + 1 :]
-        run.answers += beside(calls[len(run.answers) :], replace(limits, patience=0))
+        if self.most == 1:
+            return ask(calls, stop if stop_late else replace(limits, patience=patience))
+        if stop_late:
+            run = ask(calls, replace(stop, enough_s=ENOUGH_S))
+            run.answers += [] if _late(run.answers) else side_by_side(parts(calls[len(run.answers) :], stop))
+            for first in _late(run.answers)[:1]:
+                del run.answers[first + 1 :]
+            return run
+        hurried = replace(limits, patience=0)
+        run = ask(calls, replace(hurried, stop_after=1, enough_s=ENOUGH_S))
+        alone = patience if run.loaded and _late(run.answers) else 0
+        known = len(run.answers) - min(alone, 1)
+        jobs = [([call], limits) for call in calls[known : known + alone]]
+        run.answers[known:] = side_by_side([*jobs, *parts(calls[known + alone :], hurried)])
+        patience -= len(_late(run.answers[known : known + alone]))
+        slow = [place for place in _late(run.answers) if place >= known + alone]
+        while slow and patience:
+            again, slow = slow[:patience], slow[patience:]
+            for place, answer in zip(again, side_by_side([([calls[place]], limits) for place in again]), strict=True):
+                run.answers[place] = answer
+                patience -= answer.kind is AnswerKind.TIMEOUT
         return run
 
     def _judge(self, run: ProgramRun, calls: list[str], expected: Mapping[str, Expected]) -> CandidateResult:

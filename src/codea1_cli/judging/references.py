@@ -22,6 +22,9 @@ from codea1_cli.sandbox.values import Unreadable, decode, show
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected
 
 HASH_SEEDS = (0, 1)
+ENOUGH_S = 0.15
+"""Seconds after which a program's further calls are answered side by side."""
+
 NEED_FACTOR = 10.0
 """How many times the processor time that a reference needs a call may take."""
 VARIES = "differs between runs"
@@ -111,10 +114,11 @@ class References:
     def _ask(self, question: _Question, calls: list[str], first: dict[str, Answer]) -> None:
         """Has the reference answer `calls` of a question, under the second hash seed those that are in `first`.
 
-        A call that runs out of time ends the run: the calls after it go on in parts, in other threads.
+        A call that runs out of time ends the run, and so does a slow reference after `ENOUGH_S`: the calls after that go
+        on in parts, in other threads.
         """
         seed = HASH_SEEDS[1] if first else HASH_SEEDS[0]
-        limits = replace(self.limits, cpu_s=question.limit, stop_after=1)
+        limits = replace(self.limits, cpu_s=question.limit, stop_after=1, enough_s=ENOUGH_S)
         again: dict[str, Answer] = {}
         try:
             run = self.sandbox.run(question.reference, question.entry_point, calls, limits, seed)
