@@ -197,6 +197,16 @@ def test_a_call_that_ran_out_of_time_is_run_once(tmp_path: Path) -> None:
     assert repr(again) == repr(found)
 
 
+@pytest.mark.parametrize("enough", [1, 2, 5])
+def test_a_slow_references_other_calls_are_answered_side_by_side_each_once_per_hash_seed(enough: int) -> None:
+    box, calls = Clocked(enough), [f"f({n})" for n in (1, 2, 3, 9000, 4, 5, 6, 7, 8)]
+    found = Judge(box, limits=Limits(time_s=2.0)).expected("ref", "f", calls)
+    assert [call for call in calls if not found[call].valid] == ["f(9000)"]
+    asked = sorted((call, seed) for call, seed, _ in box.asked)
+    assert asked == sorted([(call, 0) for call in calls] + [(call, 1) for call in calls if call != "f(9000)"])
+    assert max(size for size, _ in box.patience[1:]) < len(calls)
+
+
 def test_the_problems_own_calls_say_what_the_others_may_take() -> None:
     box = Clocked()
     judge = Judge(box, limits=Limits(time_s=2.0))

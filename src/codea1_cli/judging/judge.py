@@ -119,12 +119,14 @@ class Judge:
     ) -> ProgramRun:
         """A call may take `limits`; one after the last that is out of time with `patience` an eighth of them.
 
-        An eighth is enough for most. So one process answers with that while it is quick, then several side by side. The
-        calls that it was too little for have all of the limits, each in a process of its own, as many at once as there is
-        patience left; where the first process came to such a call, the next ones do not wait for theirs.
+        An eighth is enough for most. So one process answers with that while it is quick, then several at once. What it
+        was too little for has all of the limits, each call in its own process, as many at once as there is patience
+        left; where the first process came to such a call, the next ones do not wait for theirs.
         """
         ask = partial(self.sandbox.run, program, entry_point)
-        stop = replace(limits, stop_after=1)
+        stop, hurried = replace(limits, stop_after=1), replace(limits, patience=0)
+        if self.most == 1:
+            return ask(calls, stop if stop_late else replace(limits, patience=patience))
 
         def side_by_side(jobs: list[tuple[list[str], Limits]]) -> list[Answer]:
             runs = self.references.side_by_side(lambda job: ask(*job), jobs)
@@ -134,27 +136,25 @@ class Judge:
             size = math.ceil(len(rest) / self.most) or 1
             return [(rest[start : start + size], limits) for start in range(0, len(rest), size)]
 
-        if self.most == 1:
-            return ask(calls, stop if stop_late else replace(limits, patience=patience))
+        run = ask(calls, replace(stop if stop_late else hurried, stop_after=1, enough_s=ENOUGH_S))
+        known, late = len(run.answers), run.loaded and bool(_late(run.answers))
         if stop_late:
-            run = ask(calls, replace(stop, enough_s=ENOUGH_S))
-            run.answers += [] if _late(run.answers) else side_by_side(parts(calls[len(run.answers) :], stop))
-            for first in _late(run.answers)[:1]:
-                del run.answers[first + 1 :]
+            if known < len(calls) and not late:
+                run.answers += side_by_side(parts(calls[known:], stop))
+                del run.answers[(_late(run.answers) or [len(calls)])[0] + 1 :]
             return run
-        hurried = replace(limits, patience=0)
-        run = ask(calls, replace(hurried, stop_after=1, enough_s=ENOUGH_S))
-        alone = patience if run.loaded and _late(run.answers) else 0
-        known = len(run.answers) - min(alone, 1)
-        jobs = [([call], limits) for call in calls[known : known + alone]]
-        run.answers[known:] = side_by_side([*jobs, *parts(calls[known + alone :], hurried)])
+        alone = patience if late else 0
+        known -= min(alone, 1)
+        each = [([call], limits) for call in calls[known : known + alone]]
+        run.answers[known:] = side_by_side([*each, *parts(calls[known + alone :], hurried)])
         patience -= len(_late(run.answers[known : known + alone]))
         slow = [place for place in _late(run.answers) if place >= known + alone]
         while slow and patience:
             again, slow = slow[:patience], slow[patience:]
-            for place, answer in zip(again, side_by_side([([calls[place]], limits) for place in again]), strict=True):
+            answers = side_by_side([([calls[place]], limits) for place in again])
+            patience -= len(_late(answers))
+            for place, answer in zip(again, answers, strict=True):
                 run.answers[place] = answer
-                patience -= answer.kind is AnswerKind.TIMEOUT
         return run
 
     def _judge(self, run: ProgramRun, calls: list[str], expected: Mapping[str, Expected]) -> CandidateResult:
@@ -166,11 +166,8 @@ class Judge:
                 continue
             equal = answer.value is not None and same(answer.value.data, wanted.value, self.tolerance)
             verdicts[call] = TestVerdict(verdict_of(answer, equal), answer.text)
-        if run.loaded:
-            fault = None
-        elif run.loaded is None:
-            fault = Verdict.UNSCORED
-        else:
+        fault = Verdict.UNSCORED if run.loaded is None else None
+        if run.loaded is False:
             fault = run.load_kind.verdict if run.load_kind is not None else Verdict.LOAD_ERROR
         return CandidateResult(run.loaded, run.load_detail, verdicts, fault)
 

@@ -114,8 +114,8 @@ class References:
     def _ask(self, question: _Question, calls: list[str], first: dict[str, Answer]) -> None:
         """Has the reference answer `calls` of a question, under the second hash seed those that are in `first`.
 
-        A call that runs out of time ends the run, and so does a slow reference after `ENOUGH_S`: the calls after that go
-        on in parts, in other threads.
+        A call that runs out of time ends the run, and so does a slow reference, after `ENOUGH_S`: the calls after that
+        go on in parts, in other threads.
         """
         seed = HASH_SEEDS[1] if first else HASH_SEEDS[0]
         limits = replace(self.limits, cpu_s=question.limit, stop_after=1, enough_s=ENOUGH_S)

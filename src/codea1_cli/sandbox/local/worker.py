@@ -28,7 +28,7 @@ PIPE_BYTES = 1 << 18  # answers that a child sends without waiting
 NO_ROOM = 75  # as in `jailed/child.py`
 _REFUSED = (b"can't start new thread", b"Resource temporarily unavailable", b"Cannot allocate memory")
 STAGE = "codea1-stage-"  # what the folders of a worker's jail are called, below the temporary ones
-_LONG_S = 0.1  # most programs take milliseconds: all that run now are longer ones
+_LONG_S = 0.03  # most programs take milliseconds: all that run now are longer ones
 _LENT_S = 1.0  # then a place is given back, though somebody waits: the machine may be busy by now
 
 
