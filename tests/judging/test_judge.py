@@ -257,8 +257,8 @@ def test_a_candidate_that_keeps_running_out_of_time_goes_on_side_by_side() -> No
     known = {call: Expected(call, True, 1, "1", wire="1", seconds=0.001) for call in calls}
     verdicts = []
     for late, runs in (
-        (0, [(9, 0), (2, 0), (2, 0), (1, 0), *[(1, 3)] * 4]),
-        (1, [(9, 0), (2, 0), (2, 0), (2, 0), *[(1, 3)] * 2]),
+        (0, [(9, 0), (3, 0), (3, 0), (1, 0), *[(1, 3)] * 3]),
+        (1, [(9, 0), (3, 0), (3, 0), (1, 0), *[(1, 3)] * 2]),
         (2, [(9, 0), (3, 0), (3, 0), (1, 0), (1, 3)]),
         (3, [(9, 0), (3, 0), (3, 0), (1, 0)]),
     ):
@@ -285,7 +285,7 @@ def test_a_slow_candidates_other_calls_are_answered_side_by_side(enough: int) ->
     assert passed == ["f(1)", "f(4)", "f(100)", "f(2)", "f(3)"]
     assert list(found.verdicts) == calls
     split = [size for size, patience in box.patience[1:] if patience == 0]
-    assert split == {1: [4, 4, 2]}.get(enough, [2, 2, 2])
+    assert sorted(split) == {1: [2, 4, 4]}.get(enough, [2, 3, 3])
 
 
 @given(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
@@ -25,8 +26,7 @@ if TYPE_CHECKING:  # a judge needs the standard library alone
 
 LOAD_CPU_S = 1.0
 """Processor time that loading may take where a candidate imports the standard library alone, if ten times what the
-reference's took is not more: small models like to call their function below it, and where that never ends the whole
-limit would be waited for."""
+reference's took is not more: small models like to call their function below it, and that may never end."""
 
 __all__ = ["CandidateResult", "Expected", "Judge", "ReferenceCache", "TestVerdict"]
 
@@ -70,8 +70,7 @@ class Judge:
         self, sandbox: Sandbox, *, limits: Limits, tolerance: float = 1e-6, cache: ReferenceCache | None = None
     ) -> None:
         self.sandbox, self.most = sandbox, at_most(sandbox)
-        self.limits = limits
-        self.tolerance = tolerance
+        self.limits, self.tolerance = limits, tolerance
         self.cache = cache if cache is not None else ReferenceCache()
         self.references = References(sandbox, limits, tolerance, self.cache)
 
@@ -111,50 +110,44 @@ class Judge:
         loading = max((getattr(expected[call], "load_seconds", math.inf) for call in distinct), default=0.0)
         load_cpu_s = max(LOAD_CPU_S, NEED_FACTOR * loading) if _standard(candidate) else math.inf
         limits = replace(self.limits, cpu_s=cpu_s, load_cpu_s=load_cpu_s)
-        run = self._run(candidate, entry_point, distinct, limits, max(self.limits.patience - late, 0), stop_late)
+        if stop_late:
+            run = self.sandbox.run(candidate, entry_point, distinct, replace(limits, stop_after=1))
+        else:
+            run = self._run(candidate, entry_point, distinct, limits, max(self.limits.patience - late, 0))
         return self._judge(run, distinct, expected)
 
-    def _run(
-        self, program: str, entry_point: str, calls: list[str], limits: Limits, patience: int, stop_late: bool
-    ) -> ProgramRun:
+    def _run(self, program: str, entry_point: str, calls: list[str], limits: Limits, patience: int) -> ProgramRun:
         """A call may take `limits`; one after the last that is out of time with `patience` an eighth of them.
 
-        An eighth is enough for most. So one process answers with that while it is quick, then several at once. What it
-        was too little for has all of the limits, each call in its own process, as many at once as there is patience
-        left; where the first process came to such a call, the next ones do not wait for theirs.
+        An eighth is enough for most. So one process answers with that while it is quick, then several at once; and a
+        call that it was too little for begins again, with all of the limits, as soon as that is known.
         """
-        ask = partial(self.sandbox.run, program, entry_point)
-        stop, hurried = replace(limits, stop_after=1), replace(limits, patience=0)
-        if self.most == 1:
-            return ask(calls, stop if stop_late else replace(limits, patience=patience))
-
-        def side_by_side(jobs: list[tuple[list[str], Limits]]) -> list[Answer]:
-            runs = self.references.side_by_side(lambda job: ask(*job), jobs)
-            return [answer for run in runs for answer in run.answers]
-
-        def parts(rest: list[str], limits: Limits) -> list[tuple[list[str], Limits]]:
-            size = math.ceil(len(rest) / self.most) or 1
-            return [(rest[start : start + size], limits) for start in range(0, len(rest), size)]
-
-        run = ask(calls, replace(stop if stop_late else hurried, stop_after=1, enough_s=ENOUGH_S))
-        known, late = len(run.answers), run.loaded and bool(_late(run.answers))
-        if stop_late:
-            if known < len(calls) and not late:
-                run.answers += side_by_side(parts(calls[known:], stop))
-                del run.answers[(_late(run.answers) or [len(calls)])[0] + 1 :]
+        ask, hurried = partial(self.sandbox.run, program, entry_point), replace(limits, patience=0)
+        first = replace(hurried, stop_after=1, enough_s=ENOUGH_S)
+        run = ask(calls, first if self.most > 1 else replace(limits, patience=patience))
+        if self.most == 1 or not run.loaded:
             return run
-        alone = patience if late else 0
-        known -= min(alone, 1)
-        each = [([call], limits) for call in calls[known : known + alone]]
-        run.answers[known:] = side_by_side([*each, *parts(calls[known + alone :], hurried)])
-        patience -= len(_late(run.answers[known : known + alone]))
-        slow = [place for place in _late(run.answers) if place >= known + alone]
-        while slow and patience:
-            again, slow = slow[:patience], slow[patience:]
-            answers = side_by_side([([calls[place]], limits) for place in again])
-            patience -= len(_late(answers))
-            for place, answer in zip(again, answers, strict=True):
-                run.answers[place] = answer
+        known, whole = dict(enumerate(run.answers)), dict[int, Answer]()  # by the calls' places
+        asked: dict[Future[ProgramRun], tuple[Sequence[int], dict[int, Answer]]] = {}
+
+        def begin(places: Sequence[int], limits: Limits, answers: dict[int, Answer]) -> None:
+            asked[self.references.submit(ask, [calls[place] for place in places], limits)] = places, answers
+
+        slow = _slow(known, whole, patience)
+        for place in slow:
+            begin([place], limits, whole)
+        size = math.ceil((len(calls) - len(known)) / self.most) or 1
+        for start in range(len(known), len(calls), size):
+            begin(range(len(calls))[start : start + size], hurried, known)
+        while asked:
+            for future in wait(asked, return_when=FIRST_COMPLETED).done:
+                places, answers = asked.pop(future)
+                answers.update(zip(places, future.result().answers, strict=True))
+            begun, slow = len(slow), _slow(known, whole, patience)
+            for place in slow[begun:]:
+                begin([place], limits, whole)
+        known |= {place: whole[place] for place in slow}
+        run.answers = [known[place] for place in range(len(calls))]
         return run
 
     def _judge(self, run: ProgramRun, calls: list[str], expected: Mapping[str, Expected]) -> CandidateResult:
@@ -184,9 +177,16 @@ def _standard(program: str) -> bool:
     return tree is None or imports(tree) <= sys.stdlib_module_names - {"importlib"}
 
 
-def _late(answers: Sequence[Answer]) -> list[int]:
-    """Where the answers are that a call was out of time."""
-    return [place for place, answer in enumerate(answers) if answer.kind is AnswerKind.TIMEOUT]
+def _slow(hurried: Mapping[int, Answer], whole: Mapping[int, Answer], patience: int) -> list[int]:
+    """The calls that an eighth of the limits was too little for, as far as is known, up to the last that is out of time
+    with `patience`; one that has not ended in `whole` counts as such."""
+    found, place = list[int](), 0
+    while patience and place in hurried:
+        if hurried[place].kind is AnswerKind.TIMEOUT:
+            found.append(place)
+            patience -= place not in whole or whole[place].kind is AnswerKind.TIMEOUT
+        place += 1
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from codea1_cli.judging.compare import same
 from codea1_cli.sandbox.base import A, B, Limits, Sandbox, at_most
@@ -86,6 +87,10 @@ class References:
                 limit = call_limit(self.limits.time_s, _slowest(found.values()), self.least_s)
                 found |= self._answers(reference, entry_point, late, limit)
         return {call: found[call] for call in distinct}
+
+    def submit(self, run: Callable[..., B], *arguments: Any) -> Future[B]:
+        """Has `run` called in one of the threads that references are asked in too; it waits for none of them."""
+        return self._threads.submit(run, *arguments)
 
     def side_by_side(self, run: Callable[[A], B], parts: Iterable[A]) -> list[B]:
         """What `run` makes of each part of some calls, or of each program, in the threads that references are asked in

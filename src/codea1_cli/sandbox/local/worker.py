@@ -246,13 +246,13 @@ class Places:
             if leave is not None and back:
                 del self._lent[leave]
                 os.close(leave)
-            kept = not self._closed and (not back or len(self._spare) < self._count)
+            closed = self._closed
             if not back:
-                self._free.append(worker if kept else None)
+                self._free.append(None if closed else worker)
                 self._changed.notify()
-            elif worker is not None and kept:
+            elif worker is not None and not closed:
                 self._spare.append(worker)
-        if worker is not None and not kept:
+        if worker is not None and closed:
             worker.close()
 
     def close(self) -> None:
