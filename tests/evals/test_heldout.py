@@ -6,7 +6,8 @@ import pytest
 
 from codea1_cli.errors import EnvironmentFault, UserError
 from codea1_cli.evals.heldout import HeldoutAttacking, HeldoutNearMisses, HeldoutSolving, attack_figures, solve_figures
-from codea1_cli.judging.judge import CandidateResult, SolveResult, SuiteResult, TestVerdict
+from codea1_cli.game.judged_tests import SolveResult, SuiteResult
+from codea1_cli.judging.judge import CandidateResult, TestVerdict
 from codea1_cli.problems.problem import Problem
 from codea1_cli.sandbox.verdicts import Expected, Verdict
 

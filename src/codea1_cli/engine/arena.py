@@ -24,7 +24,7 @@ from codea1_cli.engine.run_writer import RunWriter
 from codea1_cli.engine.step_state import StepState, check_outage, future_of, lasting_outage
 from codea1_cli.environment import settle, settle_umask
 from codea1_cli.errors import CodeA1Error, SandboxOutage
-from codea1_cli.judging.judge import SolveResult
+from codea1_cli.game.judged_tests import SolveResult
 from codea1_cli.methods.base import CandidateView, SuiteResults
 from codea1_cli.methods.registry import method_of
 from codea1_cli.problems.problem import Problem

@@ -15,8 +15,8 @@ from typing import Any
 
 from codea1_cli.environment import cores, settle, settle_umask
 from codea1_cli.errors import CodeA1Error, EnvironmentFault
+from codea1_cli.game.judged_tests import SolveResult, SuiteResult
 from codea1_cli.game.pool import Pool
-from codea1_cli.judging.judge import SolveResult, SuiteResult
 from codea1_cli.judging.step_judge import Candidate, JudgedProblem, StepCandidate, StepJudge
 from codea1_cli.problems.problem import Problem
 from codea1_cli.recipe.resources import open_step_judge

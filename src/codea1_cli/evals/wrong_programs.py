@@ -14,6 +14,7 @@ from codea1_cli.game.pool import SHOWS_WRONG
 from codea1_cli.judging.judge import CandidateResult, Judge, grade_on_tests, own_calls
 from codea1_cli.judging.step_judge import OWN_CALLS, StepJudge
 from codea1_cli.problems.problem import Problem
+from codea1_cli.sandbox.base import in_order
 from codea1_cli.sandbox.verdicts import Verdict
 
 PROGRAMS_TRIED = 24  # per problem: mutation makes hundreds of a long reference
@@ -88,7 +89,7 @@ def broken_programs(
     while untried and len(found) < limit:
         # At least as many more have to be tried as are wanted: none is run in vain, whatever the others turn out to be.
         beside, untried = untried[: limit - len(found)], untried[limit - len(found) :]
-        for program, result in zip(beside, judge.references.side_by_side(check, beside), strict=True):
+        for program, result in in_order(check, beside, min(len(beside), judge.most)):
             verdicts = {call: test.verdict for call, test in result.verdicts.items()}
             failed = frozenset(call for call, verdict in verdicts.items() if verdict is not Verdict.PASSED)
             if result.loaded and failed and all(verdicts[call] in SHOWS_WRONG for call in failed):

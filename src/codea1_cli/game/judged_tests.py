@@ -1,5 +1,5 @@
 """From parsed suites to judged ones: which calls to ask the reference, and what its and the candidate's answers make of
-each assert."""
+each assert. Also what held-out problems come to."""
 
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -217,3 +217,35 @@ def _judged(
 
 def _reason(answer: Expected) -> str:
     return str(answer.reason or "no_answer")
+
+
+@dataclass(frozen=True)
+class SolveResult:
+    """One held-out problem: which of the sampled solutions pass all its tests."""
+
+    problem_id: str
+    passed: tuple[bool, ...]
+    wrong: tuple[str, ...]  # distinct programs that load and fail
+    unscored: int
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """One suite on one wrong program of a held-out problem, by its first K asserts.
+
+    asserts: how many there are, up to K. valid: whose call the reference answers. correct, misstated: valid ones that
+    state the reference's answer, and the others. kills: valid ones that the program fails by the
+    reference's answer, whatever they state. exposed: whether one of them states that answer, so that somebody without a
+    reference sees the program fail for a right reason. calls: the valid ones'. validity: the game's.
+    """
+
+    problem_id: str
+    asserts: int
+    valid: int
+    correct: int
+    misstated: int
+    kills: int
+    exposed: bool
+    calls: tuple[str, ...]
+    validity: float
+    unscored: bool

@@ -8,21 +8,24 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from codea1_cli.extract import AssertStatement, parse_suite
 from codea1_cli.extract.pytests import convert_tests
 from codea1_cli.extract.source import imports, parse
 from codea1_cli.judging.compare import same
-from codea1_cli.judging.references import ENOUGH_S, NEED_FACTOR, ReferenceCache, References, call_limit
+from codea1_cli.judging.references import NEED_FACTOR, ReferenceCache, References, call_limit
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox, at_most
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected, Value, Verdict, verdict_of
 
 if TYPE_CHECKING:  # a judge needs the standard library alone
     from codea1_cli.problems.problem import Problem
+
+ENOUGH_S = 0.15
+"""Seconds after which a program's further calls are answered side by side."""
 
 LOAD_CPU_S = 1.0
 """Processor time that loading may take where a candidate imports the standard library alone, if ten times what the
@@ -72,7 +75,8 @@ class Judge:
         self.sandbox, self.most = sandbox, at_most(sandbox)
         self.limits, self.tolerance = limits, tolerance
         self.cache = cache if cache is not None else ReferenceCache()
-        self.references = References(sandbox, limits, tolerance, self.cache)
+        self.references = References(self.run, limits, tolerance, self.cache)
+        self._threads = ThreadPoolExecutor(self.most, thread_name_prefix="program")
 
     def loads(self, program: str, entry_point: str) -> bool | None:
         """Whether a program loads and defines its entry point; None when the sandbox failed."""
@@ -113,16 +117,22 @@ class Judge:
         if stop_late:
             run = self.sandbox.run(candidate, entry_point, distinct, replace(limits, stop_after=1))
         else:
-            run = self._run(candidate, entry_point, distinct, limits, max(self.limits.patience - late, 0))
+            run = self.run(candidate, entry_point, distinct, limits, max(self.limits.patience - late, 0))
         return self._judge(run, distinct, expected)
 
-    def _run(self, program: str, entry_point: str, calls: list[str], limits: Limits, patience: int) -> ProgramRun:
-        """A call may take `limits`; one after the last that is out of time with `patience` an eighth of them.
+    def run(
+        self, program: str, entry_point: str, calls: list[str], limits: Limits, patience: int, seed: int = 0
+    ) -> ProgramRun:
+        """Has a program answer calls. A call may take `limits`, and an eighth of them once `patience` were out of time.
 
         An eighth is enough for most. So one process answers with that while it is quick, then several at once; and a
         call that it was too little for begins again, with all of the limits, as soon as that is known.
         """
-        ask, hurried = partial(self.sandbox.run, program, entry_point), replace(limits, patience=0)
+
+        def ask(calls: list[str], limits: Limits) -> ProgramRun:
+            return self.sandbox.run(program, entry_point, calls, limits, seed)
+
+        hurried = replace(limits, patience=0)
         first = replace(hurried, stop_after=1, enough_s=ENOUGH_S)
         run = ask(calls, first if self.most > 1 else replace(limits, patience=patience))
         if self.most == 1 or not run.loaded:
@@ -131,7 +141,7 @@ class Judge:
         asked: dict[Future[ProgramRun], tuple[Sequence[int], dict[int, Answer]]] = {}
 
         def begin(places: Sequence[int], limits: Limits, answers: dict[int, Answer]) -> None:
-            asked[self.references.submit(ask, [calls[place] for place in places], limits)] = places, answers
+            asked[self._threads.submit(ask, [calls[place] for place in places], limits)] = places, answers
 
         slow = _slow(known, whole, patience)
         for place in slow:
@@ -266,35 +276,3 @@ def well_formed(tests: Sequence[str], entry_point: str) -> list[AssertStatement]
     """The asserts among `tests` that call the entry point as a suite must, in order."""
     found = [statement for test in tests for statement in parse_suite(test, entry_point)]
     return [statement for statement in found if statement.invalid is None and statement.call is not None]
-
-
-@dataclass(frozen=True)
-class SolveResult:
-    """One held-out problem: which of the sampled solutions pass all its tests."""
-
-    problem_id: str
-    passed: tuple[bool, ...]
-    wrong: tuple[str, ...]  # distinct programs that load and fail
-    unscored: int
-
-
-@dataclass(frozen=True)
-class SuiteResult:
-    """One suite on one wrong program of a held-out problem, by its first K asserts.
-
-    asserts: how many there are, up to K. valid: whose call the reference answers. correct, misstated: valid ones that
-    state the reference's answer, and the others. kills: valid ones that the program fails by the
-    reference's answer, whatever they state. exposed: whether one of them states that answer, so that somebody without a
-    reference sees the program fail for a right reason. calls: the valid ones'. validity: the game's.
-    """
-
-    problem_id: str
-    asserts: int
-    valid: int
-    correct: int
-    misstated: int
-    kills: int
-    exposed: bool
-    calls: tuple[str, ...]
-    validity: float
-    unscored: bool

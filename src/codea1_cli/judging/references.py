@@ -12,20 +12,16 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from codea1_cli.judging.compare import same
-from codea1_cli.sandbox.base import A, B, Limits, Sandbox, at_most
+from codea1_cli.sandbox.base import Limits, ProgramRun
 from codea1_cli.sandbox.values import Unreadable, decode, show
 from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected
 
 HASH_SEEDS = (0, 1)
-ENOUGH_S = 0.15
-"""Seconds after which a program's further calls are answered side by side."""
-
 NEED_FACTOR = 10.0
 """How many times the processor time that a reference needs a call may take."""
 VARIES = "differs between runs"
@@ -54,14 +50,12 @@ class References:
     at least (0.25 s), a candidate's twice that.
     """
 
-    def __init__(self, sandbox: Sandbox, limits: Limits, tolerance: float, cache: ReferenceCache) -> None:
-        self.sandbox, self.limits, self.tolerance, self.cache = sandbox, limits, tolerance, cache
+    def __init__(self, run: Callable[..., ProgramRun], limits: Limits, tolerance: float, cache: ReferenceCache) -> None:
+        self.run, self.limits, self.tolerance, self.cache = run, limits, tolerance, cache
         self.least_s = max(limits.time_s / 8, 0.25)
         self._settings = f"{tolerance!r} {limits.time_s!r} {limits.memory_mb} cpu"
         self._guard = threading.Lock()
         self._asked: dict[tuple[str, str, str, float], Future[Expected]] = {}  # what is being answered
-        self._parts = max(2, min(at_most(sandbox), 8))  # into which the calls go after one that is out of time
-        self._threads = ThreadPoolExecutor(at_most(sandbox), thread_name_prefix="reference")
 
     def answers(
         self, reference: str, entry_point: str, calls: Sequence[str], own: Iterable[str] = ()
@@ -88,15 +82,6 @@ class References:
                 found |= self._answers(reference, entry_point, late, limit)
         return {call: found[call] for call in distinct}
 
-    def submit(self, run: Callable[..., B], *arguments: Any) -> Future[B]:
-        """Has `run` called in one of the threads that references are asked in too; it waits for none of them."""
-        return self._threads.submit(run, *arguments)
-
-    def side_by_side(self, run: Callable[[A], B], parts: Iterable[A]) -> list[B]:
-        """What `run` makes of each part of some calls, or of each program, in the threads that references are asked in
-        too. `run` calls nothing that waits for these threads."""
-        return list(self._threads.map(run, parts))
-
     def _answers(self, reference: str, entry_point: str, calls: Sequence[str], limit: float) -> dict[str, Expected]:
         """The answers to distinct calls that may take `limit` seconds of processor time each."""
         asked: dict[str, Future[Expected]] = {}
@@ -113,34 +98,27 @@ class References:
                     self._asked[key] = mine[call] = Future()
                 asked[call] = self._asked[key]
         if mine:
-            self._ask(_Question(reference, entry_point, limit, mine), list(mine), {})
+            self._ask(_Question(reference, entry_point, limit, mine))
         return found | {call: future.result() for call, future in asked.items()}
 
-    def _ask(self, question: _Question, calls: list[str], first: dict[str, Answer]) -> None:
-        """Has the reference answer `calls` of a question, under the second hash seed those that are in `first`.
-
-        A call that runs out of time ends the run, and so does a slow reference, after `ENOUGH_S`: the calls after that
-        go on in parts, in other threads.
-        """
-        seed = HASH_SEEDS[1] if first else HASH_SEEDS[0]
-        limits = replace(self.limits, cpu_s=question.limit, stop_after=1, enough_s=ENOUGH_S)
-        again: dict[str, Answer] = {}
+    def _ask(self, question: _Question) -> None:
+        """Has the reference answer a question's calls; those that have a value again, under the second hash seed."""
+        limits, first = replace(self.limits, cpu_s=question.limit), dict[str, list[Answer]]()
         try:
-            run = self.sandbox.run(question.reference, question.entry_point, calls, limits, seed)
-            rest = calls[len(run.answers) :]
-            size = math.ceil(len(rest) / self._parts) or 1
-            for part in (rest[start : start + size] for start in range(0, len(rest), size)):
-                self._threads.submit(self._ask, question, part, {c: first[c] for c in part} if first else {})
-            for call, answer in zip(calls, run.answers, strict=False):
-                if not first and answer.kind is AnswerKind.VALUE:
-                    again[call] = answer
-                else:
-                    self._settle(question, call, [first[call], answer] if first else [answer], run.load_seconds)
+            for seed in HASH_SEEDS:
+                calls = list(first or question.futures)
+                run = self.run(question.reference, question.entry_point, calls, limits, len(calls), seed)
+                for call, answer in zip(calls, run.answers, strict=True):
+                    answers = [*first.pop(call, []), answer]
+                    if len(answers) < len(HASH_SEEDS) and answer.kind is AnswerKind.VALUE:
+                        first[call] = answers
+                    else:
+                        self._settle(question, call, answers, run.load_seconds)
+                if not first:
+                    return
         except BaseException as fault:
             self._drop(question, fault)
             raise
-        if again:
-            self._ask(question, list(again), again)
 
     def _drop(self, question: _Question, fault: BaseException) -> None:
         """A fault of ours: whoever waits for the question gets it too."""

@@ -15,6 +15,8 @@ from codea1_cli.game.judged_tests import (
     BookTest,
     JudgedCandidate,
     JudgedTest,
+    SolveResult,
+    SuiteResult,
     answered,
     calls_for_reference,
     judged_book,
@@ -40,8 +42,6 @@ from codea1_cli.game.scoring import score_problem
 from codea1_cli.judging.judge import (
     CandidateResult,
     Judge,
-    SolveResult,
-    SuiteResult,
     grade_on_tests,
     own_answers,
     own_calls,
