@@ -134,8 +134,9 @@ class Judge:
 
         hurried = replace(limits, patience=0)
         first = replace(hurried, stop_after=1, enough_s=ENOUGH_S)
-        run = ask(calls, first if self.most > 1 else replace(limits, patience=patience))
-        if self.most == 1 or not run.loaded:
+        by_itself = self.most == 1 or len(calls) == 1
+        run = ask(calls, replace(limits, patience=patience) if by_itself else first)
+        if by_itself or not run.loaded:
             return run
         known, whole = dict(enumerate(run.answers)), dict[int, Answer]()  # by the calls' places
         asked: dict[Future[ProgramRun], tuple[Sequence[int], dict[int, Answer]]] = {}
@@ -147,16 +148,18 @@ class Judge:
         for place in slow:
             begin([place], limits, whole)
         size = math.ceil((len(calls) - len(known)) / self.most) or 1
+        job = (limits, whole) if size == 1 and patience >= len(calls) else (hurried, known)
         for start in range(len(known), len(calls), size):
-            begin(range(len(calls))[start : start + size], hurried, known)
+            begin(range(len(calls))[start : start + size], *job)
         while asked:
             for future in wait(asked, return_when=FIRST_COMPLETED).done:
                 places, answers = asked.pop(future)
                 answers.update(zip(places, future.result().answers, strict=True))
-            begun, slow = len(slow), _slow(known, whole, patience)
+            begun, slow = len(slow), _slow(whole | known, whole, patience)
             for place in slow[begun:]:
-                begin([place], limits, whole)
-        known |= {place: whole[place] for place in slow}
+                if place not in whole:
+                    begin([place], limits, whole)
+        known |= whole
         run.answers = [known[place] for place in range(len(calls))]
         return run
 
