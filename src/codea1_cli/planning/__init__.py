@@ -126,7 +126,7 @@ JUDGE_SUITE_S = 0.0015
 """CPU seconds of one worker for a candidate's fork and for each suite on it (docs/judge.md)."""
 JUDGE_HIDDEN = 0.8
 """Share of the judging that runs while suites are sampled, at most as long as that takes."""
-STRAGGLERS_S = 0.6
+STRAGGLERS_S = 0.4
 """What a step waits for its slowest programs: candidates that load, and calls of the last suites that never end."""
 MEAN_COMPLETION = 400
 MEAN_PROMPT = {"code": 400, "test": 700}

@@ -280,17 +280,17 @@ def depends(source, calls, seeds):
         finally:
             watch.on = False
 
-    runs = [("the clock", moment, 0) for moment in (*MOMENTS[1:], None)]
+    runs, found = [("the clock", moment, 0) for moment in (*MOMENTS[1:], None)], []
     runs = [*(("chance", MOMENTS[0], seed) for seed in range(1, seeds)), *runs]
-    found = []
     for call in calls:
         watch.seen, there = [], os.stat(".").st_size
         apart[call] = given(call, MOMENTS[0], 0)
         effect = min(watch.seen, default=WRITES if os.stat(".").st_size != there else "")
         what = next((name for name, *run in runs if not effect and given(call, *run) != apart[call]), "")
+        tossed = any(given(call, MOMENTS[0], 0) != apart[call] for _ in range(seeds if what == "the clock" else 0))
         with elsewhere(os.environ):
             other = not (what or effect) and given(call, MOMENTS[0], 0) != apart[call]
-        what = "the machine or the environment" if other else what
+        what = "chance" if tossed else "the machine or the environment" if other else what
         found.append([what, effect])
     alone = [at for at, row in enumerate(found) if row == ["", ""]]
     shared = load(source, code=code).__dict__
