@@ -1,8 +1,10 @@
 """The judge: what is a test, what passes it, what is computed once, and what is never a verdict."""
 
+import gc
 import json
 import math
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -260,8 +262,8 @@ def test_a_candidate_that_keeps_running_out_of_time_goes_on_side_by_side() -> No
     verdicts = []
     for late, runs in (
         (0, [(9, 0), (3, 0), (3, 0), (1, 0), *[(1, 3)] * 3]),
-        (1, [(9, 0), (3, 0), (3, 0), (1, 0), *[(1, 3)] * 2]),
-        (2, [(9, 0), (3, 0), (3, 0), (1, 0), (1, 3)]),
+        (1, [(9, 0), (3, 0), (3, 0), (1, 0), *[(1, 2)] * 2]),
+        (2, [(9, 0), (3, 0), (3, 0), (1, 0), (1, 1)]),
         (3, [(9, 0), (3, 0), (3, 0), (1, 0)]),
     ):
         box = Clocked()
@@ -315,6 +317,61 @@ def test_whoever_answers_three_late_calls_have_the_whole_limit_and_those_after_t
         late += kind == 9000
     assert list(found.verdicts) == calls
     assert [call for call, test in found.verdicts.items() if test.verdict is Verdict.PASSED] == passed
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_nothing_counts_after_a_forged_answer_whoever_answers_the_calls_after_it(
+    sandbox: LocalSandbox, slow: bool
+) -> None:
+    program = (
+        "import os, time\ndef f(x):\n    for number in range(3, 60) if x == 5 else ():\n"
+        "        try: os.write(number, b'x' * 64)\n        except OSError: pass\n"
+        f"    time.sleep({0.05 * slow})\n    return x"
+    )
+    calls = [f"f({n})" for n in range(14)]
+    known = {call: Expected(call, True, n, str(n), seconds=0.001) for n, call in enumerate(calls)}
+    found = Judge(sandbox, limits=QUICK).check(program, "f", calls, known).verdicts
+    assert [call for call in calls if found[call].verdict is Verdict.PASSED] == calls[:5]
+    assert {found[call].verdict for call in calls[5:]} == {Verdict.CRASHED}
+
+
+def test_a_judge_that_is_done_with_leaves_no_thread() -> None:
+    gc.collect()
+    before, most = threading.active_count(), 0
+    gc.disable()
+    try:
+        for n in range(30):
+            Judge(Clocked(1), limits=QUICK).expected(f"ref{n}", "f", [f"f({k})" for k in range(9)])
+            most = max(most, threading.active_count())
+    finally:
+        gc.enable()
+    assert most <= before + 3 * Clocked.workers
+
+
+def test_what_has_not_begun_is_dropped_when_a_call_cannot_be_asked() -> None:
+    class Broken(Clocked):
+        def run(
+            self, program: str, entry_point: str, calls: Sequence[str], limits: Limits, hash_seed: int = 0
+        ) -> ProgramRun:
+            if len(calls) == 1:
+                time.sleep(0.02)
+            if calls == ["f(9005)"]:
+                raise ZeroDivisionError
+            return super().run(program, entry_point, calls, limits, hash_seed)
+
+    box = Broken()
+    with pytest.raises(ZeroDivisionError):
+        Judge(box, limits=Limits(time_s=2.0)).expected("ref", "f", [f"f({9000 + k})" for k in range(40)])
+    asked = len(box.asked)
+    time.sleep(0.2)
+    assert len(box.asked) <= asked + Broken.workers
+
+
+def test_a_service_gets_no_more_parts_than_it_takes_requests() -> None:
+    box = Clocked(1)
+    box.workers, box.requests = 64, 2  # type: ignore[attr-defined]
+    Judge(box, limits=Limits(time_s=2.0)).expected("ref", "f", [f"f({k})" for k in range(41)])
+    assert [size for size, _ in box.patience].count(20) == 4
 
 
 def test_a_fault_reaches_everybody_who_waits() -> None:

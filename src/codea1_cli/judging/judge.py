@@ -19,7 +19,7 @@ from codea1_cli.extract.source import imports, parse
 from codea1_cli.judging.compare import same
 from codea1_cli.judging.references import NEED_FACTOR, ReferenceCache, References, call_limit
 from codea1_cli.sandbox.base import Limits, ProgramRun, Sandbox, at_most
-from codea1_cli.sandbox.verdicts import Answer, AnswerKind, Expected, Value, Verdict, verdict_of
+from codea1_cli.sandbox.verdicts import OUT_OF_TURN, Answer, AnswerKind, Expected, Value, Verdict, verdict_of
 
 if TYPE_CHECKING:  # a judge needs the standard library alone
     from codea1_cli.problems.problem import Problem
@@ -62,6 +62,76 @@ class CandidateResult:
         return {call: (test.verdict, test.got) for call, test in self.verdicts.items()}
 
 
+class Programs:
+    """Has programs answer calls, those of a slow one side by side. Thread-safe; `run` blocks."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox, self.most = sandbox, at_most(sandbox)
+        self._parts = min(self.most, getattr(sandbox, "requests", self.most))
+        self._threads = ThreadPoolExecutor(self.most, thread_name_prefix="program")
+
+    def run(
+        self, program: str, entry_point: str, calls: list[str], limits: Limits, patience: int, seed: int = 0
+    ) -> ProgramRun:
+        """The answers. A call may take `limits`, and an eighth of them once `patience` were out of time.
+
+        An eighth is enough for most. So one process answers with that while it is quick, then several at once; and a
+        call that it was too little for begins again, with all of the limits, as soon as that is known.
+        """
+
+        def ask(calls: list[str], limits: Limits) -> ProgramRun:
+            return self.sandbox.run(program, entry_point, calls, limits, seed)
+
+        by_itself = self.most == 1 or len(calls) == 1
+        hurried, full = replace(limits, patience=0), replace(limits, patience=patience)
+        run = ask(calls, full if by_itself else replace(hurried, stop_after=1, enough_s=ENOUGH_S))
+        if by_itself or not run.loaded:
+            return run
+        known, whole = dict(enumerate(run.answers)), dict[int, Answer]()  # by the calls' places
+        asked: dict[Future[ProgramRun], tuple[Sequence[int], dict[int, Answer]]] = {}
+
+        def begin(places: Sequence[int], limits: Limits, answers: dict[int, Answer]) -> None:
+            asked[self._threads.submit(ask, [calls[place] for place in places], limits)] = places, answers
+
+        slow = _slow(known, whole, patience)
+        for place in slow:
+            begin([place], full, whole)
+        size = math.ceil((len(calls) - len(known)) / self._parts) or 1
+        job = (full, whole) if size == 1 and patience >= len(calls) else (hurried, known)
+        for start in range(len(known), len(calls), size):
+            begin(range(len(calls))[start : start + size], *job)
+        try:
+            while asked:
+                for future in wait(asked, return_when=FIRST_COMPLETED).done:
+                    places, answers = asked.pop(future)
+                    answers.update(zip(places, future.result().answers, strict=True))
+                begun, slow = len(slow), _slow(whole | known, whole, patience)
+                for place in slow[begun:]:
+                    if place not in whole:
+                        begin([place], full, whole)
+        finally:
+            for future in asked:
+                future.cancel()
+        run.answers = [(known | whole)[place] for place in range(len(calls))]
+        for place, answer in enumerate(run.answers):
+            if answer.detail.startswith(OUT_OF_TURN):  # ends the program's run, whoever answers the calls after it
+                run.answers[place:] = [answer] * (len(calls) - place)
+                break
+        return run
+
+
+def _slow(hurried: Mapping[int, Answer], whole: Mapping[int, Answer], patience: int) -> list[int]:
+    """The calls that an eighth of the limits was too little for, as far as is known, up to the last that is out of time
+    with `patience`; one that has not ended in `whole` counts as such."""
+    found, place = list[int](), 0
+    while patience and place in hurried:
+        if hurried[place].kind is AnswerKind.TIMEOUT:
+            found.append(place)
+            patience -= place not in whole or whole[place].kind is AnswerKind.TIMEOUT
+        place += 1
+    return found
+
+
 class Judge:
     """The one judge of training and evaluation. Thread-safe; every method blocks.
 
@@ -73,10 +143,10 @@ class Judge:
         self, sandbox: Sandbox, *, limits: Limits, tolerance: float = 1e-6, cache: ReferenceCache | None = None
     ) -> None:
         self.sandbox, self.most = sandbox, at_most(sandbox)
+        self.programs = Programs(sandbox)
         self.limits, self.tolerance = limits, tolerance
         self.cache = cache if cache is not None else ReferenceCache()
-        self.references = References(self.run, limits, tolerance, self.cache)
-        self._threads = ThreadPoolExecutor(self.most, thread_name_prefix="program")
+        self.references = References(self.programs.run, limits, tolerance, self.cache)
 
     def loads(self, program: str, entry_point: str) -> bool | None:
         """Whether a program loads and defines its entry point; None when the sandbox failed."""
@@ -117,51 +187,9 @@ class Judge:
         if stop_late:
             run = self.sandbox.run(candidate, entry_point, distinct, replace(limits, stop_after=1))
         else:
-            run = self.run(candidate, entry_point, distinct, limits, max(self.limits.patience - late, 0))
+            patience = max(self.limits.patience - late, 0)
+            run = self.programs.run(candidate, entry_point, distinct, limits, patience)
         return self._judge(run, distinct, expected)
-
-    def run(
-        self, program: str, entry_point: str, calls: list[str], limits: Limits, patience: int, seed: int = 0
-    ) -> ProgramRun:
-        """Has a program answer calls. A call may take `limits`, and an eighth of them once `patience` were out of time.
-
-        An eighth is enough for most. So one process answers with that while it is quick, then several at once; and a
-        call that it was too little for begins again, with all of the limits, as soon as that is known.
-        """
-
-        def ask(calls: list[str], limits: Limits) -> ProgramRun:
-            return self.sandbox.run(program, entry_point, calls, limits, seed)
-
-        hurried = replace(limits, patience=0)
-        first = replace(hurried, stop_after=1, enough_s=ENOUGH_S)
-        by_itself = self.most == 1 or len(calls) == 1
-        run = ask(calls, replace(limits, patience=patience) if by_itself else first)
-        if by_itself or not run.loaded:
-            return run
-        known, whole = dict(enumerate(run.answers)), dict[int, Answer]()  # by the calls' places
-        asked: dict[Future[ProgramRun], tuple[Sequence[int], dict[int, Answer]]] = {}
-
-        def begin(places: Sequence[int], limits: Limits, answers: dict[int, Answer]) -> None:
-            asked[self._threads.submit(ask, [calls[place] for place in places], limits)] = places, answers
-
-        slow = _slow(known, whole, patience)
-        for place in slow:
-            begin([place], limits, whole)
-        size = math.ceil((len(calls) - len(known)) / self.most) or 1
-        job = (limits, whole) if size == 1 and patience >= len(calls) else (hurried, known)
-        for start in range(len(known), len(calls), size):
-            begin(range(len(calls))[start : start + size], *job)
-        while asked:
-            for future in wait(asked, return_when=FIRST_COMPLETED).done:
-                places, answers = asked.pop(future)
-                answers.update(zip(places, future.result().answers, strict=True))
-            begun, slow = len(slow), _slow(whole | known, whole, patience)
-            for place in slow[begun:]:
-                if place not in whole:
-                    begin([place], limits, whole)
-        known |= whole
-        run.answers = [known[place] for place in range(len(calls))]
-        return run
 
     def _judge(self, run: ProgramRun, calls: list[str], expected: Mapping[str, Expected]) -> CandidateResult:
         verdicts = {}
@@ -188,18 +216,6 @@ def _standard(program: str) -> bool:
     """Whether a program imports nothing but the standard library."""
     tree = parse(program)
     return tree is None or imports(tree) <= sys.stdlib_module_names - {"importlib"}
-
-
-def _slow(hurried: Mapping[int, Answer], whole: Mapping[int, Answer], patience: int) -> list[int]:
-    """The calls that an eighth of the limits was too little for, as far as is known, up to the last that is out of time
-    with `patience`; one that has not ended in `whole` counts as such."""
-    found, place = list[int](), 0
-    while patience and place in hurried:
-        if hurried[place].kind is AnswerKind.TIMEOUT:
-            found.append(place)
-            patience -= place not in whole or whole[place].kind is AnswerKind.TIMEOUT
-        place += 1
-    return found
 
 
 @dataclass(frozen=True, slots=True)

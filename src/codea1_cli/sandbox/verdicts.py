@@ -9,6 +9,9 @@ from codea1_cli.sandbox.values import Undecodable, Unreadable, decode, show
 
 _UNREAD = object()
 
+OUT_OF_TURN = "wrote to the result channel"
+"""How the detail of the answer begins that a program forged: nothing that it says after that counts."""
+
 
 class Verdict(StrEnum):
     """What one test on one program came to.

@@ -23,14 +23,13 @@ from codea1_cli.evals.test_generation import Mutant
 from codea1_cli.evals.test_generation.split_tests import binds, is_plain, wrap_test
 from codea1_cli.extract.source import PARSER
 from codea1_cli.sandbox.base import Limits, Sandbox
-from codea1_cli.sandbox.verdicts import Answer, AnswerKind
+from codea1_cli.sandbox.verdicts import OUT_OF_TURN, Answer, AnswerKind
 
 Arcs = frozenset[tuple[int, int]]
 _MANY = 1_000_000_000  # mutants are programs of their own: one that loops says nothing about the next
 _MAX_ARCS = 100_000
 # coverage.py parses the source: what Python thinks of its style is not for the user.
 warnings.filterwarnings("ignore", module=".*function_under_test$")
-_OUT_OF_TURN = "wrote to the result channel"  # how the sandbox calls the end of a program that forges answers
 
 
 class Outcome(StrEnum):
@@ -161,7 +160,7 @@ class TestRunner:
         limits = replace(self.limits, time_s=seconds, patience=_MANY)
         answers = self.sandbox.run(jail_program(), "check", calls, limits).answers
         for at, answer in enumerate(answers):
-            if answer.detail.startswith(_OUT_OF_TURN):  # one mutant's fork spoilt the others' answers: each by itself
+            if answer.detail.startswith(OUT_OF_TURN):  # one mutant's fork spoilt the others' answers: each by itself
                 answers[at] = self.sandbox.run(jail_program(), "check", [calls[at]], limits).answers[0]
         rest = iter(answers)
         return [Outcome.LOAD_ERROR if m.source is None else _read(next(rest), token).outcome for m in mutants]

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from codea1_cli.environment import cache_folder, program_environment
 from codea1_cli.sandbox.base import Limits, ProgramRun, UnitModule, UnitRun
 from codea1_cli.sandbox.local.child_monitor import ChildReport, Frame, Kind
-from codea1_cli.sandbox.verdicts import Answer, AnswerKind, TestOutcome, Value, Verdict
+from codea1_cli.sandbox.verdicts import OUT_OF_TURN, Answer, AnswerKind, TestOutcome, Value, Verdict
 
 _CLOCK = 8  # digits before a value: the microseconds that it took (`jailed/child.py`)
 _RELOAD_LIMITS = 3  # a program may spend this many load limits on being loaded again
@@ -112,7 +112,7 @@ def end_of_call(seen: ChildReport) -> Answer:
     if seen.ended == "timeout":
         return Answer(AnswerKind.TIMEOUT, detail="time limit", seconds=seen.cpu_seconds)
     if seen.ended == "garbage":
-        return Answer(AnswerKind.CRASHED, detail=f"wrote to the result channel: {seen.detail}")
+        return Answer(AnswerKind.CRASHED, detail=f"{OUT_OF_TURN}: {seen.detail}")
     if seen.out_of_memory:
         return Answer(AnswerKind.MEMORY, detail="memory limit")
     if os.WIFSIGNALED(seen.status):
