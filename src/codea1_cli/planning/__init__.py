@@ -122,7 +122,7 @@ LONGEST = 4
 SYNC_S_PER_GIB = 0.2
 """Weights from the trainer into vLLM, once per step."""
 JUDGE_CANDIDATE_S = 0.006
-JUDGE_SUITE_S = 0.0015
+JUDGE_SUITE_S = 0.007
 """CPU seconds of one worker for a candidate's fork and for each suite on it (docs/judge.md)."""
 JUDGE_HIDDEN = 0.8
 """Share of the judging that runs while suites are sampled, at most as long as that takes."""

@@ -151,7 +151,8 @@ def trained_on(data: Mapping[str, Any], source: str | None, shown: Callable[[str
 
 def spent(run: RunDir) -> dict[str, Any]:
     """Steps done, seconds of them, tokens sampled in them and GPU hours; how many hours were waited, and `waits`, which
-    share of all for what: the `judge`, the `code` or the `test` policy. `rest` is evaluations, saving and the like."""
+    share of all for what: the `judge`, the `code` or the `test` policy. `rest` is evaluations, saving and the like, in
+    which a GPU may have worked: they do not count as waited."""
     steps, cards = [line for line in run.metrics() if "eval" not in line], _cards(run)
     seconds = sum(line.get("timing", {}).get("step_s", 0.0) for line in steps)
     waits: Counter[str] = Counter()
@@ -210,8 +211,10 @@ def gpu_hours(spent: Mapping[str, Any]) -> list[str]:
     hours, idle, waits = spent["gpu_hours"], spent["idle_gpu_hours"], spent["waits"]
     if not hours:
         return []
-    parts = [f"{_WAITS[cause][0]} {percent(share)}" for cause, share in waits.items()]
-    told = [f"{hours:.2f}, {idle:.2f} of them waiting" + (f" ({', '.join(parts)})" if parts else "")]
+    parts = {cause: f"{_WAITS[cause][0]} {percent(share)}" for cause, share in waits.items()}
+    rest = parts.pop("rest", "")
+    told = [f"{hours:.2f}, {idle:.2f} of them waiting" + (f" ({', '.join(parts.values())})" if parts else "")]
+    told[0] += f"; {rest}" if rest else ""
     if idle > hours / 2:
         most = max((cause for cause in waits if cause != "rest"), key=waits.__getitem__)
         who, change = _WAITS[most]
