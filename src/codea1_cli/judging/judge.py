@@ -114,7 +114,8 @@ class Programs:
                 future.cancel()
         run.answers = [(known | whole)[place] for place in range(len(calls))]
         for place, answer in enumerate(run.answers):
-            if answer.detail.startswith(OUT_OF_TURN):  # ends the program's run, whoever answers the calls after it
+            # Ends the program's run, whoever answers the calls after it.
+            if answer.kind is AnswerKind.CRASHED and answer.detail.startswith(OUT_OF_TURN):
                 run.answers[place:] = [answer] * (len(calls) - place)
                 break
         return run
