@@ -239,7 +239,10 @@ def test_show_tells_what_the_gpus_waited_for(run, call):
     text, spent = shown("0", "1")
     assert spent["waits"] == {"code": 0.05, "judge": 0.1, "rest": 0.1, "test": 0.3}
     assert (spent["gpu_hours"], spent["idle_gpu_hours"]) == (pytest.approx(200 / 3600), pytest.approx(90 / 3600))
-    assert "0.06, 0.03 of them waiting (the Code LLM 5.0%, the judge 10.0%, the Test LLM 30.0%); evaluations, saving and" in text
+    assert (
+        "0.06, 0.03 of them waiting (the Code LLM 5.0%, the judge 10.0%, the Test LLM 30.0%); evaluations, saving and"
+        in text
+    )
     assert "idled" not in text
     _, spent = shown("0", "0")
     assert spent["waits"] == {"judge": 0.1}
