@@ -32,8 +32,6 @@ class RunWriter:
     """The one writer of a run directory, inside the arena's process. Methods block; `lock` guards what ranks report."""
 
     def __init__(self, recipe: Recipe, run: RunDir) -> None:
-        import pyarrow.parquet  # noqa: F401  not while the first step waits for its rewards
-
         self.recipe, self.run, self.rules, self.method = recipe, run, recipe.game, method_of(recipe)
         self.store = MistakeStore(run.mistakes_file)
         self.books = {pid: Book(tuple(entries)) for pid, entries in self.store.all_books().items()}

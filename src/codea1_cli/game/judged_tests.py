@@ -4,6 +4,7 @@ each assert. Also what held-out problems come to."""
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Protocol
 
 from codea1_cli.extract import AssertStatement, Stated
@@ -79,6 +80,7 @@ class BookTest:
     stated: Stated | None
 
 
+@lru_cache(maxsize=8192)  # a problem's candidates face and fail the same tests, step after step
 def read_book_test(source: str) -> BookTest | None:
     """The book's test in parts, None for a text that is not `assert CALL == EXPECTED`."""
     tree = parse(source)

@@ -4,7 +4,6 @@ counts."""
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from codea1_cli.game.judged_tests import JudgedCandidate, JudgedSuite, JudgedTest, read_book_test
 from codea1_cli.game.mistake_book import Book, BookEvent, Entries
@@ -111,13 +110,8 @@ def _kept(rules: Game, test: JudgedTest) -> bool:
     failed = test.valid and test.verdict is not Verdict.PASSED
     if not failed or not (rules.paper or test.verdict not in (None, Verdict.UNSCORED)):
         return False
-    return _fits_the_book(test.source)
-
-
-@lru_cache(maxsize=8192)  # a problem's candidates fail the same tests, step after step
-def _fits_the_book(source: str) -> bool:
-    """A value may have no source of its own, or too long a one: the book must be able to read the test back."""
-    return len(source) <= MAX_BOOK_TEST_CHARS and read_book_test(source) is not None
+    # A value may have no source of its own, or too long a one: the book must be able to read the test back.
+    return len(test.source) <= MAX_BOOK_TEST_CHARS and read_book_test(test.source) is not None
 
 
 def population_std(values: Sequence[float]) -> float:

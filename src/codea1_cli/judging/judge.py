@@ -143,8 +143,8 @@ class Judge:
     def __init__(
         self, sandbox: Sandbox, *, limits: Limits, tolerance: float = 1e-6, cache: ReferenceCache | None = None
     ) -> None:
-        self.sandbox, self.most = sandbox, at_most(sandbox)
-        self.programs = Programs(sandbox)
+        self.sandbox, self.programs = sandbox, Programs(sandbox)
+        self.most = self.programs.most
         self.limits, self.tolerance = limits, tolerance
         self.cache = cache if cache is not None else ReferenceCache()
         self.references = References(self.programs.run, limits, tolerance, self.cache)
